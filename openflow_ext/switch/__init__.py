@@ -1,0 +1,1 @@
+"""The weir switch: the agent that extends a stock Open vSwitch."""
