@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The flows of a port: what their handshakes offered, and which of them are in N_i. */
+#ifndef WEIR_FLOW_H
+#define WEIR_FLOW_H
+
+#define TIMESTAMPS_LEN 12 /* the option and its padding, in every segment once both sides offered it */
+#define LEAST_MSS 88      /* below this an MSS is a mistake or an attack (Linux: TCP_MIN_MSS) */
+
+static __always_inline void key_of(struct weir_flow_key *key, __u32 ifindex, const struct segment *s,
+				   enum weir_direction direction)
+{
+	key->ifindex = ifindex;
+	if (direction == WEIR_INGRESS) {
+		__builtin_memcpy(key->local, s->src, sizeof(s->src));
+		__builtin_memcpy(key->remote, s->dst, sizeof(s->dst));
+		key->local_port = s->src_port;
+		key->remote_port = s->dst_port;
+	} else {
+		__builtin_memcpy(key->local, s->dst, sizeof(s->dst));
+		__builtin_memcpy(key->remote, s->src, sizeof(s->src));
+		key->local_port = s->dst_port;
+		key->remote_port = s->src_port;
+	}
+}
+
+/* The flow's entry, made where there is none yet. NULL: the table is full. */
+static __always_inline struct weir_flow *flow_of_syn(const struct weir_flow_key *key, __u64 now_ns)
+{
+	struct weir_flow *flow = bpf_map_lookup_elem(&flows, key);
+	struct weir_flow fresh = {.first_ns = now_ns, .last_ns = now_ns};
+
+	if (flow)
+		return flow;
+	bpf_map_update_elem(&flows, key, &fresh, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&flows, key);
+}
+
+static __always_inline void count_in(struct weir_flow *flow, struct weir_port_state *state)
+{
+	if (__sync_val_compare_and_swap(&flow->counted, 0, 1))
+		return;
+	__sync_fetch_and_add(&state->n_i, 1);
+	__sync_fetch_and_add(&state->syns_counted, 1);
+}
+
+static __always_inline void count_out(struct weir_flow *flow, struct weir_port_state *state)
+{
+	if (!__sync_val_compare_and_swap(&flow->counted, 1, 0))
+		return;
+	__sync_fetch_and_add(&state->n_i, -1);
+	__sync_fetch_and_add(&state->fins_counted, 1);
+}
+
+/*
+ * Take in a SYN or SYN-ACK. A retransmitted one changes nothing; one with another initial sequence
+ * number begins a new connection on the same ports. True: this is the first of its kind.
+ */
+static __always_inline bool learn_offer(struct weir_flow *flow, const struct weir_half *offer,
+					enum weir_direction direction, __u64 now_ns)
+{
+	__u32 bit = direction == WEIR_INGRESS ? WEIR_SYN_IN : WEIR_SYN_OUT;
+	struct weir_half *half = direction == WEIR_INGRESS ? &flow->local : &flow->remote;
+
+	if (flow->seen & bit) {
+		if (half->isn == offer->isn)
+			return false;
+		flow->seen = 0;
+		flow->first_ns = now_ns;
+	}
+	*half = *offer;
+	flow->seen |= bit;
+	return true;
+}
+
+static __always_inline bool handshake_seen(const struct weir_flow *flow)
+{
+	return (flow->seen & (WEIR_SYN_IN | WEIR_SYN_OUT)) == (WEIR_SYN_IN | WEIR_SYN_OUT);
+}
+
+/* How the local host scales the windows that it sends: only where both sides offered to. */
+static __always_inline __u32 scale_of(const struct weir_flow *flow)
+{
+	if (flow->local.scale == WEIR_NO_SCALE || flow->remote.scale == WEIR_NO_SCALE)
+		return 0;
+	return flow->local.scale;
+}
+
+/* Payload of a full segment towards the local host. */
+static __always_inline __u32 mss_of(const struct weir_flow *flow)
+{
+	__u32 mss = flow->local.mss < flow->remote.mss ? flow->local.mss : flow->remote.mss;
+
+	if (flow->local.timestamps && flow->remote.timestamps)
+		mss -= TIMESTAMPS_LEN;
+	return mss < LEAST_MSS || mss > 0xffff ? LEAST_MSS : mss;
+}
+
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The maps. Each has one writer: `ports`, `lists` the agent; the rest the programs. */
+#ifndef WEIR_MAPS_H
+#define WEIR_MAPS_H
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32); /* ifindex */
+	__type(value, struct weir_port);
+} ports SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32); /* ifindex */
+	__type(value, struct weir_port_state);
+} port_states SEC(".maps");
+
+struct alarm_timer {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32); /* ifindex */
+	__type(value, struct alarm_timer);
+} alarm_timers SEC(".maps");
+
+/* A plain hash, not an LRU: a counted flow that were evicted would stay in N_i for ever. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1000000);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct weir_flow_key);
+	__type(value, struct weir_flow);
+} flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1000000);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct weir_exact_key);
+	__type(value, struct weir_exact);
+} exact_rules SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 512);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct weir_list_key);
+	__type(value, struct weir_list);
+} lists SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 4096);
+	__type(key, __u32); /* struct weir_listed.tally */
+	__type(value, struct weir_tally);
+} tallies SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 18);
+} events SEC(".maps");
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* From a frame to its TCP header: one or two VLAN tags, IPv4 with options, IPv6 with extension headers. */
+#ifndef WEIR_PARSE_H
+#define WEIR_PARSE_H
+
+#define ETH_P_IP 0x0800
+#define ETH_P_IPV6 0x86dd
+#define ETH_P_8021Q 0x8100
+#define ETH_P_8021AD 0x88a8
+#define IP_OFFSET_MASK 0x1fff
+#define IP6_OFFSET_MASK 0xfff8
+#define MAX_VLAN_TAGS 2
+#define MAX_IPV6_EXTENSIONS 6
+#define MAX_TCP_OPTIONS 40 /* each at least one byte */
+#define MAX_OPTION_WORDS 10
+#define DEFAULT_MSS_OFFER 536 /* RFC 9293, section 3.7.1 */
+
+#define TCP_FIN 0x01
+#define TCP_SYN 0x02
+#define TCP_RST 0x04
+#define TCP_ACK 0x10
+
+enum { IPV6_HOP_BY_HOP = 0, IPV6_ROUTING = 43, IPV6_FRAGMENT = 44, IPV6_DEST_OPTIONS = 60 };
+enum { TCPOPT_END = 0, TCPOPT_NOP = 1, TCPOPT_MSS = 2, TCPOPT_SCALE = 3, TCPOPT_TIMESTAMPS = 8 };
+
+struct cursor {
+	void *pos;
+	void *end;
+};
+
+struct segment {
+	__u32 src[4];
+	__u32 dst[4];
+	__u16 src_port;
+	__u16 dst_port;
+	__u16 flags; /* host order */
+	__u16 ip_version;
+};
+
+struct vlan_tag {
+	__be16 tci;
+	__be16 ethertype;
+};
+
+struct ipv6_extension {
+	__u8 next;
+	__u8 len; /* in 8 bytes, the first not counted */
+	__be16 fragment_offset;
+	__u32 rest;
+};
+
+static __always_inline void *take(struct cursor *c, __u32 len)
+{
+	void *start = c->pos;
+
+	if (start + len > c->end)
+		return NULL;
+	c->pos = start + len;
+	return start;
+}
+
+static __always_inline int ethertype_of(struct cursor *c)
+{
+	struct ethhdr *eth = take(c, sizeof(*eth));
+	__be16 ethertype;
+
+	if (!eth)
+		return 0;
+	ethertype = eth->h_proto;
+	for (int i = 0; i < MAX_VLAN_TAGS; i++) {
+		struct vlan_tag *tag;
+
+		if (ethertype != bpf_htons(ETH_P_8021Q) && ethertype != bpf_htons(ETH_P_8021AD))
+			break;
+		tag = take(c, sizeof(*tag));
+		if (!tag)
+			return 0;
+		ethertype = tag->ethertype;
+	}
+	return bpf_ntohs(ethertype);
+}
+
+static __always_inline bool parse_ipv4(struct cursor *c, struct segment *s)
+{
+	struct iphdr *ip = take(c, sizeof(*ip));
+	__u32 options;
+
+	if (!ip || ip->version != 4 || ip->ihl < 5 || ip->protocol != IPPROTO_TCP)
+		return false;
+	if (ip->frag_off & bpf_htons(IP_OFFSET_MASK))
+		return false;
+	s->src[2] = s->dst[2] = bpf_htonl(0xffff);
+	s->src[3] = ip->saddr;
+	s->dst[3] = ip->daddr;
+	s->ip_version = 4;
+	options = ip->ihl * 4 - sizeof(*ip);
+	return take(c, options & 0x3f);
+}
+
+static __always_inline bool parse_ipv6(struct cursor *c, struct segment *s)
+{
+	struct ipv6hdr *ip = take(c, sizeof(*ip));
+	__u8 next;
+
+	if (!ip || ip->version != 6)
+		return false;
+	__builtin_memcpy(s->src, &ip->saddr, sizeof(s->src));
+	__builtin_memcpy(s->dst, &ip->daddr, sizeof(s->dst));
+	s->ip_version = 6;
+	next = ip->nexthdr;
+	for (int i = 0; i < MAX_IPV6_EXTENSIONS; i++) {
+		struct ipv6_extension *extension;
+
+		if (next != IPV6_HOP_BY_HOP && next != IPV6_ROUTING && next != IPV6_FRAGMENT &&
+		    next != IPV6_DEST_OPTIONS)
+			break;
+		extension = take(c, sizeof(*extension));
+		if (!extension)
+			return false;
+		if (next == IPV6_FRAGMENT) {
+			if (extension->fragment_offset & bpf_htons(IP6_OFFSET_MASK))
+				return false;
+		} else if (!take(c, extension->len * 8)) {
+			return false;
+		}
+		next = extension->next;
+	}
+	return next == IPPROTO_TCP;
+}
+
+/* NULL for what is not a TCP segment with its whole fixed header here. */
+static __always_inline struct tcphdr *parse_segment(struct cursor *c, struct segment *s)
+{
+	int ethertype = ethertype_of(c);
+	struct tcphdr *tcp;
+
+	__builtin_memset(s, 0, sizeof(*s));
+	if (ethertype == ETH_P_IP) {
+		if (!parse_ipv4(c, s))
+			return NULL;
+	} else if (ethertype == ETH_P_IPV6) {
+		if (!parse_ipv6(c, s))
+			return NULL;
+	} else {
+		return NULL;
+	}
+	tcp = take(c, sizeof(*tcp));
+	if (!tcp || tcp->doff < 5)
+		return NULL;
+	s->src_port = tcp->source;
+	s->dst_port = tcp->dest;
+	s->flags = ((__u8 *)tcp)[13];
+	return tcp;
+}
+
+/* The options of one TCP header, copied out of the frame; 64 bytes, so that a masked index stays inside. */
+struct tcp_options {
+	__u8 bytes[64];
+	__u32 len;
+};
+
+static __always_inline void copy_options(struct cursor *c, const struct tcphdr *tcp, struct tcp_options *options)
+{
+	__u32 *words = (__u32 *)options->bytes;
+
+	__builtin_memset(options, 0, sizeof(*options));
+	options->len = (tcp->doff - 5) * 4;
+	for (__u32 i = 0; i < MAX_OPTION_WORDS; i++) {
+		__u32 *word = i * 4 < options->len ? take(c, 4) : NULL;
+
+		if (!word)
+			break;
+		words[i] = *word;
+	}
+}
+
+/*
+ * What a SYN or SYN-ACK offers (RFC 9293 MSS; RFC 7323 window scale and timestamps). Malformed options
+ * end the list. A function of its own that the verifier checks once.
+ */
+__noinline int read_offer(const struct tcp_options *options, struct weir_half *half)
+{
+	__u32 at = 0;
+
+	if (!options || !half)
+		return -1;
+	half->mss = DEFAULT_MSS_OFFER;
+	half->scale = WEIR_NO_SCALE;
+	half->timestamps = 0;
+	for (int i = 0; i < MAX_TCP_OPTIONS && at < options->len; i++) {
+		__u8 kind = options->bytes[at & 63];
+		__u32 len = kind == TCPOPT_NOP ? 1 : options->bytes[(at + 1) & 63];
+
+		if (kind == TCPOPT_END || !len || (len == 1 && kind != TCPOPT_NOP) || at + len > options->len)
+			break;
+		if (kind == TCPOPT_MSS && len == 4)
+			half->mss = options->bytes[(at + 2) & 63] << 8 | options->bytes[(at + 3) & 63];
+		else if (kind == TCPOPT_SCALE && len == 3)
+			half->scale = options->bytes[(at + 2) & 63];
+		else if (kind == TCPOPT_TIMESTAMPS && len == 10)
+			half->timestamps = 1;
+		at = (at + len) & 63;
+	}
+	if (half->scale != WEIR_NO_SCALE && half->scale > WEIR_MAX_SCALE)
+		half->scale = WEIR_MAX_SCALE;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The extension table's look-up: by table and falling priority, one rule a table. */
+#ifndef WEIR_RULES_H
+#define WEIR_RULES_H
+
+#define NO_WINDOW 0xffffffffu
+#define MAX_HITS 8 /* rules that one segment may meet, expired ones included */
+
+static __always_inline bool alive(const struct weir_action *action, const struct weir_tally *tally, __u64 now_ns)
+{
+	if (action->hard_end_ns && now_ns >= action->hard_end_ns)
+		return false;
+	return !action->idle_ns || now_ns - tally->used_ns < action->idle_ns || tally->used_ns > now_ns;
+}
+
+/*
+ * The place of the first rule at or after `from` that the segment matches and whose table is not in
+ * `tables`; WEIR_MAX_LISTED for none. A function of its own that the verifier checks once: unrolled
+ * into its callers, the loop is beyond it. For the same reason the match has no branches.
+ */
+__noinline __u32 next_listed(const struct segment *s, __u32 bridge, __u32 direction, __u32 in_ofport, __u64 from_tables)
+{
+	struct weir_list_key key = {.bridge = bridge, .direction = direction};
+	struct weir_list *list = bpf_map_lookup_elem(&lists, &key);
+	__u32 from = from_tables >> 32, tables = from_tables;
+
+	if (!list || !s)
+		return WEIR_MAX_LISTED;
+	for (__u32 i = 0; i < WEIR_MAX_LISTED; i++) {
+		struct weir_listed *r = &list->rules[i];
+		__u32 differs = tables >> (r->action.table_id & 31) & 1;
+
+		if (i >= list->len)
+			break;
+		differs |= (s->src[0] & r->src_mask[0]) ^ r->src[0];
+		differs |= (s->src[1] & r->src_mask[1]) ^ r->src[1];
+		differs |= (s->src[2] & r->src_mask[2]) ^ r->src[2];
+		differs |= (s->src[3] & r->src_mask[3]) ^ r->src[3];
+		differs |= (s->dst[0] & r->dst_mask[0]) ^ r->dst[0];
+		differs |= (s->dst[1] & r->dst_mask[1]) ^ r->dst[1];
+		differs |= (s->dst[2] & r->dst_mask[2]) ^ r->dst[2];
+		differs |= (s->dst[3] & r->dst_mask[3]) ^ r->dst[3];
+		differs |= (s->src_port & r->src_port_mask) ^ r->src_port;
+		differs |= (s->dst_port & r->dst_port_mask) ^ r->dst_port;
+		differs |= (s->flags & r->flags_mask) ^ r->flags;
+		differs |= s->ip_version ^ r->action.ip_version;
+		differs |= (in_ofport & r->in_ofport_mask) ^ r->in_ofport;
+		if (!differs && i >= from)
+			return i;
+	}
+	return WEIR_MAX_LISTED;
+}
+
+/* What the rules are asked about one segment. No pointers, so that the functions below stand alone. */
+struct question {
+	struct segment segment;
+	__u32 ifindex;
+	__u32 frame_len;
+	__u64 now_ns;
+	__u32 field; /* the segment's window, and what it takes to read and write one: */
+	__u32 scale;
+	__u32 mss;
+	__u32 pad;
+};
+
+/* What the rules that matched so far have asked for. */
+struct answer {
+	__u32 tables;       /* bit t: table t has had its rule */
+	__u32 window_bytes; /* the least of them; NO_WINDOW: none */
+	__u32 count_op;
+	struct weir_tally *clamper; /* of the rule that asked for window_bytes */
+};
+
+static __always_inline void ask_window(struct answer *a, const struct question *q, const struct weir_port *port,
+				       const struct weir_port_state *state, const struct weir_action *action,
+				       struct weir_tally *tally)
+{
+	__u32 window = NO_WINDOW;
+
+	if (action->window_op == WEIR_MOD_WINDOW) {
+		window = tally->window_bytes;
+		tally->window_bytes = weir_mod_window_next(window, action->alpha, q->mss);
+	} else if (action->window_op == WEIR_SET_WINDOW) {
+		window = action->window_bytes;
+	} else if (action->window_op == WEIR_FAIR_SHARE && port->bdp_bytes) {
+		window = weir_fair_share_bytes(port->bdp_bytes, state->n_i);
+	}
+	if (window < a->window_bytes) {
+		a->window_bytes = window;
+		a->clamper = tally;
+	}
+}
+
+static __always_inline void meet(struct answer *a, const struct weir_action *action, struct weir_tally *tally,
+				 const struct question *q)
+{
+	a->tables |= 1u << (action->table_id & 31);
+	__sync_fetch_and_add(&tally->packets, 1);
+	__sync_fetch_and_add(&tally->bytes, q->frame_len);
+	tally->used_ns = q->now_ns;
+}
+
+static __always_inline struct weir_exact *exact_of(const struct question *q, __u32 bridge)
+{
+	struct weir_exact_key key = {
+		.bridge = bridge, .src_port = q->segment.src_port, .dst_port = q->segment.dst_port};
+	struct weir_exact *exact;
+
+	__builtin_memcpy(key.src, q->segment.src, sizeof(key.src));
+	__builtin_memcpy(key.dst, q->segment.dst, sizeof(key.dst));
+	exact = bpf_map_lookup_elem(&exact_rules, &key);
+	return exact && alive(&exact->action, &exact->tally, q->now_ns) ? exact : NULL;
+}
+
+/* The next listed rule that is met, its table not yet in a->tables; NULL: none is left. */
+static __always_inline struct weir_listed *meet_next(const struct question *q, const struct weir_port *port,
+						     __u32 direction, __u32 tables, __u32 *from)
+{
+	struct weir_list_key key = {.bridge = port->bridge, .direction = direction};
+	struct weir_list *list = bpf_map_lookup_elem(&lists, &key);
+	__u32 i;
+
+	if (!list || !(q->segment.flags & list->flags) || !(list->tables & ~tables))
+		return NULL;
+	i = next_listed(&q->segment, port->bridge, direction, port->ofport, (__u64)*from << 32 | tables);
+	if (i >= WEIR_MAX_LISTED)
+		return NULL;
+	*from = i + 1;
+	return &list->rules[i];
+}
+
+/* The window field with which the segment goes on, by the rules of the ingress. */
+__noinline __u32 field_by_rules(const struct question *q)
+{
+	struct answer a = {.window_bytes = NO_WINDOW};
+	struct weir_port_state *state;
+	struct weir_exact *exact;
+	struct weir_port *port;
+	__u32 from = 0, field;
+
+	if (!q)
+		return 0;
+	port = bpf_map_lookup_elem(&ports, &q->ifindex);
+	state = bpf_map_lookup_elem(&port_states, &q->ifindex);
+	if (!port || !state)
+		return q->field;
+	exact = exact_of(q, port->bridge);
+	for (int hit = 0; hit < MAX_HITS; hit++) {
+		struct weir_listed *rule = meet_next(q, port, WEIR_INGRESS, a.tables, &from);
+		struct weir_tally *tally;
+
+		if (exact && (!rule || exact->action.priority >= rule->action.priority)) {
+			if (!(a.tables >> (exact->action.table_id & 31) & 1)) {
+				meet(&a, &exact->action, &exact->tally, q);
+				ask_window(&a, q, port, state, &exact->action, &exact->tally);
+			}
+			exact = NULL;
+		}
+		if (!rule)
+			break;
+		tally = bpf_map_lookup_elem(&tallies, &rule->tally);
+		if (!tally || a.tables >> (rule->action.table_id & 31) & 1 || !alive(&rule->action, tally, q->now_ns))
+			continue;
+		meet(&a, &rule->action, tally, q);
+		ask_window(&a, q, port, state, &rule->action, tally);
+	}
+	if (a.window_bytes == NO_WINDOW)
+		return q->field;
+	field = weir_clamp_field(q->field, a.window_bytes, q->scale, q->mss, port->least_window_bytes);
+	if (field != q->field && a.clamper)
+		__sync_fetch_and_add(&a.clamper->clamped, 1);
+	return field;
+}
+
+/* What the rules of the egress do to N_i for this segment: enum weir_count_op. */
+__noinline __u32 count_by_rules(const struct question *q)
+{
+	struct answer a = {};
+	struct weir_port *port;
+	__u32 from = 0;
+
+	if (!q)
+		return 0;
+	port = bpf_map_lookup_elem(&ports, &q->ifindex);
+	if (!port)
+		return 0;
+	for (int hit = 0; hit < MAX_HITS; hit++) {
+		struct weir_listed *rule = meet_next(q, port, WEIR_EGRESS, a.tables, &from);
+		struct weir_tally *tally;
+
+		if (!rule)
+			break;
+		tally = bpf_map_lookup_elem(&tallies, &rule->tally);
+		if (!tally || !alive(&rule->action, tally, q->now_ns))
+			continue;
+		meet(&a, &rule->action, tally, q);
+		if (rule->action.count_ofport == WEIR_ANY_PORT || rule->action.count_ofport == port->ofport)
+			a.count_op = rule->action.count_op;
+	}
+	return a.count_op;
+}
+
+#endif
