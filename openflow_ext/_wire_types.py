@@ -68,11 +68,16 @@ class UnknownType(WireError):
 
 
 class PortConfigFlags(enum.IntFlag, boundary=enum.STRICT):
-    """What PORT_CONFIG asks: ALARM, watch the queue; READ, change nothing and only answer."""
+    """Which groups of fields PORT_CONFIG sets; READ (or none) changes nothing and only asks.
+
+    ALARM: k_pkts, rtt_us, cookie, priority. WINDOW: capacity, common RTT, least window. MARK: mark_*.
+    """
 
     NONE = 0
     ALARM = 1
     READ = 2
+    WINDOW = 4
+    MARK = 8
 
 
 class MarkMode(enum.IntEnum):
