@@ -114,6 +114,7 @@ __all__ = [
 ]
 
 
+_OUR_ID = WEIR_EXPERIMENTER_ID.to_bytes(4, "big")
 _HW_ADDR = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 
 
@@ -149,11 +150,11 @@ _COUNTERS = Layout(
 _EXPERIMENTER = Layout("ofp_experimenter", "experimenter:I exp_type:I")
 _MULTIPART = Layout("ofp_multipart", "type:H flags:H 4x experimenter:I exp_type:I")
 _ERROR = Layout("ofp_error", "type:H exp_type:H experimenter:I")
-_ENVELOPES = {
-    OFPT_EXPERIMENTER: _EXPERIMENTER,
-    OFPT_MULTIPART_REQUEST: _MULTIPART,
-    OFPT_MULTIPART_REPLY: _MULTIPART,
-    OFPT_ERROR: _ERROR,
+_EXPERIMENTER_AT = {
+    OFPT_EXPERIMENTER: 8,
+    OFPT_MULTIPART_REQUEST: 16,
+    OFPT_MULTIPART_REPLY: 16,
+    OFPT_ERROR: 12,
 }
 _ACTION = Layout("ofp_action", "type:H len:H experimenter:I subtype:H")
 _MOD_WINDOW = Layout("mod_window", "alpha:B 1x window_bytes:I", alpha=positive)
@@ -182,22 +183,16 @@ def decode_header(data: bytes) -> Header:
 
 
 def is_extension_message(data: bytes) -> bool:
-    """Whether an OpenFlow message carries our experimenter id where its type has one; never raises."""
-    if len(data) < _HEADER.size:
+    """Whether an OpenFlow message carries our experimenter id, well-formed or not; never raises."""
+    at = _EXPERIMENTER_AT.get(data[1]) if len(data) > 1 else None
+    if at is None or data[at : at + 4] != _OUR_ID:
         return False
-    layout = _ENVELOPES.get(data[1])
-    if layout is None:
-        return False
-    try:
-        _open(layout, data[_HEADER.size :])
-    except WireError:
-        return False
-    return True
+    return data[1] == OFPT_EXPERIMENTER or data[8:10] == b"\xff\xff"
 
 
 def is_extension_action(data: bytes) -> bool:
     """Whether an action carries our experimenter id; never raises."""
-    return data[:2] == b"\xff\xff" and data[4:8] == WEIR_EXPERIMENTER_ID.to_bytes(4, "big")
+    return data[:2] == b"\xff\xff" and data[4:8] == _OUR_ID
 
 
 def decode_message(data: bytes) -> Message:
@@ -207,6 +202,7 @@ def decode_message(data: bytes) -> Message:
         raise Truncated("ofp_header.length", f"{header.length} bytes announced, {len(data)} there")
     if header.length < len(data):
         raise BadLength("ofp_header.length", f"{header.length} bytes announced, {len(data)} there")
+    _check_version(header.version)
     body = data[_HEADER.size :]
     if header.type == OFPT_EXPERIMENTER:
         return _decode_experimenter(header.version, body)
@@ -259,6 +255,7 @@ def _decode_error(body: bytes) -> Message:
 
 def encode_message(message: Message, version: int = OFP13, xid: int = 0) -> bytes:
     """The whole OpenFlow message. Raises BadValue, naming the field that cannot be sent."""
+    _check_version(version)
     of_type, body = _encode_body(message, version)
     length = _HEADER.size + len(body)
     return _HEADER.pack(version=version, type=of_type, length=length, xid=xid) + body
