@@ -1,0 +1,75 @@
+"""The configuration file: one TOML file, one section for each package.
+
+``$WEIR_CONFIG`` names the file; without it, and for a section that the file lacks, the defaults hold.
+A package keeps its model, a subclass of Section, in its own ``config.py`` and calls ``load``.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+VARIABLE = "WEIR_CONFIG"
+
+
+class SettingsError(Exception):
+    """The configuration cannot be used; the message names file, section and key, and says what to do."""
+
+
+class Section(BaseModel):
+    """Base of every section's model: frozen, and a key that it does not know is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+Model = TypeVar("Model", bound=Section)
+
+
+def load(section: str, model: type[Model]) -> Model:
+    """The section ``[section]`` of the file that ``$WEIR_CONFIG`` names, or the defaults.
+
+    Raises SettingsError.
+    """
+    return check(section, model, read(), os.environ.get(VARIABLE) or "the defaults")
+
+
+def read() -> dict[str, Any]:
+    """The whole file that ``$WEIR_CONFIG`` names; empty if there is none. Raises SettingsError."""
+    path = os.environ.get(VARIABLE)
+    if not path:
+        return {}
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise SettingsError(
+            f"{path}: cannot be read ({error.strerror}); correct or unset {VARIABLE}"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: is not TOML: {error}") from error
+
+
+def check(section: str, model: type[Model], document: Mapping[str, Any], origin: str) -> Model:
+    """The section of an already read ``document``; ``origin`` names it in errors."""
+    values = document.get(section, {})
+    if not isinstance(values, dict):
+        raise SettingsError(f"{origin}: {section} is not a section; write [{section}] on a line of its own")
+    try:
+        return model(**values)
+    except ValidationError as error:
+        problems = [_problem(model, problem) for problem in error.errors(include_url=False)]
+        raise SettingsError("\n".join(f"{origin}: [{section}] {problem}" for problem in problems)) from error
+
+
+def _problem(model: type[Section], problem: Any) -> str:
+    key = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        return f"{key}: unknown key; remove it or use one of: {', '.join(sorted(model.model_fields))}"
+    if problem["type"] == "missing":
+        return f"{key}: missing; add it"
+    where = f"{key} = {problem['input']!r}" if key else "the section"
+    return f"{where}: {problem['msg']}; correct it or remove it for the default"
