@@ -154,4 +154,15 @@ int BPF_PROG(weir_dequeue, struct Qdisc *q)
 	return 0;
 }
 
+/* Run by the agent now and then: ended flows, and those silent for too long (ghosts), leave the table. */
+SEC("syscall")
+int weir_sweep(struct weir_sweep *ctx)
+{
+	struct weir_sweep sweep = *ctx;
+
+	bpf_for_each_map_elem(&flows, sweep_flow, &sweep, 0);
+	ctx->removed = sweep.removed;
+	return 0;
+}
+
 char LICENSE[] SEC("license") = "GPL";

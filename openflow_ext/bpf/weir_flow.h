@@ -77,6 +77,28 @@ static __always_inline bool handshake_seen(const struct weir_flow *flow)
 	return (flow->seen & (WEIR_SYN_IN | WEIR_SYN_OUT)) == (WEIR_SYN_IN | WEIR_SYN_OUT);
 }
 
+static __always_inline bool ended(const struct weir_flow *flow)
+{
+	return flow->seen & WEIR_RST || (flow->seen & (WEIR_FIN_IN | WEIR_FIN_OUT)) == (WEIR_FIN_IN | WEIR_FIN_OUT);
+}
+
+/* One step of weir_sweep. A flow that leaves the table leaves N_i. */
+static long sweep_flow(struct bpf_map *map, struct weir_flow_key *key, struct weir_flow *flow, struct weir_sweep *sweep)
+{
+	__u64 silent_ns = sweep->now_ns > flow->last_ns ? sweep->now_ns - flow->last_ns : 0;
+	struct weir_port_state *state;
+
+	if (sweep->ifindex ? key->ifindex != sweep->ifindex
+			   : silent_ns < (ended(flow) ? sweep->closed_ns : sweep->silent_ns))
+		return 0;
+	state = bpf_map_lookup_elem(&port_states, &key->ifindex);
+	if (state)
+		count_out(flow, state);
+	bpf_map_delete_elem(map, key);
+	sweep->removed++;
+	return 0;
+}
+
 /* How the local host scales the windows that it sends: only where both sides offered to. */
 static __always_inline __u32 scale_of(const struct weir_flow *flow)
 {

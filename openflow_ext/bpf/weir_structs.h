@@ -22,6 +22,7 @@ enum weir_count_op { WEIR_COUNT_NONE, WEIR_INCREMENT_NI, WEIR_DECREMENT_NI };
 struct weir_port {
 	__u32 bridge;
 	__u32 ofport;
+	__u64 capacity_bps;
 	__u64 bdp_bytes;          /* capacity x common RTT; 0: no fair share is set here */
 	__u64 look_ns;            /* RTT/2: how often a congested queue is looked at */
 	__u32 k_pkts;             /* 0: no alarm */
@@ -84,6 +85,15 @@ struct weir_flow {
 	__u64 out_bytes; /* leaving by the port, headers included */
 	__u32 seen;      /* enum weir_seen */
 	__u32 counted;   /* this flow is one of the port's N_i */
+};
+
+/* What weir_sweep is asked for and answers. */
+struct weir_sweep {
+	__u64 now_ns;
+	__u64 closed_ns; /* flows that have ended leave when silent for this long, */
+	__u64 silent_ns; /* others when silent for this long */
+	__u32 ifindex;   /* not 0: all flows of this port leave, whatever their state */
+	__u32 removed;
 };
 
 /* ---- the extension table ----------------------------------------------------------------------- */

@@ -110,6 +110,9 @@ class DataPlane(Protocol):
         """Rules past their timeout: (bridge, rule, counters, hard). The data plane already ignores
         them; the agent removes them."""
 
+    def sweep(self, closed_s: float = 10.0, silent_s: float = 300.0) -> int:
+        """Drop flows that ended closed_s ago and those silent for silent_s (ghosts); how many."""
+
     def events_fd(self) -> int:
         """A descriptor that is readable when queue events wait."""
 
