@@ -8,4 +8,4 @@ puts this folder on PYTHONPATH for that one build.
 from setuptools.command import easy_install
 
 if not hasattr(easy_install, "get_script_args"):
-    easy_install.get_script_args = lambda *args, **kwargs: []
+    easy_install.get_script_args = lambda *_args, **_kwargs: []

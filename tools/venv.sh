@@ -1,0 +1,46 @@
+#!/bin/bash
+# The virtual environment .venv on the system's Python, made again when an input changed.
+# It is isolated; of the system's packages only Mininet, which PyPI does not have, is linked in.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+STAMP=$VENV/weir-stamp
+PIP=("$VENV/bin/python" -m pip --quiet --disable-pip-version-check install -c "$PROJECT/tools/constraints.txt")
+
+fingerprint() {
+    echo "$PROJECT"
+    "$PYTHON" --version
+    cd "$PROJECT" && sha256sum setup.py tools/constraints.txt tools/venv.sh tools/ryu_build/*.py
+}
+
+# Ryu's own build is helped over a name that setuptools lost; see ryu_build/sitecustomize.py.
+install_ryu() {
+    PYTHONWARNINGS=ignore PYTHONPATH=$PROJECT/tools/ryu_build "${PIP[@]}" --no-build-isolation ryu==4.34
+}
+
+link_mininet() {
+    local from to
+    from=$("$PYTHON" -c 'import mininet, os; print(os.path.dirname(mininet.__file__))') &&
+        to=$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))') &&
+        ln -sfn "$from" "$to/mininet" &&
+        "$VENV/bin/python" -c 'import mininet.net'
+}
+
+made_of=$(fingerprint)
+made_before=$(cat "$STAMP" 2>/dev/null || true)
+[ "$made_of" != "$made_before" ] || exit 0
+"$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+    die "$PYTHON is $("$PYTHON" --version); Weir needs Python 3.11 or later (Debian 12, Ubuntu 24.04)"
+
+# Same place, same Python: renew it as it stands. Else, or after an interrupted set-up: from nothing.
+fresh=(--clear)
+[ "$(head -n 2 <<<"$made_of")" != "$(head -n 2 <<<"$made_before")" ] || fresh=()
+
+net="is the Python package index within reach?"
+rm -f "$STAMP"
+step "virtual environment $VENV" "remove .venv and run this again" "$PYTHON" -m venv "${fresh[@]}" "$VENV"
+step "build tools" "$net" "${PIP[@]}" --upgrade pip setuptools wheel pbr
+step "Ryu 4.34" "$net" install_ryu
+step "Weir and its Python packages" "$net" "${PIP[@]}" --no-build-isolation -e "${PROJECT}[test]"
+step "Mininet from the system's Python" "reinstall the package mininet" link_mininet
+printf '%s\n' "$made_of" >"$STAMP"
