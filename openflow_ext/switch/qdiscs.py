@@ -1,4 +1,4 @@
-"""What netlink knows of an interface's queueing disciplines: drops, and the clsact hook that we leave empty."""
+"""An interface's queueing disciplines by netlink: their drops, and the clsact hook left empty."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class RuleMaps:
         for bridge, rule, stats, over in self._all_exact():
             if over(now) is not None:
                 late.append((bridge, rule, stats, bool(over(now))))
-        for key in self._lists.keys():
+        for key, _ in self._lists.items():
             for listed in self._read(key.bridge, key.direction):
                 tally = self._tally(listed.tally)
                 hard = self._over(listed.action, tally, now)
@@ -219,7 +219,7 @@ class RuleMaps:
         return ffi.new("struct weir_listed *", listed)[0]
 
     def _free_tally(self) -> int:
-        taken = {int(r.tally) for k in self._lists.keys() for r in self._read(k.bridge, k.direction)}
+        taken = {int(r.tally) for k, _ in self._lists.items() for r in self._read(k.bridge, k.direction)}
         return next(place for place in range(len(taken) + 1) if place not in taken)
 
     def _tally(self, place: int) -> Any:

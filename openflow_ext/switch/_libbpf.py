@@ -1,0 +1,125 @@
+"""libbpf's functions as cffi sees them, and how their failures become BpfError."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+from cffi import FFI
+
+ffi = FFI()
+ffi.cdef("""
+struct bpf_object; struct bpf_map; struct bpf_program; struct bpf_link; struct ring_buffer;
+
+int libbpf_set_print(int (*fn)(int level, const char *format, void *args));
+struct bpf_object *bpf_object__open_file(const char *path, const void *opts);
+int bpf_object__load(struct bpf_object *obj);
+void bpf_object__close(struct bpf_object *obj);
+struct bpf_map *bpf_object__next_map(const struct bpf_object *obj, const struct bpf_map *map);
+struct bpf_map *bpf_object__find_map_by_name(const struct bpf_object *obj, const char *name);
+struct bpf_program *bpf_object__find_program_by_name(const struct bpf_object *obj, const char *name);
+const char *bpf_map__name(const struct bpf_map *map);
+int bpf_map__fd(const struct bpf_map *map);
+int bpf_map__set_pin_path(struct bpf_map *map, const char *path);
+int bpf_map__set_max_entries(struct bpf_map *map, uint32_t max_entries);
+void *bpf_map__initial_value(struct bpf_map *map, size_t *size);
+int bpf_program__fd(const struct bpf_program *prog);
+struct bpf_link *bpf_program__attach(const struct bpf_program *prog);
+struct bpf_link *bpf_link__open(const char *path);
+int bpf_link__pin(struct bpf_link *link, const char *path);
+int bpf_link__unpin(struct bpf_link *link);
+int bpf_link__destroy(struct bpf_link *link);
+
+int bpf_obj_get(const char *path);
+int bpf_obj_pin(int fd, const char *path);
+int bpf_map_lookup_elem(int fd, const void *key, void *value);
+int bpf_map_update_elem(int fd, const void *key, const void *value, uint64_t flags);
+int bpf_map_delete_elem(int fd, const void *key);
+int bpf_map_get_next_key(int fd, const void *key, void *next_key);
+int bpf_prog_get_fd_by_id(uint32_t id);
+
+struct prog_name { char pad[64]; char name[16]; };
+int bpf_obj_get_info_by_fd(int fd, void *info, uint32_t *len);
+
+int bpf_xdp_attach(int ifindex, int prog_fd, uint32_t flags, const void *opts);
+int bpf_xdp_detach(int ifindex, uint32_t flags, const void *opts);
+int bpf_xdp_query_id(int ifindex, int flags, uint32_t *prog_id);
+
+struct bpf_tc_hook { size_t sz; int ifindex; int attach_point; uint32_t parent; };
+struct bpf_tc_opts {
+    size_t sz; int prog_fd; uint32_t flags; uint32_t prog_id; uint32_t handle; uint32_t priority;
+};
+int bpf_tc_hook_create(struct bpf_tc_hook *hook);
+int bpf_tc_attach(const struct bpf_tc_hook *hook, struct bpf_tc_opts *opts);
+int bpf_tc_detach(const struct bpf_tc_hook *hook, const struct bpf_tc_opts *opts);
+int bpf_tc_query(const struct bpf_tc_hook *hook, struct bpf_tc_opts *opts);
+
+struct ring_buffer *ring_buffer__new(int map_fd, int (*fn)(void *ctx, void *data, size_t size),
+                                     void *ctx, const void *opts);
+int ring_buffer__consume(struct ring_buffer *rb);
+int ring_buffer__epoll_fd(const struct ring_buffer *rb);
+void ring_buffer__free(struct ring_buffer *rb);
+
+struct bpf_test_run_opts {
+    size_t sz;
+    const void *data_in; void *data_out; uint32_t data_size_in; uint32_t data_size_out;
+    const void *ctx_in; void *ctx_out; uint32_t ctx_size_in; uint32_t ctx_size_out;
+    uint32_t retval; int repeat; uint32_t duration; uint32_t flags; uint32_t cpu; uint32_t batch_size;
+};
+int bpf_prog_test_run_opts(int fd, struct bpf_test_run_opts *opts);
+
+int vsnprintf(char *buffer, size_t size, const char *format, void *args);
+""")
+
+
+class BpfError(OSError):
+    """A call of libbpf that failed; the message says which, on what, and what libbpf said."""
+
+
+_said: list[str] = []
+
+
+@ffi.callback("int(int, const char *, void *)")  # type: ignore[untyped-decorator]
+def _keep(_level: int, text: Any, args: Any) -> int:
+    buffer = ffi.new("char[]", 2048)
+    _libc.vsnprintf(buffer, 2048, text, args)
+    _said.append(ffi.string(buffer).decode(errors="replace").strip())
+    del _said[:-20]
+    return 0
+
+
+_libc = ffi.dlopen(None)
+_library: Any = None
+
+
+def lib() -> Any:
+    """The library, opened with the first call, so that importing this module needs nothing."""
+    global _library
+    if _library is None:
+        try:
+            _library = ffi.dlopen("libbpf.so.1")
+        except OSError as error:
+            raise BpfError(errno.ENOENT, "libbpf.so.1 is missing: install libbpf1 (`make setup`)") from error
+        _library.libbpf_set_print(_keep)
+    return _library
+
+
+def check(result: int, what: str) -> int:
+    if result < 0:
+        number = ffi.errno or -result
+        said = "; ".join(line for line in _said[-3:] if line)
+        _said.clear()
+        raise BpfError(number, f"{what}: {os.strerror(number)}" + (f" ({said})" if said else ""))
+    return result
+
+
+def check_pointer(pointer: Any, what: str) -> Any:
+    if pointer == ffi.NULL:
+        check(-(ffi.errno or errno.EINVAL), what)
+    return pointer
+
+
+def c_path(path: Path) -> bytes:
+    return os.fsencode(path)
