@@ -37,6 +37,14 @@ def load(section: str, model: type[Model]) -> Model:
     return check(section, model, read(), os.environ.get(VARIABLE) or "the defaults")
 
 
+def load_or_exit(section: str, model: type[Model]) -> Model:
+    """``load`` for the start of an app: a wrong configuration ends the process with its message alone."""
+    try:
+        return load(section, model)
+    except SettingsError as error:
+        raise SystemExit(f"weir: {error}") from error
+
+
 def read() -> dict[str, Any]:
     """The whole file that ``$WEIR_CONFIG`` names; empty if there is none. Raises SettingsError."""
     path = os.environ.get(VARIABLE)
@@ -66,10 +74,10 @@ def check(section: str, model: type[Model], document: Mapping[str, Any], origin:
 
 
 def _problem(model: type[Section], problem: Any) -> str:
+    """One problem in a line. The value is left out: it may hold a secret, a database's URL say."""
     key = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
         return f"{key}: unknown key; remove it or use one of: {', '.join(sorted(model.model_fields))}"
     if problem["type"] == "missing":
         return f"{key}: missing; add it"
-    where = f"{key} = {problem['input']!r}" if key else "the section"
-    return f"{where}: {problem['msg']}; correct it or remove it for the default"
+    return f"{key or 'the section'}: {problem['msg']}; correct it or remove it for the default"
