@@ -47,6 +47,7 @@ setup(
             "pytest-cov",
             "pytest-timeout",
             "ruff",
+            "sortedcontainers-stubs",
         ],
     },
     entry_points={
