@@ -35,8 +35,12 @@ static __always_inline struct weir_flow *flow_of_syn(const struct weir_flow_key 
 	return bpf_map_lookup_elem(&flows, key);
 }
 
+/* Once a connection: a SYN that is repeated after the flow's end does not count. */
 static __always_inline void count_in(struct weir_flow *flow, struct weir_port_state *state)
 {
+	if (flow->seen & WEIR_WAS_COUNTED)
+		return;
+	flow->seen |= WEIR_WAS_COUNTED;
 	if (__sync_val_compare_and_swap(&flow->counted, 0, 1))
 		return;
 	__sync_fetch_and_add(&state->n_i, 1);

@@ -67,7 +67,8 @@ enum weir_seen {
 	WEIR_SYN_OUT = 2,
 	WEIR_FIN_IN = 4,
 	WEIR_FIN_OUT = 8,
-	WEIR_RST = 16
+	WEIR_RST = 16,
+	WEIR_WAS_COUNTED = 32
 };
 
 struct weir_half {

@@ -133,7 +133,7 @@ class KernelDataPlane(PinnedMaps):
         self.enter_port(ifindex, bridge, ofport)
         self._dropped_before.setdefault(ifindex, self._qdiscs.drops(ifindex))
         try:
-            libbpf.tc_egress_attach(ifindex, self._object.program(EGRESS_NAME))
+            libbpf.tc_egress_attach(ifindex, self.program(EGRESS_NAME))
             self._attach_xdp(ifindex)
         except BpfError as error:
             self.detach(ifindex)
@@ -162,6 +162,10 @@ class KernelDataPlane(PinnedMaps):
         self._sweep(ifindex=ifindex)
         self._maps["port_states"].delete(key)
         self._dropped_before.pop(ifindex, None)
+
+    def program(self, name: str) -> int:
+        """The descriptor of one of the programs, to run it on packets of one's own."""
+        return self._object.program(name)
 
     def attached(self) -> dict[int, int]:
         return {ifindex: bridge for ifindex, (bridge, _) in self.ports().items()}
@@ -238,7 +242,7 @@ class KernelDataPlane(PinnedMaps):
 
     def _attach_xdp(self, ifindex: int) -> None:
         """Native XDP, else generic; never in the place of somebody else's program."""
-        program = self._object.program(INGRESS_NAME)
+        program = self.program(INGRESS_NAME)
         there = libbpf.xdp_program(ifindex)
         if there and libbpf.program_name(there) != INGRESS_NAME[:15]:
             raise BpfError(errno.EBUSY, f"XDP program {there} of somebody else is there: take it off first")
@@ -262,7 +266,7 @@ class KernelDataPlane(PinnedMaps):
             },
         )
         context = bytearray(ffi.buffer(asked))
-        libbpf.run(self._object.program("weir_sweep"), context=context)
+        libbpf.run(self.program("weir_sweep"), context=context)
         return int(ffi.from_buffer("struct weir_sweep *", context).removed)
 
     def _take_event(self, record: bytes) -> None:

@@ -1,0 +1,79 @@
+"""A data plane of the tests' own, with one port: the loopback's number, where BPF_PROG_TEST_RUN puts packets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from openflow_ext.switch import libbpf
+from openflow_ext.switch.dataplane import PortCounters, PortSettings
+from openflow_ext.switch.kernel import KernelDataPlane
+from openflow_ext.switch.rules import CountOp, Rule, TcpMatch, WindowOp
+from tests.bpf.packets import ACK, SYN, Offer, Segment
+
+PORT, BRIDGE, OFPORT = 1, 3, 7
+
+
+class Bench:
+    """Segments in, verdicts out. `local` sends into the port, `remote` answers through its egress."""
+
+    def __init__(self, plane: KernelDataPlane) -> None:
+        self.plane = plane
+        self._ingress = plane.program("weir_ingress")
+        self._egress = plane.program("weir_egress")
+
+    def ingress(self, segment: Segment) -> bytes:
+        return libbpf.run(self._ingress, packet=segment.pack())[1]
+
+    def egress(self, segment: Segment) -> bytes:
+        return libbpf.run(self._egress, packet=segment.pack())[1]
+
+    def handshake(self, local: Segment, ours: Offer | None = None, theirs: Offer | None = None) -> None:
+        """The local host opens: SYN in, SYN-ACK out."""
+        self.ingress(replace(local, flags=SYN, options=(ours or Offer()).pack()))
+        self.egress(replace(reverse(local), flags=SYN | ACK, options=(theirs or Offer()).pack()))
+
+    def configure(self, **settings: Any) -> None:
+        self.plane.configure(PORT, PortSettings(**settings), 100_000_000)
+
+    def put(self, rule: Rule) -> None:
+        self.plane.put(BRIDGE, rule)
+
+    def clamp_all_to(self, window_bytes: int) -> None:
+        self.put(Rule(0, 1, 0, TcpMatch(), WindowOp.SET_WINDOW, window_bytes))
+
+    def count_by_flags(self) -> None:
+        """SCCP's Table I at the egress."""
+        for flags, op in ((0x02, CountOp.INCREMENT_NI), (0x01, CountOp.DECREMENT_NI), (0x04, CountOp.DECREMENT_NI)):
+            for version in (4, 6):
+                match = TcpMatch(ip_version=version, flags=flags, flags_mask=flags)
+                self.put(Rule(1, 100, 0, match, count_op=op))
+
+    @property
+    def counters(self) -> PortCounters:
+        return self.plane.counters(PORT)
+
+
+def reverse(segment: Segment) -> Segment:
+    return replace(
+        segment,
+        src=segment.dst,
+        dst=segment.src,
+        src_port=segment.dst_port,
+        dst_port=segment.src_port,
+    )
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    plane = KernelDataPlane(f"weir-test-{os.getpid()}", max_flows=1000)
+    try:
+        plane.enter_port(PORT, BRIDGE, OFPORT)
+        plane.configure(PORT, PortSettings(), 100_000_000)
+        yield Bench(plane)
+    finally:
+        plane.destroy()

@@ -1,0 +1,133 @@
+"""N_i at egress: each connection once, whatever is retransmitted; the sweep; the full table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.bpf.conftest import PORT, Bench, reverse
+from tests.bpf.packets import ACK, FIN, RST, SYN, Offer, Segment
+
+LOCAL = Segment()
+OUT = reverse(LOCAL)
+
+
+def syn(segment: Segment, isn: int = 1) -> Segment:
+    return replace(segment, flags=SYN, seq=isn, options=Offer().pack())
+
+
+def test_syn_and_fin_by_the_egress(bench: Bench) -> None:
+    bench.count_by_flags()
+
+    bench.egress(syn(OUT))
+    assert bench.counters.n_i == 1
+    bench.egress(replace(OUT, flags=FIN | ACK))
+    assert bench.counters.n_i == 0
+
+
+def test_what_comes_in_is_not_counted(bench: Bench) -> None:
+    bench.count_by_flags()
+
+    bench.ingress(syn(LOCAL))
+
+    assert bench.counters.n_i == 0
+
+
+def test_retransmissions_count_once(bench: Bench) -> None:
+    bench.count_by_flags()
+    for _ in range(3):
+        bench.egress(syn(OUT))
+    assert bench.counters.n_i == 1
+    for _ in range(3):
+        bench.egress(replace(OUT, flags=FIN | ACK))
+    assert bench.counters.n_i == 0
+    assert (bench.counters.syns_counted, bench.counters.fins_counted) == (1, 1)
+
+
+def test_reset_by_either_side_ends_the_flow(bench: Bench) -> None:
+    bench.count_by_flags()
+    for end in (bench.ingress, bench.egress):
+        bench.egress(syn(OUT, isn=end is bench.egress))
+        end(replace(LOCAL if end == bench.ingress else OUT, flags=RST | ACK))
+        assert bench.counters.n_i == 0
+
+
+def test_ports_used_again_count_again(bench: Bench) -> None:
+    bench.count_by_flags()
+    bench.egress(syn(OUT, isn=1))
+    bench.egress(replace(OUT, flags=FIN | ACK))
+
+    bench.egress(syn(OUT, isn=2))
+
+    assert bench.counters.n_i == 1
+
+
+def test_without_entries_nothing_is_counted(bench: Bench) -> None:
+    bench.egress(syn(OUT))
+    assert bench.counters.n_i == 0
+
+
+def test_sweep_drops_ghosts_and_what_has_ended(bench: Bench) -> None:
+    bench.count_by_flags()
+    ghost, ended = replace(OUT, dst_port=1), replace(OUT, dst_port=2)
+    bench.egress(syn(ghost))
+    bench.egress(syn(ended))
+    bench.egress(replace(ended, flags=RST))
+
+    assert bench.plane.sweep(closed_s=0, silent_s=300) == 1
+    assert bench.counters.n_i == 1
+    assert bench.plane.sweep(closed_s=0, silent_s=0) == 1
+    assert bench.counters.n_i == 0
+
+
+def test_full_table_refuses_and_says_so(bench: Bench) -> None:
+    bench.count_by_flags()
+    for port in range(1100):
+        bench.egress(syn(replace(OUT, dst_port=port)))
+
+    assert bench.counters.n_i == 1000
+    assert bench.counters.untracked == 100
+    bench.plane.detach(PORT)
+    bench.plane.enter_port(PORT, 3, 7)
+    assert bench.counters.n_i == 0
+
+
+_EVENTS = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.sampled_from(["syn out", "fin out", "rst out", "rst in", "ack out", "syn in", "fin in"]),
+        st.integers(0, 1),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(events=_EVENTS)
+def test_n_i_equals_the_reference_model(bench: Bench, events: list[tuple[int, str, int]]) -> None:
+    """A set of flows: in with a SYN that is not a repetition, out with FIN or RST."""
+    bench.plane.detach(PORT)
+    bench.plane.enter_port(PORT, 3, 7)
+    for rule, _ in bench.plane.rules(3):
+        bench.plane.remove(3, rule)
+    bench.count_by_flags()
+    counted: set[int] = set()
+    isns: dict[int, int] = {}
+    tracked: set[int] = set()
+    for flow, event, isn in events:
+        kind, way = event.split()
+        flags = {"syn": SYN, "fin": FIN | ACK, "rst": RST | ACK, "ack": ACK}[kind]
+        options = Offer().pack() if kind == "syn" else b""
+        segment = replace(LOCAL if way == "in" else OUT, flags=flags, seq=isn, options=options)
+        segment = replace(segment, **{"src_port" if way == "in" else "dst_port": 100 + flow})
+        (bench.ingress if way == "in" else bench.egress)(segment)
+        if event == "syn out":
+            if isns.get(flow) != isn or flow not in tracked:
+                counted.add(flow)
+            isns[flow] = isn
+            tracked.add(flow)
+        elif kind == "rst" or event == "fin out":
+            counted.discard(flow)
+        assert bench.counters.n_i == len(counted)
