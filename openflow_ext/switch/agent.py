@@ -1,0 +1,313 @@
+"""The agent's life: take over bridges, keep ports and rules true, hand everything back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+from openflow_ext.switch import capacity, takeover
+from openflow_ext.switch.config import SwitchSettings
+from openflow_ext.switch.dataplane import DataPlane, DataPlaneError, QueueEvent
+from openflow_ext.switch.errors import SwitchError
+from openflow_ext.switch.locks import locked
+from openflow_ext.switch.ovsdb import Ovsdb, Row, as_list
+from openflow_ext.switch.ports import Link, Port, Ports
+from openflow_ext.switch.proxy import Controller, Proxy
+from openflow_ext.switch.session import Bridge, Session
+from openflow_ext.switch.table import ExtensionTable
+
+log = logging.getLogger(__name__)
+
+TICK_S = 1.0
+SWEEP_TICKS = 5
+_FIRST_RESERVED_OFPORT = 0xFF00
+
+Ready = Callable[[int, list[str]], None]
+"""Told once: how many ports carry the programs, and the names of those that do not."""
+
+
+class Extended:
+    """One bridge that the agent extends: its state, and a proxy for each of its controllers."""
+
+    def __init__(self, bridge: Bridge, controllers: list[Controller], rundir: Path) -> None:
+        self.bridge = bridge
+        self.bypassed = False
+        self.proxies = [
+            Proxy(socket_path(rundir, bridge.name, index), controller, partial(Session, bridge))
+            for index, controller in enumerate(controllers)
+        ]
+
+    @property
+    def targets(self) -> list[str]:
+        """The controllers that Open vSwitch shall have."""
+        return [proxy.target for proxy in self.proxies]
+
+    def tell(self, port: Port, event: QueueEvent) -> None:
+        """Send a queue event to every controller whose handshake is through."""
+        for proxied in [proxied for proxy in self.proxies for proxied in proxy.sessions]:
+            if not proxied.notify(proxied.session.event(port, event)):
+                log.warning("bridge %s: a controller reads too slowly: alarm lost", self.bridge.name)
+
+
+def socket_path(rundir: Path, bridge: str, index: int = 0) -> Path:
+    """Where the agent listens for a bridge. Open vSwitch connects to sockets in its own rundir only."""
+    return rundir / (f"{bridge}.controller{index}" if index else f"{bridge}.controller")
+
+
+class Agent:
+    """The agent of one host; ``open_dataplane`` is called once the bridges are known to be there."""
+
+    def __init__(
+        self, settings: SwitchSettings, open_dataplane: Callable[[], DataPlane], ready: Ready
+    ) -> None:
+        self._settings = settings
+        self._open_dataplane = open_dataplane
+        self._ready = ready
+        self._extended: list[Extended] = []
+        self._db: Ovsdb
+        self._trouble = ""
+        self._ticks = 0
+
+    async def run(self, stop: asyncio.Event, keep: bool = False) -> None:
+        """Extend the bridges until ``stop``; then hand all back, or with ``keep`` leave it to a successor.
+
+        Raises SwitchError, DataPlaneError, and nothing has changed then.
+        """
+        settings = self._settings
+        if not settings.bridges:
+            raise SwitchError("no bridge: give --bridge NAME, or bridges in [switch]")
+        asked = [Controller.parse(target) for target in settings.controllers]
+        async with AsyncExitStack() as stack:
+            enter_locks(stack, settings.rundir, settings.name, settings.bridges)
+            self._db = await watch(settings.rundir)
+            stack.push_async_callback(self._close_db)
+            controllers = {name: asked or self._own_controllers(name) for name in settings.bridges}
+            for name in settings.bridges:
+                check_running(settings.rundir, name)
+            dataplane = self._open_dataplane()
+            adopted = dataplane.attached()
+            try:
+                await self._start(dataplane, adopted, controllers)
+                await self._serve(dataplane, stop)
+            finally:
+                failed = not stop.is_set()
+                await self._stop(dataplane, keep=keep or (failed and bool(adopted)))
+
+    async def _close_db(self) -> None:
+        await self._db.close()
+
+    def _own_controllers(self, name: str) -> list[Controller]:
+        """The controllers that the bridge has itself."""
+        _, bridge = takeover.require(self._db, name)
+        if takeover.is_ours(self._db, bridge, str(self._settings.rundir)):
+            found = takeover.saved_targets(bridge)
+        else:
+            found = takeover.targets(self._db, bridge)
+        if not found:
+            raise SwitchError(f"bridge {name} has no controller: give --controller tcp:HOST:PORT")
+        return [Controller.parse(target) for target in found]
+
+    async def _start(
+        self, dataplane: DataPlane, adopted: dict[int, int], controllers: dict[str, list[Controller]]
+    ) -> None:
+        numbers = takeover.numbers(self._db, self._settings.bridges)
+        ours = {number for number, _ in numbers.values()}
+        for ifindex in [ifindex for ifindex, number in adopted.items() if number not in ours]:
+            dataplane.detach(ifindex)
+        for name, (number, is_known) in numbers.items():
+            ports = Ports(number, dataplane, [i for i, n in adopted.items() if n == number])
+            table = ExtensionTable(number, dataplane)
+            table.adopt() if is_known else table.purge()
+            bridge = Bridge(name, number, dataplane, ports, table)
+            self._extended.append(Extended(bridge, controllers[name], self._settings.rundir))
+        await self._sync_ports()
+        for extended in self._extended:
+            for proxy in extended.proxies:
+                await proxy.listen()
+            await self._take_over(extended)
+        ports_now = [port for extended in self._extended for port in extended.bridge.ports]
+        self._ready(
+            sum(port.attached for port in ports_now),
+            [port.link.name for port in ports_now if not port.attached],
+        )
+
+    async def _take_over(self, extended: Extended) -> None:
+        settings, bridge = self._settings, extended.bridge
+        await takeover.take_over(
+            self._db, bridge.name, extended.targets, str(settings.rundir), settings.name, bridge.number
+        )
+
+    async def _serve(self, dataplane: DataPlane, stop: asyncio.Event) -> None:
+        """Follow Open vSwitch, the queues and the clock until ``stop``."""
+        loop = asyncio.get_running_loop()
+        loop.add_reader(dataplane.events_fd(), self._tell_controllers, dataplane)
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            while not stop.is_set():
+                changed = asyncio.create_task(self._db.changed.wait())
+                await asyncio.wait({changed, stopping}, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+                self._db.changed.clear()
+                await self._tick(dataplane)
+        finally:
+            stopping.cancel()
+            loop.remove_reader(dataplane.events_fd())
+
+    async def _tick(self, dataplane: DataPlane) -> None:
+        """Bring everything up to date; trouble is logged when it comes, not as long as it lasts."""
+        trouble = ""
+        try:
+            self._sweep(dataplane)
+            if self._db.closed.done():
+                await self._db.close()
+                self._db = await watch(self._settings.rundir)
+                log.info("connected to OVSDB again")
+            await self._sync_bridges()
+            await self._sync_ports()
+        except (SwitchError, DataPlaneError) as error:
+            trouble = str(error)
+            if trouble != self._trouble:
+                log.error("%s", error)
+        self._trouble = trouble
+
+    async def _sync_bridges(self) -> None:
+        """Take a bridge over again that was made anew; notice when others took it from the agent."""
+        for extended in self._extended:
+            found = takeover.find_bridge(self._db, extended.bridge.name)
+            if found is None:
+                continue
+            _, row = found
+            if takeover.NAME not in row["external_ids"]:
+                log.warning("bridge %s was made anew: taking it over", row["name"])
+                extended.bridge.table.purge()
+                await self._take_over(extended)
+                continue
+            now = takeover.targets(self._db, row)
+            bypassed = set(now) != set(extended.targets)
+            if bypassed and not extended.bypassed:
+                log.warning("bridge %s has other controllers now (%s): not extended", row["name"], now)
+            extended.bypassed = bypassed
+
+    async def _sync_ports(self) -> None:
+        links = {e.bridge.name: links_of(self._db, e.bridge.name) for e in self._extended}
+        names = {link.ifindex: link.name for some in links.values() for link in some}
+        rates_bps = await asyncio.to_thread(capacity.read_rates, names)
+        for extended in self._extended:
+            extended.bridge.ports.sync(links[extended.bridge.name], rates_bps)
+
+    def _sweep(self, dataplane: DataPlane) -> None:
+        """Remove rules past their timeouts, and now and then flows that have ended."""
+        self._ticks += 1
+        if self._ticks % SWEEP_TICKS == 0:
+            dataplane.sweep()
+        tables = {extended.bridge.number: extended.bridge.table for extended in self._extended}
+        for number, rule, _, _ in list(dataplane.expired()):
+            if number in tables:
+                tables[number].expire(rule)
+            else:
+                dataplane.remove(number, rule)
+
+    def _tell_controllers(self, dataplane: DataPlane) -> None:
+        """Pass queue events on to every controller of the port's bridge."""
+        for event in dataplane.events():
+            for extended in self._extended:
+                port = extended.bridge.ports.get(event.ifindex)
+                if port is not None:
+                    extended.tell(port, event)
+
+    async def _stop(self, dataplane: DataPlane, keep: bool) -> None:
+        for extended in self._extended:
+            if not keep:
+                await self._restore(extended.bridge.name)
+            for proxy in extended.proxies:
+                await proxy.close()
+        if keep:
+            dataplane.close()
+        else:
+            dataplane.destroy()
+
+    async def _restore(self, name: str) -> None:
+        try:
+            await takeover.restore(self._db, name, str(self._settings.rundir))
+        except SwitchError as error:
+            log.error("bridge %s keeps the agent's controllers: %s. Run weir switch --detach", name, error)
+
+
+def enter_locks(stack: AsyncExitStack, rundir: Path, name: str, bridges: tuple[str, ...]) -> None:
+    """Hold the locks of the data plane and of the bridges for as long as ``stack`` lives."""
+    if not rundir.is_dir():
+        raise SwitchError(f"no directory {rundir}: start Open vSwitch, or give its --rundir")
+    stack.enter_context(locked(rundir / f"weir.{name}.lock", f"the data plane {name}"))
+    for bridge in bridges:
+        stack.enter_context(locked(rundir / f"{bridge}.weir.lock", f"bridge {bridge}"))
+
+
+async def watch(rundir: Path) -> Ovsdb:
+    """A connection to OVSDB whose replica holds what the agent needs. Raises SwitchError."""
+    db = await Ovsdb.connect(rundir / "db.sock")
+    try:
+        await db.monitor(takeover.COLUMNS)
+    except SwitchError:
+        await db.close()
+        raise
+    return db
+
+
+def check_running(rundir: Path, bridge: str) -> None:
+    """Raises SwitchError unless ovs-vswitchd serves ``bridge``."""
+    path = rundir / f"{bridge}.mgmt"
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError as error:
+            raise SwitchError(
+                f"ovs-vswitchd does not serve bridge {bridge} ({path}: {error.strerror}): is it running?"
+            ) from error
+
+
+def links_of(db: Ovsdb, bridge_name: str) -> list[Link]:
+    """The ports of a bridge that can carry programs: all but its own and those without a device."""
+    found = takeover.find_bridge(db, bridge_name)
+    if found is None:
+        return []
+    ports = (db.tables["Port"].get(uuid) for uuid in as_list(found[1]["ports"]))
+    uuids = [uuid for port in ports if port for uuid in as_list(port["interfaces"])]
+    rows = [row for uuid in uuids if (row := db.tables["Interface"].get(uuid))]
+    return [Link(row["ifindex"], row["name"], row["ofport"]) for row in rows if _has_device(row, bridge_name)]
+
+
+def _has_device(row: Row, bridge_name: str) -> bool:
+    numbered = isinstance(row["ofport"], int) and 0 < row["ofport"] < _FIRST_RESERVED_OFPORT
+    linked = isinstance(row["ifindex"], int) and row["ifindex"] > 0
+    return numbered and linked and row["name"] != bridge_name
+
+
+async def detach(settings: SwitchSettings, open_dataplane: Callable[[], DataPlane]) -> list[str]:
+    """Undo what an agent that was killed has left; the names of the bridges that got controllers back.
+
+    Raises SwitchError when that agent still runs; and, with the data plane gone all the same, when OVSDB
+    cannot be reached.
+    """
+    async with AsyncExitStack() as stack:
+        enter_locks(stack, settings.rundir, settings.name, ())
+        open_dataplane().destroy()
+        db = await watch(settings.rundir)
+        stack.push_async_callback(db.close)
+        left = [
+            row["name"]
+            for row in db.tables["Bridge"].values()
+            if row["external_ids"].get(takeover.NAME) == settings.name
+        ]
+        for name in left:
+            await takeover.restore(db, name, str(settings.rundir))
+            for path in settings.rundir.glob(f"{name}.controller*"):
+                if path.is_socket():
+                    path.unlink()
+            (settings.rundir / f"{name}.weir.lock").unlink(missing_ok=True)
+        return left

@@ -1,0 +1,46 @@
+"""Lock files: one agent for a data plane, one for a bridge."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from openflow_ext.switch.errors import SwitchError
+
+
+@contextlib.contextmanager
+def locked(path: Path, what: str) -> Iterator[None]:
+    """Hold ``path`` and remove it at the end. Raises SwitchError when another process holds it."""
+    fd = _take(path, what)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(fd)
+
+
+def _take(path: Path, what: str) -> int:
+    while True:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise SwitchError(f"cannot lock {path}: {error.strerror}") from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            raise SwitchError(f"another agent already runs for {what}: it holds {path}") from error
+        if _is_at(fd, path):
+            return fd
+        os.close(fd)
+
+
+def _is_at(fd: int, path: Path) -> bool:
+    """Whether ``path`` still is the locked file: a holder that ends removes it."""
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,176 @@
+"""The ports of one bridge: programs on them, their settings, their capacity."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from openflow_ext.switch import openflow as of
+from openflow_ext.switch.dataplane import DataPlane, DataPlaneError, NoSuchPort, PortSettings
+
+log = logging.getLogger(__name__)
+
+DEFAULT_RATE_BPS = 10_000_000_000
+"""The rate of a port that neither a qdisc nor its link tells: what OVS reports for a veth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A port as Open vSwitch describes it."""
+
+    ifindex: int
+    name: str
+    ofport: int
+
+
+@dataclass(slots=True, eq=False)
+class Port:
+    """A port that should carry the programs. ``rate_bps`` is what its qdisc or link allows."""
+
+    link: Link
+    rate_bps: int = DEFAULT_RATE_BPS
+    settings: PortSettings = field(default_factory=PortSettings)
+    attached: bool = False
+    adopted: bool = False
+
+    @property
+    def capacity_bps(self) -> int:
+        """The rate in force: the controller's, else the port's own."""
+        return self.settings.capacity_bps or self.rate_bps
+
+
+class Ports:
+    """The ports of one bridge, by ifindex and by OpenFlow port number.
+
+    ``adopted``: interfaces that carry an earlier agent's programs; their settings stay in force until a
+    controller sets them anew.
+    """
+
+    def __init__(self, bridge: int, dataplane: DataPlane, adopted: Collection[int] = ()) -> None:
+        self._bridge = bridge
+        self._dataplane = dataplane
+        self._adopted = set(adopted)
+        self._ports: dict[int, Port] = {}
+        self._settings = PortSettings()
+
+    def __iter__(self) -> Iterator[Port]:
+        return iter(self._ports.values())
+
+    def __len__(self) -> int:
+        return len(self._ports)
+
+    def get(self, ifindex: int) -> Port | None:
+        """The port on an interface."""
+        return self._ports.get(ifindex)
+
+    def numbered(self, port_no: int) -> Port:
+        """The port of an OpenFlow port number. Raises NoSuchPort."""
+        for port in self:
+            if port.link.ofport == port_no:
+                return port
+        raise NoSuchPort(f"no port {port_no} on this bridge")
+
+    def sync(self, links: Collection[Link], rates_bps: Mapping[int, int]) -> None:
+        """Attach ports that came, detach those that went, retry those that failed, follow rates.
+
+        A port that cannot be attached is logged once and tried again at the next call.
+        """
+        wanted = {link.ifindex: link for link in links}
+        for ifindex in [i for i in (*self._ports, *self._adopted) if i not in wanted]:
+            self._detach(ifindex)
+        for link in links:
+            port = self._ports.get(link.ifindex)
+            if port is None or port.link != link:
+                settings = port.settings if port else self._settings
+                known_rate = port.rate_bps if port else DEFAULT_RATE_BPS
+                port = Port(link, rates_bps.get(link.ifindex, known_rate), settings)
+                self._ports[link.ifindex] = port
+                self._attach(port, first=True)
+            elif not port.attached:
+                self._attach(port, first=False)
+            self._follow_rate(port, rates_bps.get(link.ifindex, port.rate_bps))
+
+    def _attach(self, port: Port, first: bool) -> None:
+        link = port.link
+        try:
+            self._dataplane.attach(link.ifindex, link.name, self._bridge, link.ofport)
+            port.adopted = link.ifindex in self._adopted
+            if not port.adopted:
+                self._push(port)
+        except DataPlaneError as error:
+            if first:
+                log.error("port %s (%d) carries no programs: %s", link.name, link.ofport, error)
+            return
+        self._adopted.discard(link.ifindex)
+        port.attached = True
+        log.info("port %s (%d) %s", link.name, link.ofport, "adopted" if port.adopted else "attached")
+
+    def _detach(self, ifindex: int) -> None:
+        port = self._ports.pop(ifindex, None)
+        self._adopted.discard(ifindex)
+        name = port.link.name if port else f"with ifindex {ifindex}"
+        try:
+            self._dataplane.detach(ifindex)
+        except DataPlaneError as error:
+            log.warning("port %s: %s", name, error)
+        else:
+            log.info("port %s detached", name)
+
+    def _follow_rate(self, port: Port, rate_bps: int) -> None:
+        if rate_bps == port.rate_bps:
+            return
+        before, port.rate_bps = port.capacity_bps, rate_bps
+        if port.attached and port.capacity_bps != before and not port.adopted:
+            log.info("port %s: capacity is now %d bit/s", port.link.name, port.capacity_bps)
+            try:
+                self._push(port)
+            except DataPlaneError as error:
+                log.error("port %s: %s", port.link.name, error)
+
+    def _push(self, port: Port) -> None:
+        self._dataplane.configure(port.link.ifindex, port.settings, port.capacity_bps)
+
+    def configure(self, port_no: int, **changes: Any) -> None:
+        """Change settings of one port, or of all and of those to come (OFPP_ANY).
+
+        Raises NoSuchPort; DataPlaneError for a single port that carries no programs.
+        """
+        if port_no == of.OFPP_ANY:
+            self._settings = dataclasses.replace(self._settings, **changes)
+            for port in self:
+                port.settings = dataclasses.replace(port.settings, **changes)
+                if port.attached:
+                    self._push_anew(port)
+            return
+        port = self.numbered(port_no)
+        if not port.attached:
+            raise DataPlaneError(f"port {port.link.name} carries no programs")
+        before, port.settings = port.settings, dataclasses.replace(port.settings, **changes)
+        try:
+            self._push_anew(port)
+        except DataPlaneError:
+            port.settings = before
+            raise
+
+    def _push_anew(self, port: Port) -> None:
+        self._push(port)
+        port.adopted = False
+
+    def in_force(self, port_no: int) -> tuple[PortSettings, int]:
+        """Settings and capacity of a port; OFPP_ANY: those of ports to come, the smallest capacity.
+
+        Raises NoSuchPort.
+        """
+        if port_no == of.OFPP_ANY:
+            rates = [port.capacity_bps for port in self]
+            return self._settings, self._settings.capacity_bps or min(rates, default=DEFAULT_RATE_BPS)
+        port = self.numbered(port_no)
+        return port.settings, port.capacity_bps
+
+    def release(self) -> None:
+        """Detach every port (the bridge is gone)."""
+        for ifindex in list(self._ports):
+            self._detach(ifindex)

@@ -1,0 +1,171 @@
+"""One controller's session with one bridge: what of its messages the agent acts on. No sockets here."""
+
+from __future__ import annotations
+
+import logging
+import struct
+import time
+from dataclasses import dataclass
+
+from openflow_ext import wire
+from openflow_ext.switch import openflow as of
+from openflow_ext.switch import requests, split
+from openflow_ext.switch.dataplane import DataPlane, QueueEvent
+from openflow_ext.switch.errors import Refused
+from openflow_ext.switch.ports import Port, Ports
+from openflow_ext.switch.table import ExtensionTable, PendingChanges
+
+log = logging.getLogger(__name__)
+
+FROM_CONTROLLER = frozenset({of.OFPT_EXPERIMENTER, of.OFPT_FLOW_MOD, of.OFPT_MULTIPART_REQUEST})
+FROM_SWITCH = frozenset({of.OFPT_ERROR, of.OFPT_FEATURES_REPLY, of.OFPT_PORT_STATUS, of.OFPT_MULTIPART_REPLY})
+
+_OWN_XID = 0x57656972
+"""The xid of the agent's own PORT_DESC request. Should a controller use it for a request too, the order
+of the answers still tells them apart: the agent's comes first."""
+_OFPPR_DELETE = 1
+_PORT_SIZE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of a message: bytes that go on in its direction, bytes that go back."""
+
+    forward: bytes = b""
+    answer: bytes = b""
+
+
+@dataclass(slots=True, eq=False)
+class Bridge:
+    """An extended bridge: Open vSwitch's, the data plane's part of it, and its sessions."""
+
+    name: str
+    number: int
+    dataplane: DataPlane
+    ports: Ports
+    table: ExtensionTable
+
+
+class Session:
+    """Watches one session; ``controller`` is its name in the log."""
+
+    def __init__(self, bridge: Bridge, controller: str) -> None:
+        self._bridge = bridge
+        self._name = f"{bridge.name} <-> {controller}"
+        self._pending = PendingChanges(time.monotonic)
+        self._version = 0
+        self._asked = False
+        self._descriptions: dict[int, wire.OfpPort] = {}
+        self.ready = False
+
+    def from_controller(self, message: bytes) -> Verdict:
+        """Judge a message of one of the types FROM_CONTROLLER."""
+        if message[0] < of.OFP13:
+            return Verdict(forward=message)
+        if message[1] == of.OFPT_FLOW_MOD:
+            return self._flow_mod(message)
+        if wire.is_extension_message(message):
+            return Verdict(answer=requests.answer(message, self._bridge.ports, self._bridge.dataplane))
+        return Verdict(forward=message)
+
+    def _flow_mod(self, message: bytes) -> Verdict:
+        if not split.may_extend(message) and not len(self._bridge.table):
+            return Verdict(forward=message)
+        try:
+            parts = split.split(message)
+            changes = self._bridge.table.apply(message, parts.actions)
+        except ValueError as error:
+            log.warning("%s: malformed FLOW_MOD left to Open vSwitch: %s", self._name, error)
+            return Verdict(forward=message)
+        except Refused as refusal:
+            log.warning("%s: FLOW_MOD refused: %s", self._name, refusal)
+            return Verdict(answer=of.error(message, refusal.error_type, refusal.code))
+        if changes or parts.actions:
+            self._pending.remember(parts.rest, message, changes)
+        return Verdict(forward=parts.rest)
+
+    def from_switch(self, message: bytes) -> Verdict:
+        """Judge a message of one of the types FROM_SWITCH."""
+        match message[1]:
+            case of.OFPT_ERROR:
+                return self._error(message)
+            case of.OFPT_FEATURES_REPLY:
+                return self._features(message)
+            case of.OFPT_PORT_STATUS:
+                self._port_status(message)
+            case of.OFPT_MULTIPART_REPLY if self._is_own_reply(message):
+                self._port_descriptions(message)
+                return Verdict()
+        return Verdict(forward=message)
+
+    def _error(self, message: bytes) -> Verdict:
+        """A refused FLOW_MOD is undone here too; the controller sees its own bytes quoted."""
+        pending = self._pending.take(message[12:])
+        if pending is None:
+            own = self._asked and not self.ready and message[4:8] == _OWN_XID.to_bytes(4, "big")
+            return Verdict() if own else Verdict(forward=message)
+        changes, original = pending
+        self._bridge.table.undo(changes)
+        error_type, code = struct.unpack_from("!HH", message, 8)
+        return Verdict(forward=of.error(original, error_type, code))
+
+    def _features(self, message: bytes) -> Verdict:
+        """The controller's handshake is through: now the agent asks for the ports."""
+        self._version = message[0]
+        if self._version != of.OFP13:
+            log.warning("%s: OpenFlow version %d: no queue alarms", self._name, self._version)
+            return Verdict(forward=message)
+        if self._asked:
+            return Verdict(forward=message)
+        self._asked = True
+        return Verdict(forward=message, answer=of.port_desc_request(self._version, _OWN_XID))
+
+    def _is_own_reply(self, message: bytes) -> bool:
+        return (
+            self._asked
+            and not self.ready
+            and message[4:8] == _OWN_XID.to_bytes(4, "big")
+            and message[8:10] == of.OFPMP_PORT_DESC.to_bytes(2, "big")
+        )
+
+    def _port_descriptions(self, message: bytes) -> None:
+        for at in range(16, len(message), _PORT_SIZE):
+            self._describe(message[at : at + _PORT_SIZE])
+        (flags,) = struct.unpack_from("!H", message, 10)
+        if not flags & of.OFPMPF_MORE:
+            self.ready = True
+            log.info("%s: session is up", self._name)
+
+    def _port_status(self, message: bytes) -> None:
+        if self._version != of.OFP13 or len(message) != 16 + _PORT_SIZE:
+            return
+        if message[8] == _OFPPR_DELETE:
+            self._descriptions.pop(int.from_bytes(message[16:20], "big"), None)
+        else:
+            self._describe(message[16:])
+
+    def _describe(self, raw: bytes) -> None:
+        try:
+            port = wire.decode_port(raw, self._version)
+        except wire.WireError as error:
+            log.warning("%s: port description: %s", self._name, error)
+        else:
+            self._descriptions[port.port_no] = port
+
+    def event(self, port: Port, event: QueueEvent) -> bytes:
+        """BUF_ALARM or BUF_NORMAL of ``port`` for this controller; empty before its handshake is through."""
+        description = self._descriptions.get(port.link.ofport)
+        if not self.ready or description is None:
+            return b""
+        kind = wire.BufNormal if event.normal else wire.BufAlarm
+        message = kind(
+            port=description,
+            port_buf_pkts=event.queue_pkts,
+            port_buf_bytes=event.queue_bytes,
+            port_rate_bps=port.capacity_bps,
+            cookie=port.settings.cookie,
+            priority=port.settings.priority,
+            n_i=event.n_i,
+            crossing_ns=event.crossing_ns,
+        )
+        return wire.encode_message(message, self._version)

@@ -1,0 +1,228 @@
+"""The extension table of one bridge: which rules FLOW_MODs make, change and remove, and how to undo that.
+
+The data plane holds the rules; this holds the index by which FLOW_MODs find them. Nothing here does I/O
+but through the DataPlane that is handed in.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from openflow_ext.switch import openflow as of
+from openflow_ext.switch import split
+from openflow_ext.switch.dataplane import DataPlane, DataPlaneError, TableFull, UnsupportedMatch
+from openflow_ext.switch.errors import Refused
+from openflow_ext.switch.rules import Rule, TcpMatch
+
+log = logging.getLogger(__name__)
+
+Key = tuple[int, int, TcpMatch]
+
+PENDING_MAX = 4096
+PENDING_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A rule, and where Open vSwitch's part of the entry sends (None: taken over, not known)."""
+
+    rule: Rule
+    out_ports: frozenset[int] | None = None
+    out_groups: frozenset[int] | None = None
+
+    @property
+    def key(self) -> Key:
+        return key_of(self.rule)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One entry before and after a FLOW_MOD; None: not there."""
+
+    before: Entry | None
+    after: Entry | None
+
+
+def key_of(rule: Rule) -> Key:
+    """What makes an entry that entry: table, priority and match."""
+    return rule.table_id, rule.priority, rule.match
+
+
+class ExtensionTable:
+    """The rules of one bridge."""
+
+    def __init__(self, bridge: int, dataplane: DataPlane) -> None:
+        self._bridge = bridge
+        self._dataplane = dataplane
+        self._entries: dict[Key, Entry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    def adopt(self) -> None:
+        """Take over the rules that an earlier agent left in the data plane."""
+        found = (Entry(rule) for rule, _ in self._dataplane.rules(self._bridge))
+        self._entries = {entry.key: entry for entry in found}
+
+    def purge(self) -> None:
+        """Remove every rule, also those of an earlier agent."""
+        self.adopt()
+        for entry in list(self):
+            self._remove(entry)
+
+    def apply(self, message: bytes, actions: tuple[bytes, ...]) -> tuple[Change, ...]:
+        """Do what a FLOW_MOD with these ``actions`` of the extension asks, and say what has changed.
+
+        Raises Refused, and nothing has changed then.
+        """
+        flow_mod = of.FlowMod.parse(message)
+        if flow_mod.command == of.OFPFC_ADD:
+            return self._commit(self._add(flow_mod, message, actions))
+        if flow_mod.command in (of.OFPFC_MODIFY, of.OFPFC_MODIFY_STRICT):
+            return self._commit(self._modify(flow_mod, message, actions))
+        if flow_mod.command in (of.OFPFC_DELETE, of.OFPFC_DELETE_STRICT):
+            return self._commit(Change(entry, None) for entry in self._deleted(flow_mod))
+        return ()
+
+    def _add(self, flow_mod: of.FlowMod, message: bytes, actions: tuple[bytes, ...]) -> Iterable[Change]:
+        if actions:
+            after = Entry(split.rule_for(flow_mod, actions), *split.outputs(message))
+            return [Change(self._entries.get(after.key), after)]
+        fields = _fields(flow_mod)
+        same = (entry for entry in self if _is_strictly(entry, flow_mod, fields))
+        return [Change(entry, None) for entry in same if entry.rule.table_id == flow_mod.table_id]
+
+    def _modify(self, flow_mod: of.FlowMod, message: bytes, actions: tuple[bytes, ...]) -> Iterable[Change]:
+        split.with_actions(Rule(flow_mod.table_id, flow_mod.priority, flow_mod.cookie), actions)
+        out = split.outputs(message)
+        for entry in self._selected(flow_mod):
+            if actions:
+                yield Change(entry, Entry(split.with_actions(entry.rule, actions), *out))
+            else:
+                yield Change(entry, None)
+
+    def _selected(self, flow_mod: of.FlowMod) -> list[Entry]:
+        fields = _fields(flow_mod)
+        if fields is None:
+            return []
+        strict = flow_mod.command in (of.OFPFC_MODIFY_STRICT, of.OFPFC_DELETE_STRICT)
+        return [
+            entry
+            for entry in self
+            if flow_mod.table_id in (entry.rule.table_id, of.OFPTT_ALL)
+            and not (entry.rule.cookie ^ flow_mod.cookie) & flow_mod.cookie_mask
+            and (
+                _is_strictly(entry, flow_mod, fields)
+                if strict
+                else split.covers(fields, split.fields_of(entry.rule.match))
+            )
+        ]
+
+    def _deleted(self, flow_mod: of.FlowMod) -> list[Entry]:
+        return [
+            entry
+            for entry in self._selected(flow_mod)
+            if (flow_mod.out_port == of.OFPP_ANY or flow_mod.out_port in (entry.out_ports or ()))
+            and (flow_mod.out_group == of.OFPG_ANY or flow_mod.out_group in (entry.out_groups or ()))
+        ]
+
+    def _commit(self, changes: Iterable[Change]) -> tuple[Change, ...]:
+        """Carry out all of ``changes`` or none."""
+        done: list[Change] = []
+        try:
+            for change in list(changes):
+                self._do(change)
+                done.append(change)
+        except DataPlaneError as error:
+            self.undo(done)
+            raise _as_refusal(error) from error
+        return tuple(done)
+
+    def _do(self, change: Change) -> None:
+        if change.after is not None:
+            self._dataplane.put(self._bridge, change.after.rule)
+            self._entries[change.after.key] = change.after
+        elif change.before is not None:
+            self._remove(change.before)
+
+    def _remove(self, entry: Entry) -> None:
+        self._dataplane.remove(self._bridge, entry.rule)
+        self._entries.pop(entry.key, None)
+
+    def undo(self, changes: Iterable[Change]) -> None:
+        """Take back ``changes``, last one first, where nothing newer stands in their place."""
+        for change in reversed(tuple(changes)):
+            entry = change.after or change.before
+            if entry is None or self._entries.get(entry.key) is not change.after:
+                continue
+            try:
+                self._do(Change(change.after, change.before))
+            except DataPlaneError as error:
+                log.error("bridge %d: a refused FLOW_MOD is not fully undone: %s", self._bridge, error)
+
+    def expire(self, rule: Rule) -> None:
+        """Remove a rule that the data plane calls expired."""
+        entry = self._entries.get(key_of(rule))
+        if entry is not None:
+            self._remove(entry)
+
+
+def _fields(flow_mod: of.FlowMod) -> of.Fields | None:
+    """The fields of a FLOW_MOD's match; None where Open vSwitch will refuse it anyway."""
+    try:
+        return of.read_match(flow_mod.match)
+    except Refused:
+        return None
+
+
+def _is_strictly(entry: Entry, flow_mod: of.FlowMod, fields: of.Fields | None) -> bool:
+    return entry.rule.priority == flow_mod.priority and split.fields_of(entry.rule.match) == fields
+
+
+def _as_refusal(error: DataPlaneError) -> Refused:
+    if isinstance(error, TableFull):
+        return Refused(of.OFPET_FLOW_MOD_FAILED, of.OFPFMFC_TABLE_FULL, str(error))
+    if isinstance(error, UnsupportedMatch):
+        return Refused(of.OFPET_BAD_MATCH, of.OFPBMC_BAD_FIELD, str(error))
+    return Refused(of.OFPET_FLOW_MOD_FAILED, of.OFPFMFC_UNKNOWN, str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    changes: tuple[Change, ...]
+    original: bytes
+    sent_at: float
+
+
+class PendingChanges:
+    """What FLOW_MODs under way have changed, until Open vSwitch could have refused them.
+
+    Known by the first bytes of what was sent on, xid among them: an OFPT_ERROR quotes them.
+    ``now`` gives a monotonic time in seconds.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._pending: OrderedDict[bytes, _Pending] = OrderedDict()
+
+    def remember(self, sent: bytes, original: bytes, changes: tuple[Change, ...]) -> None:
+        """Keep ``changes`` for the FLOW_MOD ``original``, of which ``sent`` went on."""
+        now, quoted = self._now(), sent[: of.ERROR_DATA_SIZE]
+        self._pending[quoted] = _Pending(changes, original[: of.ERROR_DATA_SIZE], now)
+        self._pending.move_to_end(quoted)
+        while len(self._pending) > PENDING_MAX or self._oldest() < now - PENDING_S:
+            self._pending.popitem(last=False)
+
+    def _oldest(self) -> float:
+        return next(iter(self._pending.values())).sent_at
+
+    def take(self, quoted: bytes) -> tuple[tuple[Change, ...], bytes] | None:
+        """The changes of the FLOW_MOD that an error quotes, and the first bytes of the original."""
+        pending = self._pending.pop(quoted[: of.ERROR_DATA_SIZE], None)
+        return (pending.changes, pending.original) if pending else None

@@ -1,0 +1,194 @@
+"""Puts the agent between a bridge and its controllers, and takes it out again.
+
+What is replaced is kept in the bridge's own external_ids, in the same transaction: whatever ends the agent,
+its successor (or ``weir switch --detach``) finds there what to restore.
+
+| external_ids key | holds |
+|---|---|
+| weir-name | the name of the agent's data plane |
+| weir-number | the bridge's number in the data plane |
+| weir-controllers | the Controller rows that were there before, as JSON |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from openflow_ext.switch.errors import SwitchError
+from openflow_ext.switch.ovsdb import Ovsdb, Row, as_list
+
+NAME = "weir-name"
+NUMBER = "weir-number"
+CONTROLLERS = "weir-controllers"
+_KEYS = (NAME, NUMBER, CONTROLLERS)
+
+COLUMNS = {
+    "Bridge": ("name", "ports", "controller", "external_ids"),
+    "Port": ("name", "interfaces"),
+    "Interface": ("name", "ofport", "ifindex", "type"),
+    "Controller": ("target",),
+}
+"""What the agent watches."""
+
+_OF_THE_SERVER = ("_uuid", "_version", "is_connected", "role", "status")
+_RECONNECT_MS = 1000
+_PROBE_MS = 5000
+
+
+def find_bridge(db: Ovsdb, name: str) -> tuple[str, Row] | None:
+    """The (UUID, row) of a bridge."""
+    for uuid, row in db.tables["Bridge"].items():
+        if row["name"] == name:
+            return uuid, row
+    return None
+
+
+def require(db: Ovsdb, name: str) -> tuple[str, Row]:
+    """The (UUID, row) of a bridge. Raises SwitchError when there is none of that name."""
+    found = find_bridge(db, name)
+    if found is None:
+        names = ", ".join(sorted(row["name"] for row in db.tables["Bridge"].values())) or "none"
+        raise SwitchError(f"no bridge {name} in Open vSwitch (there: {names})")
+    return found
+
+
+def _is_passive(target: str) -> bool:
+    """Whether a target only listens (ptcp:, pssl:, punix:): it stays as it is."""
+    return target.startswith("p")
+
+
+def _controllers(db: Ovsdb, bridge: Row) -> dict[str, str]:
+    """UUID -> target of the bridge's Controller rows."""
+    rows = db.tables["Controller"]
+    return {uuid: rows[uuid]["target"] for uuid in as_list(bridge["controller"]) if uuid in rows}
+
+
+def targets(db: Ovsdb, bridge: Row) -> list[str]:
+    """Where the controllers are to which the bridge connects now."""
+    return [target for target in _controllers(db, bridge).values() if not _is_passive(target)]
+
+
+def saved_targets(bridge: Row) -> list[str]:
+    """Where the controllers were that an agent has replaced."""
+    return [row["target"] for row in _saved(bridge)]
+
+
+def _saved(bridge: Row) -> list[Row]:
+    try:
+        rows: list[Row] = json.loads(bridge["external_ids"].get(CONTROLLERS, "[]"))
+        return [row for row in rows if row["target"]]
+    except (ValueError, TypeError, KeyError) as error:
+        raise SwitchError(
+            f"bridge {bridge['name']}: external_ids:{CONTROLLERS} is damaged; set the controllers with"
+            f" ovs-vsctl set-controller and remove the key"
+        ) from error
+
+
+def is_ours(db: Ovsdb, bridge: Row, rundir: str) -> bool:
+    """Whether the bridge's controllers are agents' sockets."""
+    ours = f"unix:{rundir}/{bridge['name']}.controller"
+    now = targets(db, bridge)
+    return bool(now) and all(target.startswith(ours) for target in now)
+
+
+def numbers(db: Ovsdb, bridges: Sequence[str]) -> dict[str, tuple[int, bool]]:
+    """A number for each bridge, and whether it is the one that it had: its rules are still its own."""
+    known: dict[str, int] = {}
+    for row in db.tables["Bridge"].values():
+        number = row["external_ids"].get(NUMBER, "")
+        if number.isdecimal() and int(number) not in known.values():
+            known[row["name"]] = int(number)
+    taken = set(known.values())
+    result = {}
+    for name in bridges:
+        if name in known:
+            result[name] = known[name], True
+            continue
+        number = next(n for n in range(1, len(taken) + 2) if n not in taken)
+        taken.add(number)
+        result[name] = number, False
+    return result
+
+
+async def take_over(
+    db: Ovsdb, bridge_name: str, ours: Sequence[str], rundir: str, name: str, number: int
+) -> None:
+    """Make ``ours`` the bridge's controllers. Raises OvsdbError, SwitchError."""
+    uuid, bridge = require(db, bridge_name)
+    ids = {NAME: name, NUMBER: str(number)}
+    if is_ours(db, bridge, rundir):
+        ids[CONTROLLERS] = bridge["external_ids"].get(CONTROLLERS, "[]")
+    else:
+        controllers = _controllers(db, bridge).items()
+        ids[CONTROLLERS] = json.dumps(await _rows(db, [u for u, t in controllers if not _is_passive(t)]))
+    rows = [_controller_row(target) for target in ours]
+    await db.transact(_unchanged(uuid, bridge), *_replace(db, uuid, bridge, rows), *_set_ids(uuid, ids))
+
+
+def _controller_row(target: str) -> Row:
+    return {
+        "target": target,
+        "max_backoff": _RECONNECT_MS,
+        "inactivity_probe": _PROBE_MS,
+        "connection_mode": "out-of-band",
+    }
+
+
+async def restore(db: Ovsdb, bridge_name: str, rundir: str) -> None:
+    """Give the bridge back the controllers that it had, unless somebody has set others meanwhile."""
+    found = find_bridge(db, bridge_name)
+    if found is None:
+        return
+    uuid, bridge = found
+    operations = [_unchanged(uuid, bridge)]
+    if is_ours(db, bridge, rundir):
+        operations += _replace(db, uuid, bridge, _saved(bridge))
+    await db.transact(*operations, *_set_ids(uuid, {}))
+
+
+async def _rows(db: Ovsdb, uuids: Iterable[str]) -> list[Row]:
+    """Whole Controller rows, as OVSDB writes them, without what Open vSwitch itself reports there."""
+    selects = [
+        {"op": "select", "table": "Controller", "where": [["_uuid", "==", ["uuid", uuid]]]} for uuid in uuids
+    ]
+    results = await db.transact(*selects) if selects else []
+    rows = [row for result in results for row in result["rows"]]
+    return [{name: value for name, value in row.items() if name not in _OF_THE_SERVER} for row in rows]
+
+
+def _unchanged(uuid: str, bridge: Row) -> Row:
+    """Fails the transaction when somebody else has set the bridge's controllers meanwhile."""
+    now: list[Any] = ["set", [["uuid", controller] for controller in as_list(bridge["controller"])]]
+    return {
+        "op": "wait",
+        "table": "Bridge",
+        "where": [["_uuid", "==", ["uuid", uuid]]],
+        "columns": ["controller"],
+        "until": "==",
+        "rows": [{"controller": now}],
+        "timeout": 0,
+    }
+
+
+def _replace(db: Ovsdb, uuid: str, bridge: Row, rows: Sequence[Row]) -> list[Row]:
+    """Make ``rows`` the bridge's controllers, beside those that only listen."""
+    inserts = [
+        {"op": "insert", "table": "Controller", "row": row, "uuid-name": f"weir{index}"}
+        for index, row in enumerate(rows)
+    ]
+    kept = [["uuid", one] for one, target in _controllers(db, bridge).items() if _is_passive(target)]
+    new = [["named-uuid", f"weir{index}"] for index in range(len(rows))]
+    return [*inserts, _on_bridge(uuid, "update", row={"controller": ["set", kept + new]})]
+
+
+def _set_ids(uuid: str, ids: dict[str, str]) -> list[Row]:
+    mutations: list[Any] = [["external_ids", "delete", ["set", list(_KEYS)]]]
+    if ids:
+        mutations.append(["external_ids", "insert", ["map", [list(item) for item in ids.items()]]])
+    return [_on_bridge(uuid, "mutate", mutations=mutations)]
+
+
+def _on_bridge(uuid: str, operation: str, **arguments: Any) -> Row:
+    return {"op": operation, "table": "Bridge", "where": [["_uuid", "==", ["uuid", uuid]]], **arguments}
