@@ -1,0 +1,61 @@
+"""Starts real controllers, on either engine, on free loopback ports; used by the engine's tests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+RYU_MANAGER = "from openflow_ext.engine import ryu_manager; ryu_manager()"
+OS_KEN_RUNNER = """
+import sys
+from openflow_ext import engine
+manager = engine.app_manager.AppManager
+engine.cfg.CONF(sys.argv[1:-1], project="os_ken")
+manager.run_apps([sys.argv[-1]])
+"""
+DEADLINE_S = 20.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def connect(port: int, process: subprocess.Popen[str]) -> socket.socket:
+    """Connect to a listener that ``process`` is about to open."""
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S)
+        except ConnectionRefusedError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def controller(engine: str, app: str | Path, of_port: int, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """A controller process that runs ``app``; its output, both streams, is a pipe of text."""
+    listen = ["--ofp-listen-host", "127.0.0.1", "--ofp-tcp-listen-port", str(of_port)]
+    runner = RYU_MANAGER if engine == "ryu" else OS_KEN_RUNNER
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", runner, *listen, *options, str(app)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "WEIR_ENGINE": engine, "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()  # type: ignore[union-attr]
