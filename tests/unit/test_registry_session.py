@@ -1,0 +1,169 @@
+"""A real controller process and a switch on a socket: events arrive, garbage does not end the session."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openflow_ext import engine, wire
+from tests.unit.engines import connect, controller, free_port
+
+pytestmark = pytest.mark.timeout(60)
+
+HELLO, ECHO_REQUEST, ECHO_REPLY, FEATURES_REQUEST, FEATURES_REPLY, FLOW_MOD = 0, 2, 3, 5, 6, 14
+PORT_DESC = 13
+DPID = 0x2A
+PORT = wire.OfpPort(3, "0a:00:00:00:00:03", b"s1-eth3")
+CONFIG = wire.PortConfig(3, wire.PortConfigFlags.ALARM, k_pkts=30, rtt_us=250)
+
+APP = """
+import json
+from openflow_ext import registry, wire
+from openflow_ext.engine import App, MAIN_DISPATCHER, ofp_event, ofproto_v1_3, set_ev_cls
+
+registry.install()
+
+class Probe(App):
+    OFP_VERSIONS = [ofproto_v1_3.OFP_VERSION]
+
+    def report(self, ev, **values):
+        dropped = registry.malformed[ev.msg.datapath.id]
+        print("PROBE", json.dumps({"event": type(ev).__name__, "dropped": dropped, **values}), flush=True)
+
+    @set_ev_cls(ofp_event.EventOFPBufAlarm, MAIN_DISPATCHER)
+    def alarm(self, ev):
+        self.report(ev, port=ev.msg.port.port_no, name=ev.msg.port.name.decode(), n_i=ev.msg.n_i)
+        datapath = ev.msg.datapath
+        parser, ofproto = datapath.ofproto_parser, datapath.ofproto
+        datapath.send_msg(parser.OFPPortConfig(datapath, port_no=3, flags=1, k_pkts=30, rtt_us=250))
+        datapath.send_msg(parser.OFPPortCountersRequest(datapath, 0, 3))
+        actions = [parser.OFPActionModWindow(window=1536, alpha=5)]
+        apply = parser.OFPInstructionActions(ofproto.OFPIT_APPLY_ACTIONS, actions)
+        datapath.send_msg(parser.OFPFlowMod(datapath, instructions=[apply]))
+
+    @set_ev_cls(ofp_event.EventOFPBufNormal, MAIN_DISPATCHER)
+    def normal(self, ev):
+        self.report(ev, crossing_ns=ev.msg.crossing_ns)
+
+    @set_ev_cls(ofp_event.EventOFPPortConfigReply, MAIN_DISPATCHER)
+    def configured(self, ev):
+        self.report(ev, xid=ev.msg.xid, capacity_bps=ev.msg.capacity_bps)
+
+    @set_ev_cls(ofp_event.EventOFPPortCountersReply, MAIN_DISPATCHER)
+    def counters(self, ev):
+        self.report(ev, n_i=[record.n_i for record in ev.msg.body])
+
+    @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
+    def refused(self, ev):
+        self.report(ev, code=wire.ErrorCode(ev.msg.exp_type).name)
+"""
+
+
+class Switch:
+    """The switch's end of an OpenFlow 1.3 session."""
+
+    def __init__(self, connection: socket.socket, process: subprocess.Popen[str]) -> None:
+        self._connection = connection
+        self._stream = connection.makefile("rb")
+        self._process = process
+
+    def send(self, of_type: int, body: bytes = b"", xid: int = 0) -> None:
+        self.send_raw(struct.pack("!BBHI", wire.OFP13, of_type, 8 + len(body), xid) + body)
+
+    def send_raw(self, data: bytes) -> None:
+        self._connection.sendall(data)
+
+    def wait_for(self, *of_types: int) -> bytes:
+        """The next message of one of the types; other messages are passed over."""
+        while True:
+            head = self._stream.read(8)
+            assert len(head) == 8, "the controller closed the session"
+            data = head + self._stream.read(wire.decode_header(head).length - 8)
+            if data[1] in of_types:
+                return data
+
+    def handshake(self) -> None:
+        self.send(HELLO)
+        xid = wire.decode_header(self.wait_for(FEATURES_REQUEST)).xid
+        self.send(FEATURES_REPLY, struct.pack("!QIBBxxII", DPID, 0, 8, 0, 0, 0), xid)
+        request = self.wait_for(wire.OFPT_MULTIPART_REQUEST)
+        body = struct.pack("!HHI", PORT_DESC, 0, 0) + wire.encode_port(PORT)
+        self.send(wire.OFPT_MULTIPART_REPLY, body, wire.decode_header(request).xid)
+
+    def reported(self) -> dict[str, Any]:
+        """What the application saw next."""
+        assert self._process.stdout
+        for line in self._process.stdout:
+            if line.startswith("PROBE "):
+                found: dict[str, Any] = json.loads(line.removeprefix("PROBE "))
+                return found
+        raise AssertionError("the controller ended")
+
+
+@pytest.fixture(params=engine.ENGINES)
+def switch(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Switch]:
+    app = tmp_path / "probe_app.py"
+    app.write_text(APP)
+    port = free_port()
+    with contextlib.ExitStack() as stack:
+        process = stack.enter_context(controller(request.param, app, port))
+        switch = Switch(stack.enter_context(connect(port, process)), process)
+        switch.handshake()
+        yield switch
+
+
+def alarm(n_i: int) -> bytes:
+    return wire.encode_message(wire.BufAlarm(PORT, 31, 46934, 10**8, n_i=n_i))
+
+
+def alarm_report(n_i: int, dropped: int) -> dict[str, Any]:
+    return {"event": "EventOFPBufAlarm", "dropped": dropped, "port": 3, "name": "s1-eth3", "n_i": n_i}
+
+
+def test_session_outlives_malformed_messages(switch: Switch) -> None:
+    switch.send_raw(alarm(1))
+    assert switch.reported() == alarm_report(1, dropped=0)
+    cut = alarm(2)[:100]
+    switch.send_raw(cut[:2] + len(cut).to_bytes(2, "big") + cut[4:])
+    switch.send(wire.OFPT_EXPERIMENTER, wire.WEIR_EXPERIMENTER_ID.to_bytes(4, "big"))
+    switch.send(wire.OFPT_EXPERIMENTER, struct.pack("!II", wire.WEIR_EXPERIMENTER_ID, 99))
+    switch.send(wire.OFPT_EXPERIMENTER, struct.pack("!II", 0x2320, 99))
+    switch.send(wire.OFPT_EXPERIMENTER, b"\0")
+    switch.send_raw(alarm(3))
+    assert switch.reported() == alarm_report(3, dropped=3)
+    switch.send(ECHO_REQUEST, b"still there?", xid=77)
+    assert switch.wait_for(ECHO_REPLY)[8:] == b"still there?"
+
+
+def test_an_app_configures_counts_and_clamps(switch: Switch) -> None:
+    switch.send_raw(alarm(1))
+    switch.reported()
+    data = switch.wait_for(wire.OFPT_EXPERIMENTER)
+    assert wire.decode_message(data) == CONFIG
+    xid = wire.decode_header(data).xid
+    switch.send_raw(wire.encode_message(wire.PortConfigReply(3, capacity_bps=10**8), xid=xid))
+    report = {"event": "EventOFPPortConfigReply", "dropped": 0, "xid": xid, "capacity_bps": 10**8}
+    assert switch.reported() == report
+
+    data = switch.wait_for(wire.OFPT_MULTIPART_REQUEST)
+    assert wire.decode_message(data) == wire.PortCountersRequest(3)
+    reply = wire.PortCountersReply((wire.PortCountersRecord(3, n_i=40),))
+    switch.send_raw(wire.encode_message(reply, xid=wire.decode_header(data).xid))
+    assert switch.reported() == {"event": "EventOFPPortCountersReply", "dropped": 0, "n_i": [40]}
+
+    assert wire.encode_action(wire.ModWindow(1536, 5)) in switch.wait_for(FLOW_MOD)
+
+
+def test_errors_and_normals_reach_the_app(switch: Switch) -> None:
+    switch.send_raw(wire.encode_message(wire.ExperimenterError(wire.ErrorCode.NO_DATAPLANE, bytes(64))))
+    assert switch.reported() == {"event": "EventOFPErrorMsg", "dropped": 0, "code": "NO_DATAPLANE"}
+    switch.send_raw(wire.encode_message(wire.BufNormal(PORT, 4, 6056, 10**8, crossing_ns=5)))
+    assert switch.reported() == {"event": "EventOFPBufNormal", "dropped": 0, "crossing_ns": 5}
