@@ -48,7 +48,11 @@ class Bench:
 
     def count_by_flags(self) -> None:
         """SCCP's Table I at the egress."""
-        for flags, op in ((0x02, CountOp.INCREMENT_NI), (0x01, CountOp.DECREMENT_NI), (0x04, CountOp.DECREMENT_NI)):
+        for flags, op in (
+            (0x02, CountOp.INCREMENT_NI),
+            (0x01, CountOp.DECREMENT_NI),
+            (0x04, CountOp.DECREMENT_NI),
+        ):
             for version in (4, 6):
                 match = TcpMatch(ip_version=version, flags=flags, flags_mask=flags)
                 self.put(Rule(1, 100, 0, match, count_op=op))

@@ -64,7 +64,9 @@ class Segment:
         tcp = self._tcp(0)
         pseudo = src.packed + dst.packed + struct.pack("!II", len(tcp), TCP)
         tcp = self._tcp(checksum(pseudo + tcp) if self.checksum is None else self.checksum)
-        tags = b"".join(struct.pack("!HH", 0x8100 if i else 0x88A8, vlan) for i, vlan in enumerate(self.vlans))
+        tags = b"".join(
+            struct.pack("!HH", 0x8100 if i else 0x88A8, vlan) for i, vlan in enumerate(self.vlans)
+        )
         if len(self.vlans) == 1:
             tags = struct.pack("!HH", 0x8100, self.vlans[0])
         ethernet = bytes(12) + tags + struct.pack("!H", ETHERTYPE[src.version])
