@@ -4,7 +4,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 has() { command -v "$1" >/dev/null; }
-has_lib() { ldconfig -p | grep -q "$1 "; }
+has_lib() { ldconfig -p | grep "$1 " >/dev/null; }
 has_module() { "$PYTHON" -c "import $*" 2>/dev/null; }
 
 # The packages whose feature is missing, one a line.
@@ -28,7 +28,7 @@ missing() {
 
 # Debian has a package bpftool; on Ubuntu it comes with the kernel's tools.
 bpftool_packages() {
-    if apt-cache policy bpftool 2>/dev/null | grep -q 'Candidate: [0-9]'; then
+    if apt-cache policy bpftool 2>/dev/null | grep "Candidate: [0-9]" >/dev/null; then
         echo bpftool
     else
         echo linux-tools-common linux-tools-generic

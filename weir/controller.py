@@ -1,0 +1,139 @@
+"""`weir controller`: the apps on Ryu, by its own manager, or on os-ken, which has none."""
+
+from __future__ import annotations
+
+import importlib.util
+import ipaddress
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import click
+
+from openflow_ext import engine as framework
+
+DEFAULT_LISTEN = "127.0.0.1:6653"
+DEFAULT_APPS = "fabric_app.app,sdtcp_app.app"
+STOP_WITHIN_S = 10.0
+
+
+class Address(NamedTuple):
+    """Where the controller listens for switches."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """`127.0.0.1:6653` or `[::1]:6653`; raises click.BadParameter."""
+        host, colon, port = text.rpartition(":")
+        try:
+            host = str(ipaddress.ip_address(host.removeprefix("[").removesuffix("]")))
+            number = int(port)
+        except ValueError:
+            number = 0
+        if not colon or not 0 < number < 65536:
+            raise click.BadParameter(f"{text!r} is no address and port, such as {DEFAULT_LISTEN}")
+        return cls(host, number)
+
+    def check_free(self) -> None:
+        """Raises click.ClickException when nothing can listen there."""
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(self)
+                probe.listen()
+            except OSError as error:
+                raise click.ClickException(
+                    f"cannot listen on {self.host} port {self.port}: {error.strerror}; "
+                    "stop what runs there or choose another with --listen"
+                ) from error
+
+    def options(self) -> list[str]:
+        """The same for both engines, which would listen on every address by themselves."""
+        return ["--ofp-listen-host", self.host, "--ofp-tcp-listen-port", str(self.port)]
+
+
+@click.command()
+@click.option("--engine", type=click.Choice(["ryu", "os-ken"]), default="ryu", show_default=True)
+@click.option("--listen", default=DEFAULT_LISTEN, show_default=True, help="Address and port for switches.")
+@click.option("--apps", default=DEFAULT_APPS, show_default=True, help="Modules of apps, with commas between.")
+@click.option("--config", type=click.Path(exists=True, dir_okay=False), help="The configuration file.")
+@click.option("--db", help="The flow database: an SQLAlchemy URL or a file for SQLite.")
+def controller(engine: str, listen: str, apps: str, config: str | None, db: str | None) -> None:
+    """Run the controller's apps until stopped by Ctrl-C or SIGTERM."""
+    address = Address.parse(listen)
+    modules = [name.strip() for name in apps.split(",") if name.strip()]
+    check_apps(modules)
+    address.check_free()
+    os.environ["WEIR_ENGINE"] = engine.replace("-", "_")
+    if config:
+        os.environ["WEIR_CONFIG"] = os.path.abspath(config)
+    if db:
+        os.environ["WEIR_DB"] = db
+    if engine == "ryu":
+        run_ryu(address, modules)
+    run_os_ken(address, modules)
+
+
+def check_apps(modules: list[str]) -> None:
+    """Raises click.BadParameter for a module that is not there."""
+    if not modules:
+        raise click.BadParameter(f"names no app; for example {DEFAULT_APPS}", param_hint="--apps")
+    for name in modules:
+        try:
+            found = importlib.util.find_spec(name) is not None
+        except (ImportError, ValueError):
+            found = False
+        if not found:
+            raise click.BadParameter(f"there is no module {name}", param_hint="--apps")
+
+
+def run_ryu(address: Address, modules: list[str]) -> NoReturn:
+    """Become ryu-manager; its REST server, if an app brings it, stays on loopback."""
+    manager = Path(sys.executable).with_name("ryu-manager")
+    if not manager.exists():
+        raise click.ClickException(f"{manager} is not there; run `make setup`")
+    arguments = [str(manager), *address.options(), "--wsapi-host", "127.0.0.1", *modules]
+    os.execv(manager, arguments)  # noqa: S606  # no shell wanted
+
+
+def run_os_ken(address: Address, modules: list[str]) -> NoReturn:
+    """Run the apps in this process until a signal, then close them.
+
+    os-ken's `AppManager.run_apps` does not return on native threads: nothing wakes the thread that
+    accepts switches. So its steps are taken here, and the process ends without waiting for threads.
+    """
+    level = logging.DEBUG if os.environ.get("WEIR_DEBUG") else logging.INFO
+    logging.basicConfig(level=level, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    apps = framework.load("base.app_manager", "os_ken").AppManager.get_instance()
+    framework.load("controller.controller", "os_ken")
+    framework.load("cfg", "os_ken").CONF(args=address.options(), project="weir", default_config_files=[])
+    try:
+        apps.load_apps(modules)
+        apps.instantiate_apps(**apps.create_contexts())
+    except (Exception, SystemExit) as error:
+        logging.getLogger(__name__).debug("start", exc_info=True)
+        click.echo(f"weir: the apps did not start: {error}", err=True)
+        _leave(1)
+    stop.wait()
+    closing = threading.Thread(target=apps.close, daemon=True)
+    closing.start()
+    closing.join(STOP_WITHIN_S)
+    _leave(1 if closing.is_alive() else 0)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process though os-ken's threads still run."""
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(code)

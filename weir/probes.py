@@ -1,0 +1,278 @@
+"""How a feature of this machine is found out: by trying it, in a namespace that ends with the probe.
+
+A probe returns what it found and raises ProbeFailed with the reason when the feature is missing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from openflow_ext import paths
+
+SEND_BUFFER = 16 * 1024 * 1024
+CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
+
+_CLONE_NEWNET = 0x40000000
+_XDP, _SCHED_CLS, _RINGBUF_MAP, _TIMER_INIT = 6, 3, 27, 169
+_XDP_NATIVE = 1 << 2
+_BTF_TYPEDEF = 8
+_XDP_PASS = b"\xb7\x00\x00\x00\x02\x00\x00\x00\x95\x00\x00\x00\x00\x00\x00\x00"  # r0 = XDP_PASS; exit
+
+
+class ProbeFailed(Exception):
+    """The feature is not there; the message says what was seen instead."""
+
+
+def run(*command: str, timeout_s: float = 30.0) -> str:
+    """Run a command and return its output; raises ProbeFailed with its last line."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ProbeFailed(f"{command[0]}: {error}") from error
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
+        raise ProbeFailed(f"{command[0]}: {said[-1]}")
+    return done.stdout.strip()
+
+
+def tool(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise ProbeFailed(f"{name} not found")
+    return found
+
+
+def tools(*names: str) -> str:
+    missing = [name for name in names if shutil.which(name) is None]
+    if missing:
+        raise ProbeFailed(f"not found: {', '.join(missing)}")
+    return ", ".join(names)
+
+
+def rights() -> str:
+    """Root, or the capabilities that BPF and namespaces take."""
+    status = Path("/proc/self/status").read_text()
+    held = int(next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff")), 16)
+    lacking = [name for name, bit in CAPABILITIES.items() if not held >> bit & 1]
+    if lacking:
+        raise ProbeFailed(f"user {os.geteuid()} lacks {', '.join(lacking)}")
+    return "root" if os.geteuid() == 0 else "capabilities held"
+
+
+def in_private_network(probe: Callable[[], None]) -> None:
+    """Run `probe` in a child process with a network namespace of its own; raises ProbeFailed."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET) < 0:
+                raise ProbeFailed(f"no network namespace: {os.strerror(ctypes.get_errno())}")
+            probe()
+            os._exit(0)
+        except Exception as error:
+            os.write(writer, str(error).encode())
+        finally:
+            os._exit(1)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        reason = pipe.read()
+    if os.waitpid(child, 0)[1]:
+        raise ProbeFailed(reason or "the probe died")
+
+
+def veth() -> str:
+    in_private_network(_make_veth)
+    return "made and removed"
+
+
+def qdisc(*arguments: str) -> Callable[[], str]:
+    """A probe that puts a qdisc, in tc's words, on a veth."""
+
+    def put() -> None:
+        _make_veth()
+        run("tc", "qdisc", "add", "dev", "weir0", *arguments)
+
+    def probe() -> str:
+        in_private_network(put)
+        return "put on a veth"
+
+    return probe
+
+
+def xdp_on_veth() -> str:
+    """Native XDP on a veth, which is where the windows are clamped with the userspace datapath."""
+
+    def attach() -> None:
+        _make_veth()
+        library = _libbpf()
+        program = library.bpf_prog_load(_XDP, b"weir_probe", b"GPL", _XDP_PASS, 2, None)
+        if program < 0:
+            raise ProbeFailed(f"program refused: {os.strerror(-program)}")
+        code = library.bpf_xdp_attach(socket.if_nametoindex("weir0"), program, _XDP_NATIVE, None)
+        if code < 0:
+            raise ProbeFailed(f"not attached: {os.strerror(-code)}")
+
+    in_private_network(attach)
+    return "attached in native mode"
+
+
+def btf() -> str:
+    path = Path("/sys/kernel/btf/vmlinux")
+    if not path.exists():
+        raise ProbeFailed(f"{path} is missing")
+    return str(path)
+
+
+def qdisc_tracepoints() -> str:
+    """The typed tracepoints by which the queue is watched packet by packet."""
+    library = _libbpf()
+    library.btf__load_vmlinux_btf.restype = ctypes.c_void_p
+    types = ctypes.c_void_p(library.btf__load_vmlinux_btf())
+    missing = [
+        name
+        for name in ("qdisc_enqueue", "qdisc_dequeue")
+        if library.btf__find_by_name_kind(types, f"btf_trace_{name}".encode(), _BTF_TYPEDEF) <= 0
+    ]
+    library.btf__free(types)
+    if missing:
+        raise ProbeFailed(f"the kernel has no {', '.join(missing)}")
+    return "qdisc_enqueue, qdisc_dequeue"
+
+
+def ring_buffer() -> str:
+    return _supported("BPF ring buffer", _libbpf().libbpf_probe_bpf_map_type(_RINGBUF_MAP, None))
+
+
+def bpf_timer() -> str:
+    return _supported("bpf_timer", _libbpf().libbpf_probe_bpf_helper(_SCHED_CLS, _TIMER_INIT, None))
+
+
+def bpf_programs() -> str:
+    """The kernel's verifier takes the data plane; nothing is attached or left behind."""
+    from openflow_ext.switch.libbpf import BpfError, Object
+
+    try:
+        with Object(paths.artifact("weir.bpf.o")) as data_plane:
+            data_plane.load()
+    except (BpfError, paths.ArtifactMissing) as error:
+        raise ProbeFailed(str(error)) from error
+    return "the data plane loads"
+
+
+def artifacts(*names: str) -> str:
+    missing = [name for name in names if not (paths.build_dir() / name).is_file()]
+    if missing:
+        raise ProbeFailed(f"missing in {paths.build_dir()}: {', '.join(missing)}")
+    return f"in {paths.build_dir()}"
+
+
+def bpf_file_system() -> str:
+    mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
+    if not any(fields[1] == "/sys/fs/bpf" and fields[2] == "bpf" for fields in mounts):
+        raise ProbeFailed("nothing of type bpf at /sys/fs/bpf")
+    return "/sys/fs/bpf"
+
+
+def cgroup2() -> str:
+    for line in Path("/proc/mounts").read_text().splitlines():
+        if line.split()[2] == "cgroup2":
+            return line.split()[1]
+    raise ProbeFailed("not mounted")
+
+
+def congestion_control(name: str) -> Callable[[], str]:
+    """A probe that a socket can be given TCP's congestion control `name`."""
+
+    def probe() -> str:
+        with socket.socket() as tcp:
+            try:
+                tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
+            except OSError as error:
+                raise ProbeFailed(error.strerror) from error
+        return "set on a socket"
+
+    return probe
+
+
+def open_vswitch() -> str:
+    version = run("ovs-appctl", "--timeout=5", "-t", "ovs-vswitchd", "version").splitlines()[0].split()[-1]
+    run("ovs-vsctl", "--timeout=5", "show")
+    return f"running, {version}"
+
+
+def kernel_datapath() -> str:
+    if not Path("/sys/module/openvswitch").exists():
+        run("modprobe", "--dry-run", "openvswitch")
+    return "openvswitch"
+
+
+def send_buffer() -> str:
+    value = int(Path("/proc/sys/net/core/wmem_default").read_text())
+    if value < SEND_BUFFER:
+        raise ProbeFailed(f"net.core.wmem_default is {value}: OVS itself drops at {value // 2300} packets")
+    return f"net.core.wmem_default {value}"
+
+
+def mininet() -> str:
+    tool("mnexec")
+    return run(sys.executable, "-c", "from mininet.net import Mininet, VERSION; print(VERSION)")
+
+
+def distribution(name: str) -> Callable[[], str]:
+    def probe() -> str:
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError as error:
+            raise ProbeFailed("not installed") from error
+
+    return probe
+
+
+def python_packages() -> str:
+    """Every package that Weir's own metadata asks for, its tests' apart."""
+    wanted = [line for line in importlib.metadata.requires("weir") or () if "extra ==" not in line]
+    names = [line.split(";")[0].split("=")[0].rstrip("<>!~ ") for line in wanted]
+    missing = []
+    for name in names:
+        try:
+            importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        raise ProbeFailed(f"not installed: {', '.join(missing)}")
+    return f"{len(names)} of {len(names)}"
+
+
+def ryu_manager() -> str:
+    return run(str(Path(sys.executable).with_name("ryu-manager")), "--version").splitlines()[-1]
+
+
+def bpftool() -> str:
+    return run(str(paths.PROJECT / "tools" / "bpftool.sh"))
+
+
+def _make_veth() -> None:
+    run("ip", "link", "add", "weir0", "type", "veth", "peer", "name", "weir1")
+
+
+def _supported(name: str, answer: int) -> str:
+    if answer != 1:
+        raise ProbeFailed(f"no {name}" if answer == 0 else f"{name}: {os.strerror(-answer)}")
+    return "supported"
+
+
+def _libbpf() -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL("libbpf.so.1")
+    except OSError as error:
+        raise ProbeFailed("libbpf.so.1 not found") from error
+    library.libbpf_set_print(None)
+    return library
