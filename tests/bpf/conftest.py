@@ -1,4 +1,4 @@
-"""A data plane of the tests' own, with one port: the loopback's number, where BPF_PROG_TEST_RUN puts packets."""
+"""A data plane of the tests' own with one port: number 1, where BPF_PROG_TEST_RUN puts packets."""
 
 from __future__ import annotations
 
