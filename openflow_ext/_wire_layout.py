@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -52,12 +53,10 @@ class Layout:
 
     def _field_at(self, size: int) -> str:
         """The first field that ``size`` bytes do not hold whole."""
-        end = 0
-        for field, code in self._fields:
-            end += struct.calcsize("!" + code)
-            if end > size:
-                return field or "padding"
-        raise AssertionError("size is less than the layout's")
+        ends = itertools.accumulate(struct.calcsize("!" + code) for _, code in self._fields)
+        return next(
+            field or "padding" for (field, _), end in zip(self._fields, ends, strict=True) if end > size
+        )
 
 
 def _as_is(value: int) -> int:
