@@ -87,3 +87,11 @@ def test_broken_toml_is_named(config: Path, content: bytes) -> None:
 def test_a_value_where_a_section_belongs(config: Path) -> None:
     config.write_text("sdtcp = 3\n")
     assert error_of() == f"{config}: sdtcp is not a section; write [sdtcp] on a line of its own"
+
+
+def test_an_app_ends_with_the_message_alone(config: Path) -> None:
+    config.write_text("[sdtcp]\nk_pkt = 20\n")
+    with pytest.raises(SystemExit, match=r"^weir: .*k_pkt: unknown key"):
+        settings.load_or_exit("sdtcp", Sdtcp)
+    config.write_text("")
+    assert settings.load_or_exit("sdtcp", Sdtcp) == Sdtcp()
