@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+// Watches one port's queue packet by packet: for each bucket of time the highest and the last length.
+//
+// At every qdisc_enqueue and qdisc_dequeue of the port's root qdisc the program looks at its length
+// (an HTB root counts its leaves). Nothing is sent anywhere while an experiment runs: the lab maps
+// `queue_buckets` and reads it once, at the end. Both tracepoints run under the qdisc's lock, so a
+// bucket has one writer at a time.
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#define BUCKETS (1 << 18) // 262 s of 1 ms
+
+struct probe_settings {
+	__u64 start_ns;  // CLOCK_MONOTONIC; 0: do not watch
+	__u64 bucket_ns;
+	__u32 ifindex;
+	__u32 netns_inum;
+};
+
+struct queue_bucket {
+	__u32 pkts_max;
+	__u32 bytes_max;
+	__u32 pkts_last;
+	__u32 bytes_last;
+	__u32 sent_pkts;
+	__u32 sent_bytes;
+	__u32 pkts_min; // plus 1, so that 0 means: not touched
+	__u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct probe_settings);
+} probe_config SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, BUCKETS);
+	__type(key, __u32);
+	__type(value, struct queue_bucket);
+} queue_buckets SEC(".maps");
+
+static __always_inline struct queue_bucket *bucket_of(struct Qdisc *qdisc)
+{
+	__u32 zero = 0, index;
+	struct probe_settings *set = bpf_map_lookup_elem(&probe_config, &zero);
+	struct net_device *dev = qdisc->dev_queue->dev;
+	__u64 now;
+
+	if (!set || !set->start_ns || !set->bucket_ns || dev->ifindex != set->ifindex ||
+	    dev->nd_net.net->ns.inum != set->netns_inum)
+		return NULL;
+	now = bpf_ktime_get_ns();
+	if (now < set->start_ns)
+		return NULL;
+	index = (now - set->start_ns) / set->bucket_ns;
+	return bpf_map_lookup_elem(&queue_buckets, &index);
+}
+
+static __always_inline void note_length(struct queue_bucket *bucket, struct Qdisc *qdisc)
+{
+	__u32 pkts = qdisc->q.qlen, bytes = qdisc->qstats.backlog;
+
+	if (pkts > bucket->pkts_max)
+		bucket->pkts_max = pkts;
+	if (bytes > bucket->bytes_max)
+		bucket->bytes_max = bytes;
+	if (!bucket->pkts_min || pkts + 1 < bucket->pkts_min)
+		bucket->pkts_min = pkts + 1;
+	bucket->pkts_last = pkts;
+	bucket->bytes_last = bytes;
+}
+
+SEC("tp_btf/qdisc_enqueue")
+int BPF_PROG(on_enqueue, struct Qdisc *qdisc, const struct netdev_queue *txq, struct sk_buff *skb)
+{
+	struct queue_bucket *bucket = bucket_of(qdisc);
+
+	if (bucket)
+		note_length(bucket, qdisc);
+	return 0;
+}
+
+SEC("tp_btf/qdisc_dequeue")
+int BPF_PROG(on_dequeue, struct Qdisc *qdisc, const struct netdev_queue *txq, int packets, struct sk_buff *skb)
+{
+	struct queue_bucket *bucket = bucket_of(qdisc);
+
+	if (!bucket)
+		return 0;
+	note_length(bucket, qdisc);
+	if (skb && packets > 0) {
+		bucket->sent_pkts += packets;
+		bucket->sent_bytes += BPF_CORE_READ(skb, len);
+	}
+	return 0;
+}
+
+char _license[] SEC("license") = "GPL";
