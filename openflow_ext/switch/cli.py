@@ -46,10 +46,10 @@ class _JsonLines(logging.Formatter):
 @click.option("--keep", is_flag=True, help="At the end, leave the data plane working for a successor.")
 @click.option("--detach", "do_detach", is_flag=True, help="Remove what a killed agent has left, and end.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable lines.")
-@click.option("-v", "--verbose", is_flag=True, help="Log sessions and ports too.")
-def switch(keep: bool, do_detach: bool, as_json: bool, verbose: bool, **options: Any) -> None:
+@click.option("-q", "--quiet", is_flag=True, help="Log warnings only.")
+def switch(keep: bool, do_detach: bool, as_json: bool, quiet: bool, **options: Any) -> None:
     """Extend Open vSwitch bridges: the agent that understands Weir's OpenFlow extension."""
-    _set_up_log(as_json, verbose)
+    _set_up_log(as_json, quiet)
     try:
         settings = _settings(options)
         if do_detach:
@@ -75,12 +75,12 @@ def _open_dataplane(settings: SwitchSettings) -> KernelDataPlane:
     return KernelDataPlane(settings.name, settings.max_flows, settings.assumed_scale)
 
 
-def _set_up_log(as_json: bool, verbose: bool) -> None:
+def _set_up_log(as_json: bool, quiet: bool) -> None:
     handler = logging.StreamHandler(sys.stdout if as_json else sys.stderr)
     handler.setFormatter(_JsonLines() if as_json else logging.Formatter("weir switch: %(message)s"))
     root = logging.getLogger("openflow_ext")
     root.handlers[:] = [handler]
-    root.setLevel(logging.INFO if verbose or as_json else logging.WARNING)
+    root.setLevel(logging.WARNING if quiet else logging.INFO)
 
 
 async def _run(settings: SwitchSettings, keep: bool, as_json: bool) -> None:

@@ -71,7 +71,8 @@ class _End(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(BUFFER_BYTES)
-        self.review_reading()
+        # Not at once: Python 3.11 starts to read after this call, whatever is paused in it.
+        asyncio.get_running_loop().call_soon(self.review_reading)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost(str(exc) if exc else "closed")
