@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import signal
 import sys
 import warnings
 from typing import Any
@@ -108,8 +109,9 @@ def _repair_eventlet() -> None:
 
 
 def ryu_manager() -> None:
-    """The ``ryu-manager`` command: Ryu's own, on a current eventlet."""
+    """The ``ryu-manager`` command: Ryu's own, on a current eventlet. SIGTERM ends it as orderly as Ctrl-C."""
     wanted = os.environ.get("WEIR_ENGINE", "ryu")
     if wanted != "ryu":
         sys.exit(f"ryu-manager: runs Ryu, but WEIR_ENGINE is {wanted!r}; unset it, or use weir controller")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     load("cmd.manager", "ryu").main()
