@@ -1,0 +1,1 @@
+"""The network under the controllers: hosts, ARP, forwarding on one switch, flow events."""

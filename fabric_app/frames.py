@@ -1,0 +1,166 @@
+"""Ethernet frames from a switch, which may be cut short or hostile, to plain values.
+
+Only what the fabric acts on is read: ARP, IPv6 neighbour discovery (RFC 4861), and the headers of TCP
+segments (RFC 9293, 7323) over IPv4 or IPv6, under at most one VLAN tag. Everything else has no content.
+Not implemented: IPv6 extension headers, fragments after the first.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from fabric_app.pipeline import ETH_ARP, ETH_IPV4, ETH_IPV6, IP_ICMPV6, IP_TCP, SYN
+from flowdb.flow import FiveTuple
+
+ARP_REQUEST, ARP_REPLY = 1, 2
+NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT = 135, 136
+BROADCAST = "ff:ff:ff:ff:ff:ff"
+MAX_WSCALE = 14
+_ETH_VLAN = 0x8100
+_OPT_END, _OPT_NOP, _OPT_MSS, _OPT_WSCALE = 0, 1, 2, 3
+
+
+class MalformedFrame(Exception):
+    """A frame that is cut short or contradicts itself; the message says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arp:
+    """ARP for IPv4 over Ethernet."""
+
+    op: int
+    sender_mac: str
+    sender_ip: str
+    target_ip: str
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A neighbour solicitation or advertisement; ``ip`` is the sender's, None where it has none yet."""
+
+    ip: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A TCP segment's header; ``mss`` and ``wscale`` are a SYN's options, None where it has none."""
+
+    key: FiveTuple
+    flags: int
+    seq: int
+    ack: int
+    mss: int | None = None
+    wscale: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    src_mac: str
+    dst_mac: str
+    content: Arp | Neighbour | Segment | None
+
+
+def is_unicast(mac: str) -> bool:
+    return not int(mac[:2], 16) & 1
+
+
+def parse(data: bytes) -> Frame:
+    """The frame that ``data``, or at least its first bytes, is. Raises MalformedFrame."""
+    dst, src, eth_type = _unpack("!6s6sH", data, 0, "Ethernet header")
+    at = 14
+    if eth_type == _ETH_VLAN:
+        _, eth_type = _unpack("!HH", data, at, "VLAN tag")
+        at += 4
+    content: Arp | Neighbour | Segment | None = None
+    if eth_type == ETH_ARP:
+        content = _arp(data, at)
+    elif eth_type == ETH_IPV4:
+        content = _ipv4(data, at)
+    elif eth_type == ETH_IPV6:
+        content = _ipv6(data, at)
+    return Frame(src.hex(":"), dst.hex(":"), content)
+
+
+def arp_reply(mac: str, ip: str, to_mac: str, to_ip: str) -> bytes:
+    """The frame by which ``mac`` tells ``to_mac`` that it has ``ip``."""
+    ours, theirs = bytes.fromhex(mac.replace(":", "")), bytes.fromhex(to_mac.replace(":", ""))
+    body = struct.pack("!HHBBH", 1, ETH_IPV4, 6, 4, ARP_REPLY)
+    body += ours + ipaddress.IPv4Address(ip).packed + theirs + ipaddress.IPv4Address(to_ip).packed
+    return theirs + ours + struct.pack("!H", ETH_ARP) + body.ljust(46, b"\0")
+
+
+def _unpack(layout: str, data: bytes, at: int, what: str) -> tuple[Any, ...]:
+    try:
+        return struct.unpack_from(layout, data, at)
+    except struct.error as error:
+        raise MalformedFrame(f"{what}: cut short at {len(data)} bytes") from error
+
+
+def _arp(data: bytes, at: int) -> Arp | None:
+    hw, proto, hw_len, proto_len, op = _unpack("!HHBBH", data, at, "ARP")
+    if (hw, proto, hw_len, proto_len) != (1, ETH_IPV4, 6, 4):
+        return None
+    mac, sender, _, target = _unpack("!6s4s6s4s", data, at + 8, "ARP")
+    return Arp(op, mac.hex(":"), str(ipaddress.IPv4Address(sender)), str(ipaddress.IPv4Address(target)))
+
+
+def _ipv4(data: bytes, at: int) -> Segment | None:
+    first, fragment, protocol, src, dst = _unpack("!B5xH1xB2x4s4s", data, at, "IPv4 header")
+    header = (first & 0x0F) * 4
+    if first >> 4 != 4 or header < 20:
+        raise MalformedFrame("IPv4 header: wrong version or length")
+    if protocol != IP_TCP or fragment & 0x1FFF:
+        return None
+    return _segment(data, at + header, str(ipaddress.IPv4Address(src)), str(ipaddress.IPv4Address(dst)))
+
+
+def _ipv6(data: bytes, at: int) -> Segment | Neighbour | None:
+    first, following, src_bytes, dst_bytes = _unpack("!B5xB1x16s16s", data, at, "IPv6 header")
+    if first >> 4 != 6:
+        raise MalformedFrame("IPv6 header: wrong version")
+    src, dst = ipaddress.IPv6Address(src_bytes), ipaddress.IPv6Address(dst_bytes)
+    if following == IP_TCP:
+        return _segment(data, at + 40, str(src), str(dst))
+    if following == IP_ICMPV6:
+        (kind,) = _unpack("!B", data, at + 40, "ICMPv6")
+        if kind in (NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT):
+            return Neighbour(None if src.is_unspecified else str(src))
+    return None
+
+
+def _segment(data: bytes, at: int, src: str, dst: str) -> Segment:
+    src_port, dst_port, seq, ack, offset, flags = _unpack("!HHIIBB", data, at, "TCP header")
+    _unpack("!20x", data, at, "TCP header")
+    header = (offset >> 4) * 4
+    if header < 20:
+        raise MalformedFrame("TCP header: wrong length")
+    key = FiveTuple(src, dst, src_port, dst_port)
+    if not flags & SYN:
+        return Segment(key, flags, seq, ack)
+    options = data[at + 20 : at + header]
+    if len(options) < header - 20:
+        raise MalformedFrame(f"TCP options: cut short at {len(data)} bytes")
+    mss, wscale = _syn_options(options)
+    return Segment(key, flags, seq, ack, mss, wscale)
+
+
+def _syn_options(options: bytes) -> tuple[int | None, int | None]:
+    """MSS and window scale; a scale over 14 counts as 14 (RFC 7323, section 2.3)."""
+    mss = wscale = None
+    at = 0
+    while at < len(options) and options[at] != _OPT_END:
+        if options[at] == _OPT_NOP:
+            at += 1
+            continue
+        kind, length = options[at], options[at + 1] if at + 1 < len(options) else 0
+        if length < 2 or at + length > len(options):
+            raise MalformedFrame(f"TCP option {kind}: wrong length")
+        if (kind, length) == (_OPT_MSS, 4):
+            mss = int.from_bytes(options[at + 2 : at + 4], "big")
+        elif (kind, length) == (_OPT_WSCALE, 3):
+            wscale = min(options[at + 2], MAX_WSCALE)
+        at += length
+    return mss, wscale

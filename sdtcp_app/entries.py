@@ -1,0 +1,98 @@
+"""SDTCP's decisions as OpenFlow messages, built for a datapath and sent by the shell.
+
+A clamp is one entry on the flow's ACKs: the exact 5-tuple of the other direction, in the first table, above
+everything. Equation (3)'s window falls by itself (MOD_WINDOW, equation 4); equation (5)'s is "set to an
+appropriate value which they can share" (section V.B) and stays, so it is a SET_WINDOW.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+from fabric_app.pipeline import COOKIE_MASK, COOKIE_SDTCP, ETH_IPV4, ETH_IPV6, IP_TCP, TABLE_SCCP, TABLE_SDTCP
+from flowdb.flow import FiveTuple, Flow
+from openflow_ext.wire import OFPP_ANY, PortConfigFlags
+from sdtcp_app.config import SdtcpSettings
+from sdtcp_app.core import Equation, Punish
+
+PRIORITY = 65535
+
+
+def watch_ports(datapath: Any, settings: SdtcpSettings) -> Any:
+    """Has every port of the switch, later ones too, raise alarms."""
+    return datapath.ofproto_parser.OFPPortConfig(
+        datapath,
+        port_no=OFPP_ANY,
+        flags=PortConfigFlags.ALARM,
+        k_pkts=settings.k_pkts,
+        rtt_us=settings.rtt_us,
+        cookie=COOKIE_SDTCP,
+    )
+
+
+def forget_clamps(datapath: Any) -> Any:
+    """Deletes every clamp of the switch: at its arrival, an earlier controller's."""
+    ofp = datapath.ofproto
+    return _flow_mod(datapath, command=ofp.OFPFC_DELETE, cookie_mask=COOKIE_MASK)
+
+
+def clamp(datapath: Any, decision: Punish, settings: SdtcpSettings) -> Any:
+    """Adds a flow's clamp, or replaces it."""
+    ofp, parser = datapath.ofproto, datapath.ofproto_parser
+    if decision.equation is Equation.PUNISHED:
+        action = parser.OFPActionModWindow(decision.window_bytes, decision.alpha)
+    else:
+        action = parser.OFPActionSetWindow(decision.window_bytes)
+    return _flow_mod(
+        datapath,
+        command=ofp.OFPFC_ADD,
+        priority=PRIORITY,
+        match=_match(parser, decision.flow.key.reverse),
+        flags=ofp.OFPFF_SEND_FLOW_REM,
+        idle_timeout=settings.idle_timeout_s,
+        hard_timeout=settings.hard_timeout_s,
+        instructions=[
+            parser.OFPInstructionActions(ofp.OFPIT_APPLY_ACTIONS, [action]),
+            parser.OFPInstructionGotoTable(TABLE_SCCP),
+        ],
+    )
+
+
+def lift(datapath: Any, flow: Flow) -> Any:
+    """Deletes a flow's clamp."""
+    return _flow_mod(
+        datapath,
+        command=datapath.ofproto.OFPFC_DELETE_STRICT,
+        cookie_mask=COOKIE_MASK,
+        priority=PRIORITY,
+        match=_match(datapath.ofproto_parser, flow.key.reverse),
+    )
+
+
+def clamped_flow(match: Any) -> FiveTuple | None:
+    """The data direction of the flow whose clamp has ``match``; None if it is no clamp's match."""
+    src, dst = (match.get(f"ipv4_{end}") or match.get(f"ipv6_{end}") for end in ("src", "dst"))
+    ports = match.get("tcp_src"), match.get("tcp_dst")
+    if not isinstance(src, str) or not isinstance(dst, str) or None in ports:
+        return None
+    return FiveTuple(str(ipaddress.ip_address(src)), str(ipaddress.ip_address(dst)), *ports).reverse
+
+
+def _match(parser: Any, acks: FiveTuple) -> Any:
+    version, eth_type = ("ipv6", ETH_IPV6) if acks.is_ipv6 else ("ipv4", ETH_IPV4)
+    addresses = {f"{version}_src": acks.src, f"{version}_dst": acks.dst}
+    ports = {"tcp_src": acks.src_port, "tcp_dst": acks.dst_port}
+    return parser.OFPMatch(eth_type=eth_type, ip_proto=IP_TCP, **addresses, **ports)
+
+
+def _flow_mod(datapath: Any, **fields: Any) -> Any:
+    ofp = datapath.ofproto
+    return datapath.ofproto_parser.OFPFlowMod(
+        datapath,
+        cookie=COOKIE_SDTCP,
+        table_id=TABLE_SDTCP,
+        out_port=ofp.OFPP_ANY,
+        out_group=ofp.OFPG_ANY,
+        **fields,
+    )
