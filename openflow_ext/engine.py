@@ -17,6 +17,8 @@ import sys
 import warnings
 from typing import Any
 
+import greenlet
+
 ENGINES = ("ryu", "os_ken")
 
 _MODULES = {
@@ -113,5 +115,23 @@ def ryu_manager() -> None:
     wanted = os.environ.get("WEIR_ENGINE", "ryu")
     if wanted != "ryu":
         sys.exit(f"ryu-manager: runs Ryu, but WEIR_ENGINE is {wanted!r}; unset it, or use weir controller")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    load("cmd.manager", "ryu").main()
+    manager = load("cmd.manager", "ryu")
+    _stop_from_the_main_greenlet()
+    manager.main()
+
+
+def _stop_from_the_main_greenlet() -> None:
+    """Let SIGTERM and Ctrl-C end Ryu whatever runs when they come.
+
+    Python raises KeyboardInterrupt in the greenlet that is running; in one of Ryu's own it would be logged
+    as an uncaught exception, and the manager would run on.
+    """
+    main, hub = greenlet.getcurrent(), importlib.import_module("eventlet.hubs").get_hub()
+
+    def stop(_number: int, _frame: Any) -> None:
+        if greenlet.getcurrent() in (main, hub.greenlet):
+            raise KeyboardInterrupt
+        hub.schedule_call_global(0, main.throw, KeyboardInterrupt)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
