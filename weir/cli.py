@@ -66,9 +66,16 @@ def weir() -> None:
 def main() -> None:
     """Run `weir`. An error is one line on stderr and exit code 1; WEIR_DEBUG=1 shows where it arose."""
     try:
-        weir.main(standalone_mode=True)
+        weir.main(prog_name="weir")
     except Exception as error:
         if os.environ.get("WEIR_DEBUG"):
             raise
-        click.echo(f"weir: {str(error) or type(error).__name__}", err=True)
+        click.echo(f"weir: {_in_a_line(error)}", err=True)
         sys.exit(1)
+
+
+def _in_a_line(error: Exception) -> str:
+    """The message alone for errors of ours; the type too for one that nobody foresaw."""
+    ours = any(type(error).__module__.startswith(part.location.split(".")[0]) for part in PARTS.values())
+    text = " ".join(str(error).split())
+    return text if ours and text else f"{type(error).__name__}: {text}".removesuffix(": ")

@@ -1,0 +1,67 @@
+"""Tiers: a test's folder is its tier; a tier that this machine does not allow is left out, and said so.
+
+WEIR_CI=1: the machine is meant to allow everything, so a tier left out, or a test skipped, is a failure.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from weir import probes
+
+HERE = Path(__file__).parent
+
+
+def _built() -> str:
+    return probes.artifacts("weir.bpf.o", "queue_probe.bpf.o", "weir-traffic")
+
+
+NEEDS: dict[str, tuple[Callable[[], str], ...]] = {
+    "unit": (),
+    "bpf": (probes.rights, probes.bpf_file_system, _built),
+    "integration": (probes.rights, probes.bpf_file_system, _built, probes.open_vswitch, probes.mininet),
+}
+LEFT_OUT = pytest.StashKey[dict[str, tuple[str, int]]]()
+
+
+def why_not(tier: str) -> str | None:
+    """What this machine lacks for a tier, or None."""
+    for probe in NEEDS[tier]:
+        try:
+            probe()
+        except probes.ProbeFailed as lack:
+            return str(lack)
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tiers: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        tier = item.path.relative_to(HERE).parts[0]
+        item.add_marker(tier)
+        tiers.setdefault(tier, []).append(item)
+    left_out = config.stash.setdefault(LEFT_OUT, {})
+    for tier, members in tiers.items():
+        if reason := why_not(tier):
+            left_out[tier] = (reason, len(members))
+            items[:] = [item for item in items if item not in members]
+            config.hook.pytest_deselected(items=members)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if os.environ.get("WEIR_CI") != "1" or exitstatus != pytest.ExitCode.OK:
+        return
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if session.config.stash[LEFT_OUT] or reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for tier, (reason, count) in config.stash[LEFT_OUT].items():
+        terminalreporter.write_line(f"left out: {tier} ({count} tests) because {reason}", yellow=True)
+    if os.environ.get("WEIR_CI") == "1" and terminalreporter.config.stash[LEFT_OUT]:
+        terminalreporter.write_line("WEIR_CI=1: a tier left out is a failure", red=True)
