@@ -81,7 +81,7 @@ class BpfError(OSError):
 _said: list[str] = []
 
 
-@ffi.callback("int(int, const char *, void *)")  # type: ignore[untyped-decorator]
+@ffi.callback("int(int, const char *, void *)")
 def _keep(_level: int, text: Any, args: Any) -> int:
     buffer = ffi.new("char[]", 2048)
     _libc.vsnprintf(buffer, 2048, text, args)
