@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from typing import Any
 
@@ -55,8 +54,6 @@ class FabricApp(App):
         self.settings = load_or_exit("fabric", FabricSettings)
         self.flowdb = flowdb
         self.fabrics: dict[int, Fabric] = {}
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop in order, as after Ctrl-C
 
     def fabric(self, dpid: int) -> Fabric:
         """The switch's state; a new one starts with the flows that an earlier controller left open."""

@@ -1,0 +1,175 @@
+"""A switch over a real socket, which says what a test has it say, and frames as hosts send them."""
+
+import itertools
+import socket
+import struct
+import threading
+import time
+from dataclasses import dataclass, field
+
+from openflow_ext import registry, wire
+from openflow_ext.engine import ofproto_v1_3_parser as parser
+from openflow_ext.wire import OFP13
+
+registry.install("ryu")
+
+HELLO, ECHO_REQUEST, ECHO_REPLY, FEATURES_REQUEST, FEATURES_REPLY = 0, 2, 3, 5, 6
+PACKET_IN, FLOW_REMOVED, PACKET_OUT, FLOW_MOD = 10, 11, 13, 14
+PORT_DESC, FLOW_STATS = 13, 1
+FIN, SYN, RST, ACK = 1, 2, 4, 16
+
+
+def mac(number):
+    return f"00:00:00:00:00:{number:02x}"
+
+
+def ethernet(src, dst, eth_type, payload):
+    return bytes.fromhex((dst + src).replace(":", "")) + struct.pack("!H", eth_type) + payload
+
+
+def segment(src, dst, flags, seq=100, ack=0, options=b"", sport=1000, dport=80):
+    """An IPv4 TCP segment from host ``src`` to host ``dst`` (numbers), without payload."""
+    options += b"\0" * (-len(options) % 4)
+    tcp = struct.pack("!HHIIBBHHH", sport, dport, seq, ack, (20 + len(options)) << 2, flags, 64240, 0, 0)
+    ip = struct.pack("!BBHHHBBH4B4B", 0x45, 0, 40 + len(options), 0, 0, 64, 6, 0, 10, 0, 0, src, 10, 0, 0, dst)
+    return ethernet(mac(src), mac(dst), 0x0800, ip + tcp + options)
+
+
+def syn_options(mss=1460, wscale=9):
+    scale = b"" if wscale is None else struct.pack("!BBBB", 1, 3, 3, wscale)
+    return struct.pack("!BBH", 2, 4, mss) + scale
+
+
+def handshake(client, server, sport=1000, dport=80, client_seq=100, server_seq=500, wscales=(9, 7)):
+    """The SYN and the SYN-ACK of a connection."""
+    syn = segment(client, server, SYN, client_seq, 0, syn_options(wscale=wscales[0]), sport, dport)
+    answer = syn_options(1400, wscales[1])
+    return syn, segment(server, client, SYN | ACK, server_seq, client_seq + 1, answer, dport, sport)
+
+
+def arp(op, src, target, dst_mac="ff:ff:ff:ff:ff:ff"):
+    head = struct.pack("!HHBBH", 1, 0x0800, 6, 4, op)
+    ours = bytes.fromhex(mac(src).replace(":", "")) + bytes([10, 0, 0, src])
+    return ethernet(mac(src), dst_mac, 0x0806, head + ours + bytes(6) + bytes([10, 0, 0, target]))
+
+
+@dataclass
+class FlowMod:
+    """What a test wants to know of a FLOW_MOD; ``actions`` as bytes, experimenter ones ``extension``."""
+
+    cookie: int
+    cookie_mask: int
+    table_id: int
+    command: int
+    idle_timeout: int
+    hard_timeout: int
+    priority: int
+    match: dict
+    goto: int | None = None
+    extension: list = field(default_factory=list)
+
+
+def parse_flow_mod(data):
+    values = struct.unpack_from("!QQBBHHH", data, 8)
+    match = parser.OFPMatch.parser(data, 48)
+    length = struct.unpack_from("!H", data, 50)[0]
+    parsed = FlowMod(*values, dict(match.items()))
+    at = 48 + (length + 7) // 8 * 8
+    while at < len(data):
+        instruction = parser.OFPInstruction.parser(data, at)
+        parsed.goto = getattr(instruction, "table_id", parsed.goto)
+        parsed.extension += [a for a in getattr(instruction, "actions", []) if hasattr(a, "wire_cls")]
+        at += instruction.len
+    return parsed
+
+
+class ScriptedSwitch:
+    """Does the handshake, answers what any switch answers, and keeps every message that it gets."""
+
+    def __init__(self, port, dpid=1, ports=(1, 2, 3), hosts=()):
+        self.dpid, self.ports, self.hosts = dpid, ports, hosts
+        self.received = []
+        self._xids = itertools.count(1)
+        self._news = threading.Condition()
+        self._socket = _connect(port)
+        threading.Thread(target=self._read, daemon=True).start()
+        self.send(HELLO, b"")
+
+    def close(self):
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def send(self, of_type, body, xid=None):
+        xid = next(self._xids) if xid is None else xid
+        self._socket.sendall(struct.pack("!BBHI", OFP13, of_type, 8 + len(body), xid) + body)
+
+    def packet_in(self, in_port, frame, cookie=0x5745_4901_0000_0000):
+        match = struct.pack("!HHIII", 1, 12, 0x8000_0004, in_port, 0)
+        head = struct.pack("!IHBBQ", 0xFFFFFFFF, len(frame), 1, 2, cookie)
+        self.send(PACKET_IN, head + match + b"\0\0" + frame)
+
+    def extension(self, message):
+        self._socket.sendall(wire.encode_message(message, xid=next(self._xids)))
+
+    def flow_mods(self, **wanted):
+        """The FLOW_MODs so far whose fields are as wanted."""
+        mods = [parse_flow_mod(data) for data in list(self.received) if data[1] == FLOW_MOD]
+        return [mod for mod in mods if all(getattr(mod, name) == value for name, value in wanted.items())]
+
+    def wait(self, look, timeout_s=20):
+        """What ``look()`` gives once it gives something."""
+        deadline = time.monotonic() + timeout_s
+        with self._news:
+            while not (found := look()):
+                assert self._news.wait(deadline - time.monotonic()), "the controller did not answer"
+        return found
+
+    def barrier(self):
+        """Everything sent so far has been seen by the controller's session, and answered by an echo."""
+        xid = next(self._xids)
+        self.send(ECHO_REQUEST, b"", xid)
+        self.wait(lambda: [m for m in self.received if m[1] == ECHO_REPLY and m[4:8] == struct.pack("!I", xid)])
+
+    def _read(self):
+        stream = self._socket.makefile("rb")
+        while head := stream.read(8):
+            data = head + stream.read(int.from_bytes(head[2:4], "big") - 8)
+            self._answer(data)
+            with self._news:
+                self.received.append(data)
+                self._news.notify_all()
+
+    def _answer(self, data):
+        of_type, xid = data[1], int.from_bytes(data[4:8], "big")
+        if of_type == FEATURES_REQUEST:
+            self.send(FEATURES_REPLY, struct.pack("!QIBB2xII", self.dpid, 0, 254, 0, 0, 0), xid)
+        elif of_type == ECHO_REQUEST:
+            self.send(ECHO_REPLY, data[8:], xid)
+        elif of_type == 18 and data[8:10] == struct.pack("!H", PORT_DESC):
+            ports = b"".join(wire.encode_port(wire.OfpPort(number, name=b"p")) for number in self.ports)
+            self.send(19, struct.pack("!HH4x", PORT_DESC, 0) + ports, xid)
+        elif of_type == 18 and data[8:10] == struct.pack("!H", FLOW_STATS):
+            self.send(19, struct.pack("!HH4x", FLOW_STATS, 0) + b"".join(map(_host_entry, self.hosts)), xid)
+
+
+def _host_entry(host):
+    """The flow statistics of an entry by which an earlier fabric led to a host, (MAC, port)."""
+    address, port_no = host
+    match = struct.pack("!HHI", 1, 14, 0x8000_0606) + bytes.fromhex(address.replace(":", "")) + b"\0\0"
+    output = struct.pack("!HHIH6x", 0, 16, port_no, 0)
+    instruction = struct.pack("!HH4x", 4, 24) + output
+    head = struct.pack("!BxIIHHHH4xQQQ", 3, 1, 0, 100, 0, 0, 0, 0x5745_4901_0000_0000, 0, 0)
+    return struct.pack("!H", 2 + len(head) + len(match) + len(instruction)) + head + match + instruction
+
+
+def _connect(port, timeout_s=30):
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            connection = socket.create_connection(("127.0.0.1", port), timeout=5)
+        except OSError:
+            assert time.monotonic() < deadline, "the controller does not listen"
+            time.sleep(0.05)
+        else:
+            connection.settimeout(None)
+            return connection
