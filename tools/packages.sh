@@ -19,6 +19,7 @@ missing() {
     has_lib libbpf.so.1 && [ -e /usr/include/bpf/bpf_helpers.h ] || echo libbpf-dev
     "$PROJECT/tools/bpftool.sh" >/dev/null 2>&1 || bpftool_packages
     has ip && has tc && has ss || echo iproute2
+    has ifconfig || echo net-tools # Mininet asks for it
     has ethtool || echo ethtool
     has tcpdump || echo tcpdump
     has iperf3 || echo iperf3

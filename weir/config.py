@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 from pathlib import Path
 
 import click
 
+from fabric_app.config import FabricSettings
+from flowdb.config import FlowDbSettings
 from openflow_ext import settings
+from openflow_ext.switch.config import SwitchSettings
+from sccp_app.config import SccpSettings
+from sdtcp_app.config import SdtcpSettings
 
-# section -> the package whose config.py has its model
-SECTIONS = {
-    "fabric": "fabric_app",
-    "flowdb": "flowdb",
-    "sccp": "sccp_app",
-    "sdtcp": "sdtcp_app",
-    "switch": "openflow_ext.switch",
+SECTIONS: dict[str, type[settings.Section]] = {
+    "fabric": FabricSettings,
+    "flowdb": FlowDbSettings,
+    "sccp": SccpSettings,
+    "sdtcp": SdtcpSettings,
+    "switch": SwitchSettings,
 }
-
-
-def model(section: str) -> type[settings.Section]:
-    """The model of a section: the last subclass of Section that its package's config.py defines."""
-    module = importlib.import_module(f"{SECTIONS[section]}.config")
-    classes = [value for value in vars(module).values() if isinstance(value, type)]
-    own = [cls for cls in classes if issubclass(cls, settings.Section) and cls.__module__ == module.__name__]
-    return own[-1]
 
 
 def check(path: str) -> dict[str, settings.Section]:
@@ -39,9 +34,9 @@ def check(path: str) -> dict[str, settings.Section]:
         if name not in SECTIONS
     ]
     checked = {}
-    for name in SECTIONS:
+    for name, model in SECTIONS.items():
         try:
-            checked[name] = settings.check(name, model(name), document, path)
+            checked[name] = settings.check(name, model, document, path)
         except settings.SettingsError as error:
             problems.append(str(error))
     if problems:

@@ -66,7 +66,7 @@ CHECKS = (
     Check("switch", "BPF programs", probes.bpf_programs, "make bpf, then weir doctor again", needs_root=True),
     Check("lab", "Mininet", probes.mininet, SETUP),
     Check("lab", "traffic program", lambda: probes.artifacts("weir-traffic"), "make bpf"),
-    Check("lab", "ip, tc, ss, ethtool", lambda: probes.tools("ip", "tc", "ss", "ethtool"), SETUP),
+    Check("lab", "network tools", lambda: probes.tools("ip", "tc", "ss", "ethtool", "ifconfig"), SETUP),
     Check("lab", "tcpdump, iperf3", lambda: probes.tools("tcpdump", "iperf3"), SETUP, required=False),
     Check("controller", "Python packages", probes.python_packages, SETUP),
     Check("controller", "ryu-manager", probes.ryu_manager, SETUP),
