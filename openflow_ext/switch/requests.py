@@ -20,8 +20,11 @@ _GROUPS = {
 _LARGEST_WINDOW_BYTES = 0xFFFF << 14
 
 
-def answer(message: bytes, ports: Ports, dataplane: DataPlane) -> bytes:
-    """Carry out one extension message of a controller; the reply or the error that goes back."""
+def answer(message: bytes, ports: Ports, dataplane: DataPlane, session: str) -> bytes:
+    """Carry out one extension message of a controller; the reply or the error that goes back.
+
+    ``session`` is its name in the log.
+    """
     version, _, _, xid = of.HEADER.unpack_from(message)
     try:
         match wire.decode_message(message):
@@ -33,16 +36,16 @@ def answer(message: bytes, ports: Ports, dataplane: DataPlane) -> bytes:
             case other:
                 raise wire.UnknownType("exp_type", f"{type(other).__name__} is no request")
     except wire.UnknownType as error:
-        log.warning("extension message refused: %s", error)
+        log.warning("%s: extension message refused: %s", session, error)
         return of.error(message, of.OFPET_BAD_REQUEST, of.OFPBRC_BAD_EXP_TYPE)
     except wire.WireError as error:
-        log.warning("extension message refused: %s", error)
+        log.warning("%s: extension message refused: %s", session, error)
         return _error(message, error.code)
     except NoSuchPort as error:
-        log.warning("extension message refused: %s", error)
+        log.warning("%s: extension message refused: %s", session, error)
         return _error(message, wire.ErrorCode.BAD_PORT)
     except DataPlaneError as error:
-        log.warning("extension message refused: %s", error)
+        log.warning("%s: extension message refused: %s", session, error)
         return _error(message, wire.ErrorCode.NO_DATAPLANE)
 
 

@@ -65,7 +65,8 @@ class Session:
         if message[1] == of.OFPT_FLOW_MOD:
             return self._flow_mod(message)
         if wire.is_extension_message(message):
-            return Verdict(answer=requests.answer(message, self._bridge.ports, self._bridge.dataplane))
+            bridge = self._bridge
+            return Verdict(answer=requests.answer(message, bridge.ports, bridge.dataplane, self._name))
         return Verdict(forward=message)
 
     def _flow_mod(self, message: bytes) -> Verdict:

@@ -1,0 +1,104 @@
+"""Fakes for unit tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from openflow_ext.switch.dataplane import (
+    DataPlaneError,
+    NoSuchPort,
+    PortCounters,
+    PortSettings,
+    QueueEvent,
+    TableFull,
+)
+from openflow_ext.switch.rules import Rule, RuleStats
+from openflow_ext.switch.table import Key, key_of
+
+
+class FakeDataPlane:
+    """A data plane in memory. ``room``: rules that fit; ``refuses``: interfaces that cannot be attached."""
+
+    def __init__(self, room: int = 1000) -> None:
+        self.room = room
+        self.refuses: set[int] = set()
+        self.ports: dict[int, tuple[str, int, int]] = {}
+        self.configured: dict[int, tuple[PortSettings, int]] = {}
+        self.held: dict[tuple[int, Key], Rule] = {}
+        self.past: list[tuple[int, Rule, RuleStats, bool]] = []
+        self.swept = 0
+        self.state = "open"
+        self._waiting: list[QueueEvent] = []
+        self._reader, self._writer = os.pipe()
+
+    def attach(self, ifindex: int, ifname: str, bridge: int, ofport: int) -> None:
+        if ifindex in self.refuses:
+            raise DataPlaneError(f"{ifname}: no XDP on this device")
+        self.ports[ifindex] = (ifname, bridge, ofport)
+
+    def detach(self, ifindex: int) -> None:
+        self.ports.pop(ifindex, None)
+        self.configured.pop(ifindex, None)
+
+    def attached(self) -> dict[int, int]:
+        return {ifindex: bridge for ifindex, (_, bridge, _) in self.ports.items()}
+
+    def configure(self, ifindex: int, settings: PortSettings, capacity_bps: int) -> None:
+        if ifindex not in self.ports:
+            raise NoSuchPort(f"interface {ifindex}")
+        self.configured[ifindex] = (settings, capacity_bps)
+
+    def counters(self, ifindex: int) -> PortCounters:
+        if ifindex not in self.ports:
+            raise NoSuchPort(f"interface {ifindex}")
+        _, capacity_bps = self.configured.get(ifindex, (PortSettings(), 1))
+        return PortCounters(n_i=ifindex, alarm_up=True, capacity_bps=capacity_bps, untracked=9)
+
+    def put(self, bridge: int, rule: Rule) -> None:
+        place = bridge, key_of(rule)
+        if place not in self.held and len(self.held) >= self.room:
+            raise TableFull(f"{self.room} rules are all that fit")
+        self.held[place] = rule
+
+    def remove(self, bridge: int, rule: Rule) -> RuleStats:
+        self.held.pop((bridge, key_of(rule)), None)
+        return RuleStats()
+
+    def rules(self, bridge: int) -> list[tuple[Rule, RuleStats]]:
+        return [(rule, RuleStats()) for (number, _), rule in self.held.items() if number == bridge]
+
+    def expired(self) -> Iterable[tuple[int, Rule, RuleStats, bool]]:
+        past, self.past = self.past, []
+        return past
+
+    def sweep(self, closed_s: float = 10.0, silent_s: float = 300.0) -> int:
+        self.swept += 1
+        return 0
+
+    def happen(self, event: QueueEvent) -> None:
+        """A queue event, as the kernel would tell it."""
+        self._waiting.append(event)
+        os.write(self._writer, b"!")
+
+    def events_fd(self) -> int:
+        return self._reader
+
+    def events(self) -> list[QueueEvent]:
+        waiting, self._waiting = self._waiting, []
+        os.read(self._reader, len(waiting))
+        return waiting
+
+    def close(self) -> None:
+        self.state = "closed"
+        self._end()
+
+    def destroy(self) -> None:
+        self.state = "destroyed"
+        self.ports.clear()
+        self.held.clear()
+        self._end()
+
+    def _end(self) -> None:
+        os.close(self._reader)
+        os.close(self._writer)

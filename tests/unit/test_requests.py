@@ -1,0 +1,216 @@
+"""Answers to PORT_CONFIG and the port counters, and the ports behind them."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openflow_ext import wire
+from openflow_ext.switch import openflow as of
+from openflow_ext.switch import requests
+from openflow_ext.switch.dataplane import PortSettings
+from openflow_ext.switch.ports import DEFAULT_RATE_BPS, Link, Ports
+from openflow_ext.wire import ErrorCode, PortConfigFlags
+from tests.unit.fakes import FakeDataPlane
+from tests.unit.flowmods import ofproto, parsed
+
+XID = 0x1234
+MBIT = 1_000_000
+LINKS = (Link(11, "s1-eth1", 1), Link(12, "s1-eth2", 2))
+ALARM, WINDOW, MARK, READ = (
+    PortConfigFlags.ALARM,
+    PortConfigFlags.WINDOW,
+    PortConfigFlags.MARK,
+    PortConfigFlags.READ,
+)
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.plane = FakeDataPlane()
+        self.ports = Ports(1, self.plane)
+        self.ports.sync(LINKS, {11: 100 * MBIT})
+
+    def ask_raw(self, message: bytes) -> bytes:
+        answer = requests.answer(message, self.ports, self.plane, "s1")
+        assert of.HEADER.unpack_from(answer)[3] == XID
+        return answer
+
+    def ask(self, message: wire.Message) -> Any:
+        return wire.decode_message(self.ask_raw(wire.encode_message(message, xid=XID)))
+
+    def configure(self, port_no: int, flags: PortConfigFlags, **fields: Any) -> Any:
+        return self.ask(wire.PortConfig(port_no, flags, **fields))
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_groups_are_set_one_by_one_and_the_reply_tells_all(bench: Bench) -> None:
+    bench.configure(1, ALARM, k_pkts=20, rtt_us=200, cookie=7, priority=3, common_rtt_us=99)
+    reply = bench.configure(1, WINDOW, common_rtt_us=300, least_window_bytes=1024, k_pkts=1)
+    assert reply == wire.PortConfigReply(
+        1,
+        ALARM | WINDOW,
+        k_pkts=20,
+        rtt_us=200,
+        capacity_bps=100 * MBIT,
+        common_rtt_us=300,
+        least_window_bytes=1024,
+        cookie=7,
+        priority=3,
+    )
+    settings, capacity_bps = bench.plane.configured[11]
+    assert settings == PortSettings(
+        alarm=True, k_pkts=20, rtt_us=200, common_rtt_us=300, least_window_bytes=1024, cookie=7, priority=3
+    )
+    assert capacity_bps == 100 * MBIT
+    off = bench.configure(1, ALARM, k_pkts=0)
+    assert off.flags == WINDOW
+    assert not bench.plane.configured[11][0].alarm
+
+
+@pytest.mark.parametrize("flags", [READ, READ | ALARM, PortConfigFlags.NONE])
+def test_reading_changes_nothing(bench: Bench, flags: PortConfigFlags) -> None:
+    before = dict(bench.plane.configured)
+    reply = bench.configure(1, flags, k_pkts=20, rtt_us=200)
+    assert (reply.k_pkts, reply.capacity_bps) == (0, 100 * MBIT)
+    assert bench.plane.configured == before
+
+
+def test_any_port_sets_all_and_those_to_come(bench: Bench) -> None:
+    reply = bench.configure(of.OFPP_ANY, WINDOW, common_rtt_us=300)
+    assert (reply.port_no, reply.capacity_bps) == (of.OFPP_ANY, 100 * MBIT)
+    bench.ports.sync((*LINKS, Link(13, "s1-eth3", 3)), {11: 100 * MBIT})
+    assert {i: s.common_rtt_us for i, (s, _) in bench.plane.configured.items()} == {11: 300, 12: 300, 13: 300}
+
+
+def test_the_controller_s_capacity_rules_over_the_port_s(bench: Bench) -> None:
+    assert bench.configure(1, WINDOW, capacity_bps=5 * MBIT).capacity_bps == 5 * MBIT
+    bench.ports.sync(LINKS, {11: 50 * MBIT, 12: 60 * MBIT})
+    assert bench.plane.configured[11][1] == 5 * MBIT
+    assert bench.plane.configured[12][1] == 60 * MBIT
+    assert bench.configure(1, WINDOW, capacity_bps=0).capacity_bps == 50 * MBIT
+
+
+@pytest.mark.parametrize(
+    ("flags", "fields"),
+    [
+        (ALARM, {"k_pkts": 20, "rtt_us": 0}),
+        (WINDOW, {"least_window_bytes": 1 << 31}),
+        (MARK, {"mark_mode": wire.MarkMode.STEP}),
+        (MARK, {"mark_mode": wire.MarkMode.RAMP, "mark_min_pkts": 9, "mark_max_pkts": 9}),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(
+    bench: Bench, flags: PortConfigFlags, fields: dict[str, Any]
+) -> None:
+    before = dict(bench.plane.configured)
+    assert bench.configure(1, flags, **fields).code == ErrorCode.BAD_VALUE
+    assert bench.plane.configured == before
+
+
+def test_unknown_ports_and_ports_without_programs(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    assert bench.configure(9, ALARM).code == ErrorCode.BAD_PORT
+    assert bench.configure(of.OFPP_LOCAL, ALARM).code == ErrorCode.BAD_PORT
+    assert bench.ask(wire.PortCountersRequest(9)).code == ErrorCode.BAD_PORT
+    bench.plane.refuses.add(13)
+    bench.ports.sync((*LINKS, Link(13, "s1-eth3", 3)), {})
+    assert "s1-eth3 (3) carries no programs: s1-eth3: no XDP" in caplog.text
+    assert bench.configure(3, WINDOW).code == ErrorCode.NO_DATAPLANE
+    assert bench.configure(of.OFPP_ANY, WINDOW, common_rtt_us=1).common_rtt_us == 1
+    bench.ports.sync((*LINKS, Link(13, "s1-eth3", 3)), {})
+    assert caplog.text.count("no XDP") == 1
+    bench.plane.refuses.clear()
+    bench.ports.sync((*LINKS, Link(13, "s1-eth3", 3)), {})
+    assert bench.plane.configured[13][0].common_rtt_us == 1
+
+
+def test_unknown_and_malformed_messages(bench: Bench) -> None:
+    whole = wire.encode_message(wire.PortConfig(1, ALARM, k_pkts=1, rtt_us=1), xid=XID)
+    unknown = parsed(bench.ask_raw(whole[:12] + b"\0\0\0\x63" + whole[16:]))
+    assert (unknown.type, unknown.code) == (ofproto.OFPET_BAD_REQUEST, ofproto.OFPBRC_BAD_EXP_TYPE)
+    short = whole[:-8]
+    short = short[:2] + len(short).to_bytes(2, "big") + short[4:]
+    refusal = wire.decode_message(bench.ask_raw(short))
+    assert refusal == wire.ExperimenterError(ErrorCode.BAD_MESSAGE, short[:64])
+    alarm = wire.encode_message(wire.BufAlarm(wire.OfpPort(1), 1, 1, 1), xid=XID)
+    assert parsed(bench.ask_raw(alarm)).code == ofproto.OFPBRC_BAD_EXP_TYPE
+
+
+@given(st.binary(max_size=100), st.sampled_from([4, 18]))
+def test_hostile_bytes_get_an_answer(body: bytes, of_type: int) -> None:
+    logging.getLogger("openflow_ext").setLevel(logging.CRITICAL)
+    head = b"\x00\x57\x65\x69" if of_type == 4 else b"\xff\xff\0\0\0\0\0\0\x00\x57\x65\x69"
+    message = of.HEADER.pack(4, of_type, 8 + len(head) + len(body), XID) + head + body
+    try:
+        assert Bench().ask_raw(message)
+    finally:
+        logging.getLogger("openflow_ext").setLevel(logging.NOTSET)
+
+
+def test_counters_of_one_port_and_of_all(bench: Bench) -> None:
+    one = bench.ask(wire.PortCountersRequest(2))
+    flags = wire.PortCountersFlags.ATTACHED | wire.PortCountersFlags.ALARM_UP
+    assert one.records == (
+        wire.PortCountersRecord(2, n_i=12, flags=flags, capacity_bps=DEFAULT_RATE_BPS, untracked=9),
+    )
+    every = bench.ask(wire.PortCountersRequest())
+    assert [record.port_no for record in every.records] == [1, 2]
+    assert not every.more
+
+
+def test_counters_of_many_ports_come_in_parts() -> None:
+    bench = Bench()
+    bench.ports.sync([Link(1000 + n, f"p{n}", n) for n in range(1, 601)], {})
+    data = bench.ask_raw(wire.encode_message(wire.PortCountersRequest(), xid=XID))
+    parts = [wire.decode_message(part) for _, part in of.Framer(frozenset({19})).feed(data)]
+    assert [len(part.records) for part in parts] == [wire.PORT_COUNTERS_MAX, 600 - wire.PORT_COUNTERS_MAX]
+    assert [part.more for part in parts] == [True, False]
+
+
+def test_counters_of_a_bridge_without_ports() -> None:
+    bench = Bench()
+    bench.ports.sync([], {})
+    assert bench.ask(wire.PortCountersRequest()) == wire.PortCountersReply()
+
+
+# -- ports that come and go --------------------------------------------------------------------------
+
+
+def test_ports_that_go_and_come_back_as_another_device(bench: Bench) -> None:
+    bench.configure(1, WINDOW, common_rtt_us=300)
+    bench.ports.sync(LINKS[1:], {})
+    assert bench.plane.attached() == {12: 1}
+    bench.ports.sync((Link(21, "s1-eth1", 1), LINKS[1]), {21: 7 * MBIT})
+    assert bench.plane.ports[21] == ("s1-eth1", 1, 1)
+    assert bench.plane.configured[21] == (PortSettings(), 7 * MBIT)
+    assert bench.ports.numbered(1).link.ifindex == 21
+
+
+def test_a_port_with_another_number_is_attached_anew_with_its_settings(bench: Bench) -> None:
+    bench.configure(1, WINDOW, common_rtt_us=300)
+    bench.ports.sync((Link(11, "s1-eth1", 9), LINKS[1]), {})
+    assert bench.plane.ports[11] == ("s1-eth1", 1, 9)
+    assert bench.plane.configured[11][0].common_rtt_us == 300
+
+
+def test_an_adopted_port_keeps_its_settings_until_a_controller_speaks() -> None:
+    plane = FakeDataPlane()
+    plane.attach(11, "s1-eth1", 1, 1)
+    plane.attach(99, "gone", 1, 5)
+    earlier = (PortSettings(k_pkts=20), 5 * MBIT)
+    plane.configured[11] = earlier
+    ports = Ports(1, plane, adopted=[11, 99])
+    ports.sync(LINKS, {})
+    ports.sync(LINKS, {11: 3 * MBIT})
+    assert plane.configured[11] == earlier
+    assert plane.attached() == {11: 1, 12: 1}
+    ports.configure(1, common_rtt_us=300)
+    assert plane.configured[11] == (PortSettings(common_rtt_us=300), 3 * MBIT)

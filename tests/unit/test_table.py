@@ -1,0 +1,229 @@
+"""What FLOW_MODs do to the extension table, and how it is undone."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from openflow_ext import wire
+from openflow_ext.switch import split
+from openflow_ext.switch.dataplane import UnsupportedMatch
+from openflow_ext.switch.errors import Refused
+from openflow_ext.switch.rules import Rule, WindowOp
+from openflow_ext.switch.table import PENDING_MAX, Change, ExtensionTable, PendingChanges
+from tests.unit.fakes import FakeDataPlane
+from tests.unit.flowmods import TCP4, ext, flow_mod, ofproto, output
+
+MOD = ext(wire.ModWindow(30000))
+BRIDGE = 5
+
+
+class Bench:
+    def __init__(self, room: int = 1000) -> None:
+        self.plane = FakeDataPlane(room)
+        self.table = ExtensionTable(BRIDGE, self.plane)
+
+    def send(self, match: dict[str, Any] | None = None, *actions: Any, **fields: Any) -> tuple[Change, ...]:
+        message = flow_mod({**TCP4, **(match or {})}, list(actions), **fields)
+        return self.send_raw(message)
+
+    def send_raw(self, message: bytes) -> tuple[Change, ...]:
+        return self.table.apply(message, split.split(message).actions)
+
+    def delete(self, match: dict[str, Any] | None = None, strict: bool = False, **fields: Any) -> None:
+        command = ofproto.OFPFC_DELETE_STRICT if strict else ofproto.OFPFC_DELETE
+        fields = {"table_id": ofproto.OFPTT_ALL, **fields}
+        self.send_raw(flow_mod(match or {}, command=command, **fields))
+
+    @property
+    def rules(self) -> list[Rule]:
+        held = [rule for rule, _ in self.plane.rules(BRIDGE)]
+        assert sorted(map(str, held)) == sorted(str(entry.rule) for entry in self.table)
+        return held
+
+    @property
+    def dst_ports(self) -> list[int | None]:
+        return sorted(rule.match.dst_port or 0 for rule in self.rules)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench()
+    for port in (80, 81, 82):
+        bench.send({"tcp_dst": port}, MOD, output(port), priority=10, cookie=port, table_id=port % 2)
+    return bench
+
+
+def test_add_puts_and_the_same_entry_replaces(bench: Bench) -> None:
+    changes = bench.send({"tcp_dst": 80}, ext(wire.SetWindow(1000)), priority=10)
+    assert len(bench.rules) == 3
+    assert changes[0].before is not None
+    assert changes[0].after is not None
+    assert changes[0].after.rule.window_op is WindowOp.SET_WINDOW
+
+
+def test_add_without_our_actions_takes_the_place_of_one_with(bench: Bench) -> None:
+    bench.send({"tcp_dst": 80}, output(1), priority=10, table_id=1)
+    bench.send({"tcp_dst": 80}, output(1), priority=11, table_id=0)
+    assert bench.dst_ports == [80, 81, 82]
+    bench.send({"tcp_dst": 80}, output(1), priority=10, table_id=0)
+    assert bench.dst_ports == [81, 82]
+
+
+@pytest.mark.parametrize(
+    ("match", "fields", "left"),
+    [
+        ({}, {}, []),
+        ({"eth_type": 0x0800}, {}, []),
+        ({"eth_type": 0x86DD}, {}, [80, 81, 82]),
+        ({"eth_src": "00:00:00:00:00:01"}, {}, [80, 81, 82]),
+        ({**TCP4, "tcp_dst": 81}, {}, [80, 82]),
+        ({}, {"table_id": 1}, [80, 82]),
+        ({}, {"table_id": 7}, [80, 81, 82]),
+        ({}, {"cookie": 82, "cookie_mask": 0xFFFFFFFFFFFFFFFF}, [80, 81]),
+        ({}, {"cookie": 80, "cookie_mask": 0xFC}, []),
+        ({}, {"out_port": 82}, [80, 81]),
+        ({}, {"out_port": 9}, [80, 81, 82]),
+        ({}, {"out_group": 9}, [80, 81, 82]),
+    ],
+)
+def test_delete(bench: Bench, match: dict[str, Any], fields: dict[str, Any], left: list[int]) -> None:
+    bench.delete(match, **fields)
+    assert bench.dst_ports == left
+
+
+@pytest.mark.parametrize(
+    ("match", "priority", "left"),
+    [
+        ({**TCP4, "tcp_dst": 80}, 10, [81, 82]),
+        ({**TCP4, "tcp_dst": 80}, 11, [80, 81, 82]),
+        (TCP4, 10, [80, 81, 82]),
+    ],
+)
+def test_delete_strict(bench: Bench, match: dict[str, Any], priority: int, left: list[int]) -> None:
+    bench.delete(match, strict=True, priority=priority)
+    assert bench.dst_ports == left
+
+
+def test_modify_changes_the_operation_and_nothing_else(bench: Bench) -> None:
+    before = {rule.match.dst_port: rule for rule in bench.rules}
+    bench.send(
+        {}, ext(wire.SetWindow()), command=ofproto.OFPFC_MODIFY, table_id=0, cookie=99, idle_timeout=99
+    )
+    after = {rule.match.dst_port: rule for rule in bench.rules}
+    assert after[81] == before[81]
+    for port in (80, 82):
+        expected = dataclasses.replace(before[port], window_op=WindowOp.FAIR_SHARE, window_bytes=0, alpha=0)
+        assert after[port] == expected
+
+
+def test_modify_strict_takes_one_and_without_our_actions_ends_it(bench: Bench) -> None:
+    strict = {"command": ofproto.OFPFC_MODIFY_STRICT, "table_id": 0}
+    bench.send({"tcp_dst": 80}, output(3), priority=9, **strict)
+    assert bench.dst_ports == [80, 81, 82]
+    bench.send({"tcp_dst": 80}, output(3), priority=10, **strict)
+    assert bench.dst_ports == [81, 82]
+
+
+def test_modify_adds_nothing() -> None:
+    bench = Bench()
+    assert bench.send({}, MOD, command=ofproto.OFPFC_MODIFY) == ()
+    assert bench.rules == []
+
+
+def test_modify_with_a_bad_action_is_refused(bench: Bench) -> None:
+    before = bench.rules
+    with pytest.raises(Refused):
+        bench.send({}, MOD, MOD, command=ofproto.OFPFC_MODIFY)
+    assert bench.rules == before
+
+
+def test_a_full_table_refuses_and_keeps_what_it_has() -> None:
+    bench = Bench(room=1)
+    bench.send({"tcp_dst": 1}, MOD)
+    with pytest.raises(Refused) as caught:
+        bench.send({"tcp_dst": 2}, MOD)
+    assert caught.value.error_type == ofproto.OFPET_FLOW_MOD_FAILED
+    assert caught.value.code == ofproto.OFPFMFC_TABLE_FULL
+    assert bench.dst_ports == [1]
+    bench.send({"tcp_dst": 1}, ext(wire.SetWindow()))
+
+
+def test_a_change_of_many_that_fails_half_way_changes_none(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = sorted(map(str, bench.rules))
+    put = bench.plane.put
+
+    def picky(bridge: int, rule: Rule) -> None:
+        if rule.match.dst_port == 82 and rule.window_op is WindowOp.FAIR_SHARE:
+            raise UnsupportedMatch("not this one")
+        put(bridge, rule)
+
+    monkeypatch.setattr(bench.plane, "put", picky)
+    with pytest.raises(Refused) as caught:
+        bench.send({}, ext(wire.SetWindow()), command=ofproto.OFPFC_MODIFY, table_id=0)
+    assert caught.value.error_type == ofproto.OFPET_BAD_MATCH
+    assert sorted(map(str, bench.rules)) == before
+
+
+def test_undo_of_each_command(bench: Bench) -> None:
+    before = sorted(map(str, bench.rules))
+    replaced = bench.send({"tcp_dst": 80}, ext(wire.SetWindow(1)), priority=10)
+    added = bench.send({"tcp_dst": 90}, MOD)
+    deleted = bench.send_raw(flow_mod({}, command=ofproto.OFPFC_DELETE, table_id=ofproto.OFPTT_ALL))
+    assert bench.rules == []
+    for changes in (deleted, added, replaced):
+        bench.table.undo(changes)
+    assert sorted(map(str, bench.rules)) == before
+
+
+def test_undo_leaves_what_is_newer(bench: Bench) -> None:
+    added = bench.send({"tcp_dst": 90}, MOD)
+    bench.send({"tcp_dst": 90}, ext(wire.SetWindow(7)))
+    bench.table.undo(added)
+    assert 90 in bench.dst_ports
+    deleted = bench.send_raw(flow_mod({}, command=ofproto.OFPFC_DELETE, table_id=0))
+    bench.send({"tcp_dst": 80}, ext(wire.SetWindow(8)), priority=10)
+    bench.table.undo(deleted)
+    assert [r.window_bytes for r in bench.rules if r.match.dst_port == 80] == [8]
+
+
+def test_a_new_table_adopts_or_purges(bench: Bench) -> None:
+    again = ExtensionTable(BRIDGE, bench.plane)
+    again.adopt()
+    assert sorted(str(e.rule) for e in again) == sorted(map(str, bench.rules))
+    again.purge()
+    assert bench.plane.held == {}
+    assert len(again) == 0
+
+
+def test_expired_rules_go(bench: Bench) -> None:
+    gone = bench.rules[0]
+    bench.table.expire(gone)
+    bench.table.expire(gone)
+    assert gone not in bench.rules
+
+
+def test_pending_changes_are_found_once_by_what_an_error_quotes() -> None:
+    pending = PendingChanges(lambda: 0.0)
+    change = (Change(None, None),)
+    pending.remember(b"A" * 70, b"whole" * 20, change)
+    assert pending.take(b"B" * 64) is None
+    assert pending.take(b"A" * 64) == (change, (b"whole" * 20)[:64])
+    assert pending.take(b"A" * 64) is None
+
+
+def test_pending_changes_are_bounded_and_age() -> None:
+    now = [0.0]
+    pending = PendingChanges(lambda: now[0])
+    sent = [number.to_bytes(64, "big") for number in range(PENDING_MAX + 1)]
+    for message in sent:
+        pending.remember(message, message, ())
+    assert pending.take(sent[0]) is None
+    now[0] = 31.0
+    pending.remember(b"new", b"new", ())
+    assert pending.take(sent[-1]) is None
+    assert pending.take(b"new") is not None
