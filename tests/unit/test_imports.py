@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "fabric_app": CONTROLLER,
     "sdtcp_app": CONTROLLER | {"fabric_app"},
     "sccp_app": CONTROLLER | {"fabric_app"},
-    "mininet_topos": COMMON,
+    "mininet_topos": COMMON | {"openflow_ext.switch.libbpf"},  # libbpf's binding, nothing of Weir's in it
     "weir": set(PACKAGES),
 }
 
