@@ -20,6 +20,9 @@ ACK. The W_r given here is a bound, the largest window that the receiver's scale
 
 from __future__ import annotations
 
+LARGEST_WINDOW_BYTES = 0xFFFF << 14
+"""No receiver can advertise more (RFC 7323, section 2.3)."""
+
 _US_BITS_PER_BYTE = 8 * 1_000_000
 
 
@@ -49,4 +52,4 @@ def shared_window_bytes(wc_bytes: int, wr_bytes: int | None, mss_bytes: int) -> 
 
 
 def _smaller(window_bytes: int, wr_bytes: int | None) -> int:
-    return window_bytes if wr_bytes is None else min(window_bytes, wr_bytes)
+    return min(window_bytes, LARGEST_WINDOW_BYTES if wr_bytes is None else wr_bytes)

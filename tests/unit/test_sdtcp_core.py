@@ -1,0 +1,236 @@
+"""The loop: whom it punishes, when, and that every clamp ends."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowdb.flow import FiveTuple, Flow, PortKey
+from flowdb.index import FlowIndex
+from sdtcp_app.core import Alarm, Equation, Lift, LiftReason, Policy, Punish, Sdtcp
+
+PORT = PortKey(1, 3)
+MS = 1_000_000
+S = 1000 * MS
+STEP = 1_500_000
+"""3/2 RTT at the default RTT of 1 ms."""
+
+
+def make_flow(flow_id, port=PORT, wscale=9):
+    key = FiveTuple("10.0.0.1", "10.0.0.2", flow_id, 80)
+    return Flow(flow_id, key, port.dpid, 9, port.port_no, flow_id, 1460, wscale)
+
+
+def alarm(port=PORT, queue_bytes=45_000, n_i=0):
+    return Alarm(port, queue_bytes, 100_000_000, n_i)
+
+
+def setup(flows=3, policy=None):
+    index = FlowIndex()
+    for flow_id in range(1, flows + 1):
+        index.add(make_flow(flow_id))
+    return index, Sdtcp(index, policy or Policy())
+
+
+def close(index, core, flow_id):
+    return core.on_flow_closed(index.remove(flow_id))
+
+
+def test_one_flow_an_alarm_and_the_next_after_three_halves_of_an_rtt():
+    _, core = setup()
+    assert [punish.flow.id for punish in core.on_alarm(alarm(), 0)] == [1]
+    assert core.on_alarm(alarm(), MS) == []
+    assert core.on_alarm(alarm(), STEP - 1) == []
+    assert [punish.flow.id for punish in core.on_alarm(alarm(), STEP)] == [2]
+
+
+def test_a_punishment_names_every_input():
+    _, core = setup(10)
+    (punish,) = core.on_alarm(alarm(), 0)
+    assert punish == Punish(
+        flow=make_flow(1), equation=Equation.PUNISHED, window_bytes=2_875, alpha=5, candidates=10,
+        capacity_bps=100_000_000, rtt_us=1000, queue_bytes=45_000, n=10, wc_bytes=5_750,
+        wr_bytes=65535 << 9,
+    )  # fmt: skip
+
+
+def test_the_switch_s_count_goes_before_the_index_s():
+    _, core = setup(10)
+    (punish,) = core.on_alarm(alarm(n_i=5), 0)
+    assert (punish.n, punish.wc_bytes) == (5, 11_500)
+
+
+def test_all_punished_share_once():
+    index, core = setup(2)
+    for step in range(2):
+        core.on_alarm(alarm(), step * STEP)
+    shared = core.on_alarm(alarm(), 2 * STEP)
+    assert [(s.flow.id, s.equation, s.alpha, s.window_bytes) for s in shared] == [
+        (1, Equation.SHARED, 0, 28_750),
+        (2, Equation.SHARED, 0, 28_750),
+    ]
+    assert core.on_alarm(alarm(), 3 * STEP) == []
+    index.add(make_flow(7))
+    assert [p.equation for p in core.on_alarm(alarm(), 4 * STEP)] == [Equation.PUNISHED]
+    assert [(s.flow.id, s.equation) for s in core.on_alarm(alarm(), 5 * STEP)] == [(7, Equation.SHARED)]
+
+
+def test_a_port_without_flows_is_forgotten():
+    _, core = setup(0)
+    assert core.on_alarm(alarm(), 0) == []
+    assert core.busy
+    assert core.on_tick(STEP) == []
+    assert not core.busy
+
+
+def test_restore_waits_for_normal_and_the_fins_of_the_burst():
+    index, core = setup(3)
+    core.on_alarm(alarm(), 0)
+    assert core.on_tick(10 * MS) == []
+    assert core.on_normal(PORT, 20 * MS) == []
+    index.add(make_flow(9))  # came after BUF_NORMAL: no burst flow
+    assert close(index, core, 2) == []
+    assert core.on_tick(30 * MS) == []
+    close(index, core, 3)
+    assert core.on_tick(40 * MS) == [Lift(make_flow(1), LiftReason.NORMAL)]
+    assert core.on_tick(50 * MS) == []
+    assert not core.busy
+
+
+def test_without_burst_flows_normal_alone_restores():
+    _, core = setup(1)
+    core.on_alarm(alarm(), 0)
+    assert core.on_normal(PORT, 5 * MS) == [Lift(make_flow(1), LiftReason.NORMAL)]
+
+
+def test_a_standing_connection_holds_clamps_only_to_the_limit():
+    _, core = setup(2)
+    core.on_alarm(alarm(), 0)
+    core.on_alarm(alarm(), MS)
+    core.on_normal(PORT, 2 * MS)
+    assert core.on_tick(MS + 2 * S - 1) == []
+    assert core.on_tick(MS + 2 * S) == [Lift(make_flow(1), LiftReason.LIMIT)]
+
+
+def test_a_lost_normal_holds_clamps_only_to_the_limit():
+    _, core = setup(1)
+    core.on_alarm(alarm(), 0)
+    assert [lift.reason for lift in core.on_tick(2 * S)] == [LiftReason.LIMIT]
+
+
+def test_lifts_are_spread_first_punished_first_and_an_alarm_stops_them():
+    _, core = setup(4)
+    for step in range(4):
+        core.on_alarm(alarm(), step * STEP)
+    at = 10 * STEP
+    assert [lift.flow.id for lift in core.on_normal(PORT, at)] == [1]
+    assert core.on_tick(at + STEP - 1) == []
+    assert [lift.flow.id for lift in core.on_tick(at + STEP)] == [2]
+    assert [p.flow.id for p in core.on_alarm(alarm(), at + STEP + MS)] == [1]
+    assert core.on_tick(at + 9 * STEP) == []
+    assert core.punished == 3
+
+
+def test_a_punished_flow_that_closes_loses_its_clamp_at_once():
+    index, core = setup(2)
+    core.on_alarm(alarm(), 0)
+    assert close(index, core, 1) == [Lift(make_flow(1), LiftReason.CLOSED)]
+    assert core.punished == 0
+
+
+def test_an_entry_that_timed_out_frees_its_flow():
+    _, core = setup(1)
+    core.on_alarm(alarm(), 0)
+    key = make_flow(1).key
+    assert core.on_entry_gone(1, key) == [Lift(make_flow(1), LiftReason.ENTRY_GONE)]
+    assert core.on_entry_gone(1, key) == []
+    assert [p.flow.id for p in core.on_alarm(alarm(), STEP)] == [1]
+
+
+def test_a_clamp_ends_at_the_hard_limit_even_while_alarms_go_on():
+    _, core = setup(1)
+    core.on_alarm(alarm(), 0)
+    for at in range(S, 30 * S, S):
+        core.on_alarm(alarm(), at)  # shares once
+        assert core.on_tick(at) == []
+    assert core.on_tick(31 * S) == [Lift(make_flow(1), LiftReason.EXPIRED)]
+
+
+def test_a_switch_that_goes_frees_its_flows_alone():
+    index, core = setup(1)
+    other = PortKey(2, 3)
+    index.add(make_flow(8, other))
+    core.on_alarm(alarm(), 0)
+    core.on_alarm(alarm(other), 0)
+    assert core.on_switch_gone(1) == [Lift(make_flow(1), LiftReason.SWITCH_GONE)]
+    assert core.punished == 1
+
+
+def test_a_5_tuple_used_anew_while_its_first_flow_is_clamped():
+    index, core = setup(1)
+    first, again = make_flow(1), Flow(2, make_flow(1).key, 1, 9, 3, 2, 1460, 9)
+    core.on_alarm(alarm(), 0)
+    index.remove(1)
+    index.add(again)
+    assert [p.flow for p in core.on_alarm(alarm(), STEP)] == [again]
+    assert core.on_flow_closed(first) == [Lift(first, LiftReason.CLOSED)]
+    assert core.on_flow_closed(again) == [Lift(again, LiftReason.CLOSED)]
+
+
+PORTS = (PortKey(1, 1), PortKey(1, 2), PortKey(2, 1))
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["open", "close", "alarm", "normal", "tick", "entry gone", "switch gone"]),
+        st.integers(0, 9),
+        st.sampled_from([0, 100_000, MS, STEP, 7 * MS, S, 40 * S]),
+    ),
+    max_size=120,
+)
+
+
+@settings(max_examples=300)
+@given(STEPS)
+def test_any_sequence(steps):
+    """Whatever happens: one punishment in 3/2 RTT a port, one clamp a flow, and in the end none."""
+    index, now = FlowIndex(), 0
+    core = Sdtcp(index, Policy())
+    clamped, punished_at, next_id = {}, {}, 1
+    for step, number, passed in [*steps, *[("tick", 0, 31 * S)], *[("tick", 0, STEP)] * 130]:
+        now += passed
+        port = PORTS[number % 3]
+        decisions = []
+        if step == "open":
+            index.add(make_flow(next_id, port))
+            next_id += 1
+        elif step == "close" and index.flows():
+            flow = index.flows()[number % len(index)]
+            index.remove(flow.id)
+            decisions = core.on_flow_closed(flow)
+        elif step == "alarm":
+            free = index.count_free(port)
+            decisions = core.on_alarm(alarm(port), now)
+            if decisions:
+                assert now - punished_at.get(port, -S) >= STEP
+                assert len(decisions) == 1 or free == 0
+                punished_at[port] = now
+        elif step == "normal":
+            decisions = core.on_normal(port, now)
+        elif step == "tick":
+            decisions = core.on_tick(now)
+        elif step == "entry gone" and clamped:
+            flow = list(clamped.values())[number % len(clamped)]
+            decisions = core.on_entry_gone(flow.dpid, flow.key)
+            assert decisions
+        elif step == "switch gone":
+            decisions = core.on_switch_gone(1 + number % 2)
+            for gone in [p for p in punished_at if p.dpid == 1 + number % 2]:
+                del punished_at[gone]
+        for decision in decisions:
+            if isinstance(decision, Lift):
+                del clamped[decision.flow.id]
+            else:
+                assert decision.window_bytes >= decision.flow.mss_bytes
+                assert (decision.flow.id in clamped) == (decision.equation is Equation.SHARED)
+                clamped[decision.flow.id] = decision.flow
+        assert core.punished == len(clamped)
+        assert sum(index.count(p) - index.count_free(p) for p in PORTS) == len(clamped)
+    assert clamped == {}
+    assert not core.busy
