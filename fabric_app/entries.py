@@ -110,7 +110,8 @@ def hosts_of(statistics: Iterable[Any]) -> Iterable[tuple[str, int]]:
     """(MAC, port number) of the entries of ``ask_hosts``' reply that lead to one host."""
     for entry in statistics:
         mac = entry.match.get("eth_dst")
-        if entry.cookie & COOKIE_MASK != COOKIE_FABRIC or not isinstance(mac, str):
+        ours = entry.cookie & COOKIE_MASK == COOKIE_FABRIC and entry.table_id == TABLE_FORWARDING
+        if not ours or not isinstance(mac, str):
             continue
         for instruction in entry.instructions:
             for action in getattr(instruction, "actions", []):

@@ -31,7 +31,9 @@ def segment(src, dst, flags, seq=100, ack=0, options=b"", sport=1000, dport=80):
     """An IPv4 TCP segment from host ``src`` to host ``dst`` (numbers), without payload."""
     options += b"\0" * (-len(options) % 4)
     tcp = struct.pack("!HHIIBBHHH", sport, dport, seq, ack, (20 + len(options)) << 2, flags, 64240, 0, 0)
-    ip = struct.pack("!BBHHHBBH4B4B", 0x45, 0, 40 + len(options), 0, 0, 64, 6, 0, 10, 0, 0, src, 10, 0, 0, dst)
+    ip = struct.pack(
+        "!BBHHHBBH4B4B", 0x45, 0, 40 + len(options), 0, 0, 64, 6, 0, 10, 0, 0, src, 10, 0, 0, dst
+    )
     return ethernet(mac(src), mac(dst), 0x0800, ip + tcp + options)
 
 
@@ -128,7 +130,9 @@ class ScriptedSwitch:
         """Everything sent so far has been seen by the controller's session, and answered by an echo."""
         xid = next(self._xids)
         self.send(ECHO_REQUEST, b"", xid)
-        self.wait(lambda: [m for m in self.received if m[1] == ECHO_REPLY and m[4:8] == struct.pack("!I", xid)])
+        self.wait(
+            lambda: [m for m in self.received if m[1] == ECHO_REPLY and m[4:8] == struct.pack("!I", xid)]
+        )
 
     def _read(self):
         stream = self._socket.makefile("rb")

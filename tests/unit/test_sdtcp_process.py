@@ -133,7 +133,12 @@ def test_an_alarm_slows_the_longest_lived(start, connect, engine):
     ]  # fmt: skip
     assert [row.kind for row in controller.rows(AlarmRow)] == ["alarm", "normal"]
     (decision,) = controller.rows(DecisionRow)
-    assert (decision.n, decision.wc_bytes, decision.window_bytes, decision.candidates) == (2, 28_750, 14_375, 2)
+    assert (decision.n, decision.wc_bytes, decision.window_bytes, decision.candidates) == (
+        2,
+        28_750,
+        14_375,
+        2,
+    )
     (row,) = controller.rows(ClampRow)
     assert row.lift_reason == "normal and burst over"
     assert {host.mac for host in controller.rows(HostRow)} == {mac(1), mac(2), mac(3)}
