@@ -32,6 +32,8 @@ made_before=$(cat "$STAMP" 2>/dev/null || true)
 "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
     die "$PYTHON is $("$PYTHON" --version); Weir needs Python 3.11 or later (Debian 12, Ubuntu 24.04)"
 
+[ -w "$PROJECT" ] || die ".venv must be made or renewed, and user $(id -un) may not write to $PROJECT"
+
 # Same place, same Python: renew it as it stands. Else, or after an interrupted set-up: from nothing.
 fresh=(--clear)
 [ "$(head -n 2 <<<"$made_of")" != "$(head -n 2 <<<"$made_before")" ] || fresh=()

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from openflow_ext import paths
@@ -68,24 +69,18 @@ def rights() -> str:
 
 
 def in_private_network(probe: Callable[[], None]) -> None:
-    """Run `probe` in a child process with a network namespace of its own; raises ProbeFailed."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET) < 0:
-                raise ProbeFailed(f"no network namespace: {os.strerror(ctypes.get_errno())}")
-            probe()
-            os._exit(0)
-        except Exception as error:
-            os.write(writer, str(error).encode())
-        finally:
-            os._exit(1)
-    os.close(writer)
-    with os.fdopen(reader) as pipe:
-        reason = pipe.read()
-    if os.waitpid(child, 0)[1]:
-        raise ProbeFailed(reason or "the probe died")
+    """Run `probe` in a thread with a network namespace of its own, which ends with the thread.
+
+    Commands that the probe runs are in that namespace too. Raises ProbeFailed.
+    """
+
+    def enter_and_probe() -> None:
+        if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET) < 0:
+            raise ProbeFailed(f"no network namespace: {os.strerror(ctypes.get_errno())}")
+        probe()
+
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        thread.submit(enter_and_probe).result()
 
 
 def veth() -> str:
@@ -117,6 +112,7 @@ def xdp_on_veth() -> str:
         if program < 0:
             raise ProbeFailed(f"program refused: {os.strerror(-program)}")
         code = library.bpf_xdp_attach(socket.if_nametoindex("weir0"), program, _XDP_NATIVE, None)
+        os.close(program)
         if code < 0:
             raise ProbeFailed(f"not attached: {os.strerror(-code)}")
 

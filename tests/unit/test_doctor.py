@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 
 import pytest
 from click.testing import CliRunner
@@ -91,9 +92,20 @@ def test_python_packages_are_those_of_the_metadata(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_a_private_network_is_private_and_ends() -> None:
-    probes.in_private_network(lambda: probes._make_veth())
-    assert "weir0" not in os.listdir("/sys/class/net")
-    with pytest.raises(probes.ProbeFailed, match="broken inside"):
+    seen: list[list[str]] = []
+    outside = sorted(name for _, name in socket.if_nameindex())
+
+    def look() -> None:
+        probes._make_veth()
+        seen.append(sorted(name for _, name in socket.if_nameindex()))
+
+    probes.in_private_network(look)
+    assert seen == [["lo", "weir0", "weir1"]]
+    assert sorted(name for _, name in socket.if_nameindex()) == outside
+
+
+def test_what_fails_in_a_private_network_is_told() -> None:
+    with pytest.raises((ValueError, probes.ProbeFailed), match=r"broken inside|no network namespace"):
         probes.in_private_network(_raise)
 
 
