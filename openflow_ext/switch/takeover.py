@@ -34,7 +34,8 @@ COLUMNS = {
 
 _OF_THE_SERVER = ("_uuid", "_version", "is_connected", "role", "status")
 _RECONNECT_MS = 1000
-_PROBE_MS = 5000
+_PROBE_MS = 15_000
+"""Where the bridge had none set. An agent that dies closes its socket: this probes the controller alone."""
 
 
 def find_bridge(db: Ovsdb, name: str) -> tuple[str, Row] | None:
@@ -123,15 +124,17 @@ async def take_over(
     else:
         controllers = _controllers(db, bridge).items()
         ids[CONTROLLERS] = json.dumps(await _rows(db, [u for u, t in controllers if not _is_passive(t)]))
-    rows = [_controller_row(target) for target in ours]
+    probes = [row.get("inactivity_probe") for row in json.loads(ids[CONTROLLERS])]
+    probe_ms = next((probe for probe in probes if isinstance(probe, int)), _PROBE_MS)
+    rows = [_controller_row(target, probe_ms) for target in ours]
     await db.transact(_unchanged(uuid, bridge), *_replace(db, uuid, bridge, rows), *_set_ids(uuid, ids))
 
 
-def _controller_row(target: str) -> Row:
+def _controller_row(target: str, probe_ms: int) -> Row:
     return {
         "target": target,
         "max_backoff": _RECONNECT_MS,
-        "inactivity_probe": _PROBE_MS,
+        "inactivity_probe": probe_ms,
         "connection_mode": "out-of-band",
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 
 import pytest
@@ -23,7 +24,7 @@ MESSAGES = st.lists(
 
 def chunks(stream: bytes, cuts: list[int]) -> list[bytes]:
     edges = [0, *sorted({cut % (len(stream) + 1) for cut in cuts}), len(stream)]
-    return [stream[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return [stream[start:end] for start, end in itertools.pairwise(edges)]
 
 
 @given(MESSAGES, st.lists(st.integers(0, 1000), max_size=10))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import stat
-import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,135 +14,21 @@ import pytest
 from openflow_ext import wire
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch import proxy as proxy_module
-from openflow_ext.switch.dataplane import QueueEvent
 from openflow_ext.switch.errors import SwitchError
-from openflow_ext.switch.ports import Link, Ports
 from openflow_ext.switch.proxy import Controller, Proxy
-from openflow_ext.switch.session import Bridge, Session
-from openflow_ext.switch.table import ExtensionTable
-from tests.unit.fakes import FakeDataPlane
-from tests.unit.flowmods import datapath, ext, flow_mod, ofproto, output, parsed, parser, serialized
+from tests.unit.flowmods import ext, flow_mod, ofproto, output, parsed
+from tests.unit.proxy_bench import DEADLINE_S, Bench, Script, echo, perform
 
-HELLO = of.HEADER.pack(4, 0, 8, 1)
-DEADLINE_S = 5.0
-PORT = wire.OfpPort(1, "00:00:00:00:00:01", b"s1-eth1")
-FEATURES = of.HEADER.pack(4, of.OFPT_FEATURES_REPLY, 32, 9) + bytes(24)
-
-
-def echo(xid: int, size: int = 0) -> bytes:
-    return of.HEADER.pack(4, 2, 8 + size, xid) + bytes(size)
-
-
-def port_descriptions(xid: int, *ports: wire.OfpPort, more: bool = False) -> bytes:
-    body = struct.pack("!HH4x", of.OFPMP_PORT_DESC, int(more)) + b"".join(map(wire.encode_port, ports))
-    return of.HEADER.pack(4, of.OFPT_MULTIPART_REPLY, 8 + len(body), xid) + body
-
-
-class End:
-    """A scripted end of a session."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    def send(self, *messages: bytes) -> None:
-        self.writer.write(b"".join(messages))
-
-    async def message(self) -> bytes:
-        async with asyncio.timeout(DEADLINE_S):
-            head = await self.reader.readexactly(8)
-            return head + await self.reader.readexactly(of.HEADER.unpack(head)[2] - 8)
-
-    async def ends(self) -> bool:
-        async with asyncio.timeout(DEADLINE_S):
-            try:
-                return await self.reader.read() == b""
-            except ConnectionResetError:
-                return True
-
-
-class Bench:
-    """A proxy for one bridge; ``join`` gives both ends of a new session."""
-
-    def __init__(self, folder: Path) -> None:
-        self.plane = FakeDataPlane()
-        ports = Ports(1, self.plane)
-        ports.sync([Link(11, "s1-eth1", 1)], {11: 10**8})
-        self.bridge = Bridge("s1", 1, self.plane, ports, ExtensionTable(1, self.plane))
-        self.folder = folder
-        self._accepted: asyncio.Queue[End] = asyncio.Queue()
-        self._ends: list[End] = []
-        self.server: asyncio.Server
-        self.proxy: Proxy
-
-    async def start(self) -> None:
-        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self._ends.append(End(reader, writer))
-            await self._accepted.put(self._ends[-1])
-
-        self.server = await asyncio.start_server(accept, "127.0.0.1", 0)
-        host, port = self.server.sockets[0].getsockname()
-        controller = Controller.parse(f"tcp:{host}:{port}")
-        self.proxy = Proxy(self.folder / "s1.controller", controller, lambda name: Session(self.bridge, name))
-        await self.proxy.listen()
-
-    async def dial(self) -> End:
-        self._ends.append(End(*await asyncio.open_unix_connection(self.proxy.path)))
-        return self._ends[-1]
-
-    async def join(self) -> tuple[End, End]:
-        switch = await self.dial()
-        async with asyncio.timeout(DEADLINE_S):
-            controller = await self._accepted.get()
-        switch.send(HELLO)
-        assert await controller.message() == HELLO
-        return switch, controller
-
-    async def join_ready(self) -> tuple[End, End]:
-        """A session whose handshake is through: the agent knows the ports."""
-        switch, controller = await self.join()
-        switch.send(FEATURES)
-        assert await controller.message() == FEATURES
-        request = await switch.message()
-        switch.send(port_descriptions(of.HEADER.unpack_from(request)[3], PORT), echo(5))
-        assert await controller.message() == echo(5)
-        return switch, controller
-
-    async def close(self) -> None:
-        await self.proxy.close()
-        self.server.close()
-        for end in self._ends:
-            end.writer.close()
-            with contextlib.suppress(OSError):
-                await end.writer.wait_closed()
-
-
-@contextlib.asynccontextmanager
-async def running(folder: Path) -> AsyncIterator[Bench]:
-    bench = Bench(folder)
-    await bench.start()
-    try:
-        yield bench
-    finally:
-        await bench.close()
-
-
-Script = Callable[[Bench], Awaitable[None]]
+_ID = wire.WEIR_EXPERIMENTER_ID.to_bytes(4, "big")
+Play = Callable[[Script], None]
 
 
 @pytest.fixture
-def play(tmp_path: Path) -> Callable[[Script], None]:
-    def run(script: Script) -> None:
-        async def main() -> None:
-            async with running(tmp_path) as bench:
-                await script(bench)
-
-        asyncio.run(main())
-
-    return run
+def play(tmp_path: Path) -> Play:
+    return lambda script: perform(script, tmp_path)
 
 
-def test_messages_pass_both_ways_as_they_are(play: Callable[[Script], None]) -> None:
+def test_messages_pass_both_ways_as_they_are(play: Play) -> None:
     async def script(bench: Bench) -> None:
         switch, controller = await bench.join()
         many = [echo(xid, xid % 50) for xid in range(2000)]
@@ -159,7 +44,7 @@ def test_messages_pass_both_ways_as_they_are(play: Callable[[Script], None]) -> 
 
 
 @pytest.mark.parametrize("side", [0, 1])
-def test_one_end_that_goes_takes_the_other_with_it(play: Callable[[Script], None], side: int) -> None:
+def test_one_end_that_goes_takes_the_other_with_it(play: Play, side: int) -> None:
     async def script(bench: Bench) -> None:
         ends = await bench.join()
         ends[side].writer.close()
@@ -169,7 +54,7 @@ def test_one_end_that_goes_takes_the_other_with_it(play: Callable[[Script], None
     play(script)
 
 
-def test_without_a_controller_open_vswitch_is_hung_up_on(play: Callable[[Script], None]) -> None:
+def test_without_a_controller_open_vswitch_is_hung_up_on(play: Play) -> None:
     async def script(bench: Bench) -> None:
         bench.server.close()
         await bench.server.wait_closed()
@@ -180,7 +65,7 @@ def test_without_a_controller_open_vswitch_is_hung_up_on(play: Callable[[Script]
 
 
 @pytest.mark.parametrize("side", [0, 1])
-def test_garbage_ends_its_own_session_only(play: Callable[[Script], None], side: int) -> None:
+def test_garbage_ends_its_own_session_only(play: Play, side: int) -> None:
     async def script(bench: Bench) -> None:
         other = await bench.join()
         ends = await bench.join()
@@ -193,7 +78,7 @@ def test_garbage_ends_its_own_session_only(play: Callable[[Script], None], side:
     play(script)
 
 
-def test_port_config_is_answered_and_never_seen_by_open_vswitch(play: Callable[[Script], None]) -> None:
+def test_port_config_is_answered_and_never_seen_by_open_vswitch(play: Play) -> None:
     async def script(bench: Bench) -> None:
         switch, controller = await bench.join()
         config = wire.PortConfig(1, wire.PortConfigFlags.ALARM, k_pkts=20, rtt_us=100)
@@ -211,7 +96,7 @@ def test_port_config_is_answered_and_never_seen_by_open_vswitch(play: Callable[[
     play(script)
 
 
-def test_a_flow_mod_is_split(play: Callable[[Script], None]) -> None:
+def test_a_flow_mod_is_split(play: Play) -> None:
     async def script(bench: Bench) -> None:
         switch, controller = await bench.join()
         controller.send(flow_mod(actions=[ext(wire.SetWindow()), output(3)], xid=77, priority=5))
@@ -221,7 +106,7 @@ def test_a_flow_mod_is_split(play: Callable[[Script], None]) -> None:
     play(script)
 
 
-def test_a_refused_extension_part_keeps_open_vswitch_out(play: Callable[[Script], None]) -> None:
+def test_a_refused_extension_part_keeps_open_vswitch_out(play: Play) -> None:
     async def script(bench: Bench) -> None:
         switch, controller = await bench.join()
         bad = flow_mod({}, [ext(wire.SetWindow()), output(3)], xid=77)
@@ -235,7 +120,7 @@ def test_a_refused_extension_part_keeps_open_vswitch_out(play: Callable[[Script]
     play(script)
 
 
-def test_what_open_vswitch_refuses_is_taken_back(play: Callable[[Script], None]) -> None:
+def test_what_open_vswitch_refuses_is_taken_back(play: Play) -> None:
     async def script(bench: Bench) -> None:
         switch, controller = await bench.join()
         whole = flow_mod(actions=[ext(wire.SetWindow()), output(3)], xid=77)
@@ -254,7 +139,7 @@ def test_what_open_vswitch_refuses_is_taken_back(play: Callable[[Script], None])
     play(script)
 
 
-def test_malformed_flow_mods_are_open_vswitch_s_to_refuse(play: Callable[[Script], None]) -> None:
+def test_malformed_flow_mods_are_open_vswitch_s_to_refuse(play: Play) -> None:
     async def script(bench: Bench) -> None:
         switch, controller = await bench.join()
         whole = flow_mod(actions=[ext(wire.SetWindow())], xid=3)
@@ -268,10 +153,7 @@ def test_malformed_flow_mods_are_open_vswitch_s_to_refuse(play: Callable[[Script
     play(script)
 
 
-_ID = wire.WEIR_EXPERIMENTER_ID.to_bytes(4, "big")
-
-
-def test_openflow_1_0_passes_untouched(play: Callable[[Script], None]) -> None:
+def test_openflow_1_0_passes_untouched(play: Play) -> None:
     async def script(bench: Bench) -> None:
         switch, controller = await bench.join()
         vendor = of.HEADER.pack(1, 4, 16, 3) + _ID + bytes(4)
@@ -281,71 +163,7 @@ def test_openflow_1_0_passes_untouched(play: Callable[[Script], None]) -> None:
     play(script)
 
 
-def event(normal: bool = False, ifindex: int = 11) -> QueueEvent:
-    return QueueEvent(ifindex, normal, 31, 46934, 4, 1_700_000_000_000_000_000)
-
-
-def tell(bench: Bench, happened: QueueEvent) -> None:
-    port = bench.bridge.ports.get(happened.ifindex)
-    assert port is not None
-    for proxied in bench.proxy.sessions:
-        proxied.notify(proxied.session.event(port, happened))
-
-
-def test_alarms_go_to_sessions_whose_handshake_is_through(play: Callable[[Script], None]) -> None:
-    async def script(bench: Bench) -> None:
-        bench.bridge.ports.configure(1, alarm=True, k_pkts=30, cookie=7, priority=3)
-        early = await bench.join()
-        _, controller = await bench.join_ready()
-        tell(bench, event())
-        tell(bench, event(normal=True))
-        expected = (PORT, 31, 46934, 10**8, 7, 3, 4, 1_700_000_000_000_000_000)
-        assert wire.decode_message(await controller.message()) == wire.BufAlarm(*expected)
-        assert wire.decode_message(await controller.message()) == wire.BufNormal(*expected)
-        early[0].send(echo(1))
-        assert await early[1].message() == echo(1)
-
-    play(script)
-
-
-def test_port_status_keeps_the_description_true(play: Callable[[Script], None]) -> None:
-    async def script(bench: Bench) -> None:
-        switch, controller = await bench.join_ready()
-        for reason, name in ((2, b"renamed"), (1, b"")):
-            body = struct.pack("!B7x", reason) + wire.encode_port(wire.OfpPort(1, name=name))
-            status = of.HEADER.pack(4, of.OFPT_PORT_STATUS, 8 + len(body), 0) + body
-            switch.send(status)
-            assert await controller.message() == status
-            tell(bench, event())
-            if name:
-                assert wire.decode_message(await controller.message()).port.name == name  # type: ignore[union-attr]
-        switch.send(echo(2))
-        assert await controller.message() == echo(2)
-
-    play(script)
-
-
-def test_the_controller_s_own_port_desc_passes(play: Callable[[Script], None]) -> None:
-    async def script(bench: Bench) -> None:
-        switch, controller = await bench.join()
-        switch.send(FEATURES)
-        await controller.message()
-        request = await switch.message()
-        xid = of.HEADER.unpack_from(request)[3]
-        theirs = serialized(parser.OFPPortDescStatsRequest(datapath, 0), xid=xid)
-        controller.send(theirs)
-        assert await switch.message() == theirs
-        first, last = port_descriptions(xid, PORT, more=True), port_descriptions(xid, PORT)
-        switch.send(first, last, first, last)
-        assert await controller.message() == first
-        assert await controller.message() == last
-
-    play(script)
-
-
-def test_a_slow_reader_holds_the_other_side_back(
-    play: Callable[[Script], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_reader_holds_the_other_side_back(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxy_module, "BUFFER_BYTES", 1 << 16)
 
     async def script(bench: Bench) -> None:
