@@ -23,9 +23,7 @@ class Part(NamedTuple):
 PARTS = {
     "config": Part("weir.config:config", "Check the configuration file."),
     "controller": Part("weir.controller:controller", "Run the controller's apps, on Ryu or os-ken."),
-    "db": Part("flowdb.cli:db", "Look after the flow database."),
     "doctor": Part("weir.doctor:doctor", "Say what this machine can do, and how to get the rest."),
-    "flows": Part("flowdb.cli:flows", "Show the flows that the controllers know."),
     "lab": Part("mininet_topos.cli:lab", "Run experiments in Mininet."),
     "ports": Part("openflow_ext.switch.cli:ports", "Show the ports of an extended switch."),
     "switch": Part("openflow_ext.switch.cli:switch", "Extend a bridge of Open vSwitch: run the agent."),

@@ -81,14 +81,18 @@ def is_ours(name: str) -> bool:
     return name.split(".")[0] in PACKAGES
 
 
+def public(module: str) -> str:
+    """wire.py keeps parts of itself in private modules; they count as wire.py."""
+    return "openflow_ext.wire" if module.startswith("openflow_ext._wire") else module
+
+
 def rule_of(module: str) -> str:
-    return max((name for name in MAY_IMPORT if within(module, name)), key=len, default="openflow_ext")
+    return max((name for name in MAY_IMPORT if within(public(module), name)), key=len, default="openflow_ext")
 
 
 def may_import(module: str, imported: str) -> bool:
     rule = rule_of(module)
-    allowed = {rule, "openflow_ext._wire_layout", "openflow_ext._wire_types", *MAY_IMPORT.get(rule, ())}
-    return any(within(imported, name) for name in allowed)
+    return any(within(public(imported), name) for name in {rule, *MAY_IMPORT.get(rule, ())})
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))
