@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -82,8 +83,8 @@ def is_ours(name: str) -> bool:
 
 
 def public(module: str) -> str:
-    """wire.py keeps parts of itself in private modules; they count as wire.py."""
-    return "openflow_ext.wire" if module.startswith("openflow_ext._wire") else module
+    """wire.py and registry.py keep parts of themselves in private modules; they count as those."""
+    return re.sub(r"^(openflow_ext)\._(wire|registry)_\w+$", r"\1.\2", module)
 
 
 def rule_of(module: str) -> str:
