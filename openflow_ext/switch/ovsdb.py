@@ -72,6 +72,7 @@ class Ovsdb:
         self._writer = writer
         self._ids = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._monitor_id = 0
         self._stream = JsonStream()
         self.tables: dict[str, dict[str, Row]] = {}
         self.changed = asyncio.Event()
@@ -115,8 +116,10 @@ class Ovsdb:
                     return
                 if error is not None:
                     future.set_exception(OvsdbError(f"OVSDB: {error}"))
-                else:
-                    future.set_result(result)
+                    return
+                if reply_id == self._monitor_id:  # at once: updates may follow in the same bytes
+                    self._update(result)
+                future.set_result(result)
 
     def _send(self, message: Row) -> None:
         self._writer.write(json.dumps(message).encode())
@@ -125,6 +128,8 @@ class Ovsdb:
         if self.closed.done():
             raise OvsdbError("the OVSDB server closed the connection")
         request_id = next(self._ids)
+        if method == "monitor":
+            self._monitor_id = request_id
         future = self._waiting[request_id] = asyncio.get_running_loop().create_future()
         self._send({"method": method, "params": params, "id": request_id})
         try:
@@ -146,9 +151,8 @@ class Ovsdb:
     async def monitor(self, columns: Mapping[str, Sequence[str]]) -> None:
         """Fill ``tables`` and keep them up to date; ``changed`` is set at every update."""
         requests = {table: {"columns": list(names)} for table, names in columns.items()}
-        initial = await self._call("monitor", DATABASE, None, requests)
         self.tables = {table: {} for table in columns}
-        self._update(initial)
+        await self._call("monitor", DATABASE, None, requests)
 
     def _update(self, updates: Mapping[str, Mapping[str, Row]]) -> None:
         for table, rows in updates.items():
