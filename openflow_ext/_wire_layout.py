@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from openflow_ext._wire_types import BadLength, BadValue, Truncated
+from openflow_ext._wire_errors import BadLength, BadValue, Truncated
 
 
 class Layout:
@@ -20,30 +20,41 @@ class Layout:
         self.name = name
         self._kinds = kinds
         self._fields = [(field, code) for field, _, code in (token.rpartition(":") for token in spec.split())]
+        self._names = [field for field, _ in self._fields if field]
         self._struct = struct.Struct("!" + "".join(code for _, code in self._fields))
         self.size = self._struct.size
 
     def pack(self, **values: Any) -> bytes:
         """The bytes of ``values``; those that the layout does not name are left out."""
-        return b"".join(
-            self._pack_field(field, code, values[field]) if field else struct.pack(code)
-            for field, code in self._fields
-        )
+        return self.pack_row(*[values[name] for name in self._names])
 
-    def _pack_field(self, field: str, code: str, value: Any) -> bytes:
+    def pack_row(self, *row: Any) -> bytes:
+        """The bytes of ``row``, one value for each field."""
         try:
-            return struct.pack("!" + code, self._kinds.get(field, _as_is)(value))
+            return self._struct.pack(*(self._checked(row) if self._kinds else row))
         except (struct.error, TypeError, ValueError) as error:
-            raise BadValue(f"{self.name}.{field}", f"cannot be {value!r}") from error
+            raise self._culprit(row) from error
+
+    def _checked(self, row: tuple[Any, ...]) -> list[Any]:
+        return [self._kinds.get(name, _as_is)(value) for name, value in zip(self._names, row, strict=True)]
+
+    def _culprit(self, row: tuple[Any, ...]) -> BadValue:
+        """The error that names the first field of ``row`` that cannot be packed."""
+        codes = (code for name, code in self._fields if name)
+        for name, code, value in zip(self._names, codes, row, strict=True):
+            try:
+                struct.pack("!" + code, self._kinds.get(name, _as_is)(value))
+            except (struct.error, TypeError, ValueError):
+                return BadValue(f"{self.name}.{name}", f"cannot be {value!r}")
+        return BadValue(self.name, "cannot be packed")
 
     def unpack(self, data: bytes) -> dict[str, Any]:
         """The fields of ``data``, which must be this layout and no more."""
         if len(data) < self.size:
-            raise Truncated(f"{self.name}.{self._field_at(len(data))}", f"missing after {len(data)} bytes")
+            raise self._truncated(len(data))
         if len(data) > self.size:
             raise BadLength(self.name, f"{len(data)} bytes instead of {self.size}")
-        names = (field for field, _ in self._fields if field)
-        values: dict[str, Any] = dict(zip(names, self._struct.unpack(data), strict=True))
+        values: dict[str, Any] = dict(zip(self._names, self._struct.unpack(data), strict=True))
         for field, kind in self._kinds.items():
             try:
                 values[field] = kind(values[field])
@@ -51,12 +62,19 @@ class Layout:
                 raise BadValue(f"{self.name}.{field}", f"cannot be {values[field]!r}") from error
         return values
 
-    def _field_at(self, size: int) -> str:
-        """The first field that ``size`` bytes do not hold whole."""
+    def iter_rows(self, data: bytes) -> Iterator[tuple[Any, ...]]:
+        """The fields of each of the layouts that ``data`` is; ``kinds`` are not asked."""
+        if rest := len(data) % self.size:
+            raise self._truncated(rest)
+        return self._struct.iter_unpack(data)
+
+    def _truncated(self, size: int) -> Truncated:
+        """The error that names the first field that ``size`` bytes do not hold whole."""
         ends = itertools.accumulate(struct.calcsize("!" + code) for _, code in self._fields)
-        return next(
+        field = next(
             field or "padding" for (field, _), end in zip(self._fields, ends, strict=True) if end > size
         )
+        return Truncated(f"{self.name}.{field}", f"missing after {size} bytes")
 
 
 def _as_is(value: int) -> int:
@@ -67,3 +85,9 @@ def positive(value: int) -> int:
     if value < 1:
         raise ValueError(value)
     return value
+
+
+def flag(value: int) -> bool:
+    if value not in (0, 1):
+        raise ValueError(value)
+    return bool(value)

@@ -1,70 +1,25 @@
-"""The values that wire.py encodes and decodes, and its errors. Import them from ``openflow_ext.wire``."""
+"""The values that wire.py encodes and decodes. Import them from ``openflow_ext.wire``."""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from ipaddress import IPv4Address, IPv6Address
+from typing import NamedTuple, TypeAlias
 
-WEIR_EXPERIMENTER_ID = 0x00576569
-OFP13 = 0x04
+from openflow_ext._wire_errors import OFPP_ANY, ErrorCode
 
-OFPT_ERROR = 1
-OFPT_EXPERIMENTER = 4
-OFPT_MULTIPART_REQUEST = 18
-OFPT_MULTIPART_REPLY = 19
-OFPET_EXPERIMENTER = 0xFFFF
-OFPMP_EXPERIMENTER = 0xFFFF
-OFPMPF_REPLY_MORE = 1
-OFPAT_EXPERIMENTER = 0xFFFF
-OFPP_ANY = 0xFFFFFFFF
+OFPP_UNKNOWN = 0xFFFFFFFF
+"""A FlowRecord's ``in_port`` when the data plane does not know it."""
+
+SCALE_UNKNOWN = 0xFF
+"""A FlowRecord's window scale when none was offered, or the handshake was not seen."""
 
 FAIR_SHARE = 0xFFFFFFFF
 """SetWindow's value for "the fair share of the port by which the ACK comes in"."""
 
 DEFAULT_ALPHA = 5
 """MSS that MOD_WINDOW takes off the window with each matching segment (SDTCP, equation 4)."""
-
-
-class ErrorCode(enum.IntEnum):
-    """Why a switch refused an extension message (``exp_type`` of the OFPET_EXPERIMENTER error)."""
-
-    BAD_PORT = 1
-    BAD_VALUE = 2
-    NO_DATAPLANE = 3
-    BAD_MESSAGE = 4
-    UNKNOWN_TYPE = 5
-
-
-class WireError(Exception):
-    """Bytes or values that are no message of the extension. ``code`` is what a switch answers."""
-
-    code: ClassVar[ErrorCode] = ErrorCode.BAD_MESSAGE
-
-    def __init__(self, field: str, problem: str) -> None:
-        super().__init__(f"{field}: {problem}")
-        self.field = field
-        self.problem = problem
-
-
-class Truncated(WireError):
-    """The bytes end before the field does."""
-
-
-class BadLength(WireError):
-    """A length field disagrees with the bytes, or bytes are left over."""
-
-
-class BadValue(WireError):
-    """A value that the field cannot have."""
-
-    code = ErrorCode.BAD_VALUE
-
-
-class UnknownType(WireError):
-    """A version, message, multipart or action type that the extension does not have."""
-
-    code = ErrorCode.UNKNOWN_TYPE
 
 
 class PortConfigFlags(enum.IntFlag, boundary=enum.STRICT):
@@ -96,6 +51,37 @@ class PortCountersFlags(enum.IntFlag):
     ALARM_UP = 2
 
 
+class FlowKind(enum.IntEnum):
+    """What a FlowRecord tells of its flow."""
+
+    OPENED = 1
+    ACTIVE = 2
+    IDLE = 3
+    CLOSED = 4
+
+
+class FlowKinds(enum.IntFlag, boundary=enum.STRICT):
+    """Which records FLOW_REPORT_CONFIG asks for: bit k is FlowKind k."""
+
+    NONE = 0
+    OPENED = 1 << FlowKind.OPENED
+    ACTIVE = 1 << FlowKind.ACTIVE
+    IDLE = 1 << FlowKind.IDLE
+    CLOSED = 1 << FlowKind.CLOSED
+
+
+class CloseReason(enum.IntEnum):
+    """How a CLOSED flow ended; NONE for the other kinds. SILENT: a ghost, gone without FIN or RST."""
+
+    NONE = 0
+    FIN = 1
+    RST = 2
+    SILENT = 3
+
+
+IPAddress: TypeAlias = IPv4Address | IPv6Address
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """ofp_header; ``length`` is the whole message's."""
@@ -108,7 +94,11 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class OfpPort:
-    """ofp_port of OpenFlow 1.3. ``hw_addr`` as ``aa:bb:cc:dd:ee:ff``; speeds in kbit/s, as there."""
+    """ofp_port. ``hw_addr`` as ``aa:bb:cc:dd:ee:ff``; speeds in kbit/s, as there.
+
+    OpenFlow 1.5 carries ``curr`` to ``max_speed`` in an Ethernet property; ``ethernet`` False is a port
+    without it. ``properties``: its other properties, each whole but for its padding. 1.3 has neither.
+    """
 
     port_no: int
     hw_addr: str = "00:00:00:00:00:00"
@@ -121,6 +111,8 @@ class OfpPort:
     peer: int = 0
     curr_speed: int = 0
     max_speed: int = 0
+    ethernet: bool = True
+    properties: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,13 +249,110 @@ class SetWindow:
     value: int = FAIR_SHARE
 
 
+@dataclass(frozen=True, slots=True)
+class TcpWindow:
+    """OFPXMT_OFB_TCP_WINDOW: the 16-bit window field as it stands in the segment, before scaling."""
+
+    value: int
+    mask: int | None = None
+
+
+class FlowRecord(NamedTuple):
+    """A TCP flow as a port saw it; src -> dst is the direction that leaves by ``out_port``.
+
+    ``scale_*`` and ``mss_*``: what each end offered in its SYN (SCALE_UNKNOWN, 0: nothing, or unseen).
+    ``sent_bytes``: by src, headers included. ``*_ns``: Unix time. ``handshake_rtt_us`` 0: unknown.
+    A tuple, not a dataclass: a controller makes tens of thousands a second.
+    """
+
+    kind: FlowKind
+    src: IPAddress
+    dst: IPAddress
+    src_port: int
+    dst_port: int
+    out_port: int
+    in_port: int = OFPP_UNKNOWN
+    scale_src: int = SCALE_UNKNOWN
+    scale_dst: int = SCALE_UNKNOWN
+    mss_src: int = 0
+    mss_dst: int = 0
+    sent_bytes: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
+    handshake_rtt_us: int = 0
+    reason: CloseReason = CloseReason.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class FlowReport:
+    """FLOW_REPORT: at most FLOW_REPORT_MAX records; ``lost`` more were dropped since the last message."""
+
+    records: tuple[FlowRecord, ...] = ()
+    lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FlowReportConfig:
+    """FLOW_REPORT_CONFIG: what this connection of the controller wants to hear; it ends with it.
+
+    ``interval_ms``: a report waits at most so long (0: not at all). ``active_ms``: how often an active
+    flow is reported (0: never). ``idle_ms``: silent for so long is idle (0: the switch's default).
+    """
+
+    kinds: FlowKinds = FlowKinds.NONE
+    interval_ms: int = 0
+    active_ms: int = 0
+    idle_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ArmEntry:
+    """A MOD_WINDOW entry armed ahead of time. ``src`` to ``dst_port``: the 5-tuple of the ACKs."""
+
+    src: IPAddress
+    dst: IPAddress
+    src_port: int
+    dst_port: int
+    window_bytes: int
+    alpha: int = DEFAULT_ALPHA
+    table_id: int = 0
+    cookie: int = 0
+    priority: int = 0
+    hard_timeout_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """ARM: the port's entries by rank, at most ARM_MAX, in place of those armed before; none: disarm."""
+
+    port_no: int
+    entries: tuple[ArmEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reflex:
+    """REFLEX: the data plane switched the port's entry of ``rank`` (from 0) on or off at ``when_ns``."""
+
+    port_no: int
+    rank: int
+    on: bool
+    n_i: int = 0
+    cookie: int = 0
+    when_ns: int = 0
+
+
 Message: TypeAlias = (
     BufAlarm
     | BufNormal
     | PortConfig
     | PortConfigReply
+    | FlowReport
+    | Arm
+    | FlowReportConfig
+    | Reflex
     | PortCountersRequest
     | PortCountersReply
     | ExperimenterError
 )
 Action: TypeAlias = ModWindow | IncrementNi | DecrementNi | SetWindow
+Field: TypeAlias = TcpWindow

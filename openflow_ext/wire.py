@@ -1,50 +1,93 @@
 """The extension on the wire: frozen dataclasses <-> bytes, and nothing else.
 
-Messages are whole OpenFlow messages, header included; actions are whole actions. Both directions are
-strict about lengths and values; padding is zero when sent and ignored when received.
+Messages are whole OpenFlow messages, header included; actions and OXM fields are whole as well. Both
+directions are strict about lengths and values; padding is zero when sent and ignored when received.
 ``docs/wire-format.md`` shows each layout with an example.
 
-    WireError           any message or action that cannot be decoded or encoded; names the field
+    WireError           what cannot be decoded or encoded; names the field
       Truncated         the bytes end before the field does
       BadLength         a length field disagrees with the bytes, or bytes are left over
       BadValue          a field holds (or is given) a value that it cannot have
-      UnknownType       a version, message, multipart or action type that is not the extension's
+      UnknownType       a version, message, multipart, action or field type that is not the extension's
 
-Not implemented: OpenFlow 1.5 (another ofp_port, a ``_PORTS`` entry), FLOW_REPORT, ARM, the TCP_WINDOW
-OXM field, and the paper's native message types 30 and 31.
+OpenFlow 1.3 and 1.5 differ in ofp_port alone. Not implemented: 1.4, and TCP_WINDOW in a set-field action
+(MOD_WINDOW and SET_WINDOW are how a window is changed).
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import fields
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
-from openflow_ext._wire_layout import Layout, positive
-from openflow_ext._wire_types import (
-    DEFAULT_ALPHA,
-    FAIR_SHARE,
+from openflow_ext._wire_actions import (
+    decode_action,
+    decode_field,
+    encode_action,
+    encode_field,
+    is_extension_action,
+    is_extension_field,
+)
+from openflow_ext._wire_errors import (
     OFP13,
+    OFP15,
     OFPAT_EXPERIMENTER,
     OFPET_EXPERIMENTER,
     OFPMP_EXPERIMENTER,
     OFPMPF_REPLY_MORE,
     OFPP_ANY,
+    OFPT_BUF_ALARM,
+    OFPT_BUF_NORMAL,
     OFPT_ERROR,
     OFPT_EXPERIMENTER,
     OFPT_MULTIPART_REPLY,
     OFPT_MULTIPART_REQUEST,
+    OFPXMC_EXPERIMENTER,
+    OFPXMT_OFB_TCP_WINDOW,
     WEIR_EXPERIMENTER_ID,
-    Action,
     BadLength,
     BadValue,
+    ErrorCode,
+    Truncated,
+    UnknownType,
+    WireError,
+    check_version,
+)
+from openflow_ext._wire_flows import (
+    ARM_MAX,
+    FLOW_REPORT_MAX,
+    decode_arm,
+    decode_records,
+    encode_arm,
+    encode_records,
+)
+from openflow_ext._wire_layout import Layout, flag
+from openflow_ext._wire_ports import (
+    decode_port,
+    encode_port,
+    take_port,
+)
+from openflow_ext._wire_types import (
+    DEFAULT_ALPHA,
+    FAIR_SHARE,
+    OFPP_UNKNOWN,
+    SCALE_UNKNOWN,
+    Action,
+    Arm,
+    ArmEntry,
     BufAlarm,
     BufNormal,
+    CloseReason,
     DecrementNi,
-    ErrorCode,
     ExperimenterError,
+    Field,
+    FlowKind,
+    FlowKinds,
+    FlowRecord,
+    FlowReport,
+    FlowReportConfig,
     Header,
     IncrementNi,
+    IPAddress,
     MarkMode,
     Message,
     ModWindow,
@@ -56,36 +99,55 @@ from openflow_ext._wire_types import (
     PortCountersRecord,
     PortCountersReply,
     PortCountersRequest,
+    Reflex,
     SetWindow,
-    Truncated,
-    UnknownType,
-    WireError,
+    TcpWindow,
 )
 
 __all__ = [
+    "ARM_MAX",
     "DEFAULT_ALPHA",
     "FAIR_SHARE",
+    "FLOW_REPORT_MAX",
     "OFP13",
+    "OFP15",
     "OFPAT_EXPERIMENTER",
     "OFPET_EXPERIMENTER",
     "OFPMPF_REPLY_MORE",
     "OFPMP_EXPERIMENTER",
     "OFPP_ANY",
+    "OFPP_UNKNOWN",
+    "OFPT_BUF_ALARM",
+    "OFPT_BUF_NORMAL",
     "OFPT_ERROR",
     "OFPT_EXPERIMENTER",
     "OFPT_MULTIPART_REPLY",
     "OFPT_MULTIPART_REQUEST",
+    "OFPXMC_EXPERIMENTER",
+    "OFPXMT_OFB_TCP_WINDOW",
     "PORT_COUNTERS_MAX",
+    "SCALE_UNKNOWN",
     "WEIR_EXPERIMENTER_ID",
     "Action",
+    "Arm",
+    "ArmEntry",
     "BadLength",
     "BadValue",
     "BufAlarm",
     "BufNormal",
+    "CloseReason",
     "DecrementNi",
     "ErrorCode",
     "ExperimenterError",
+    "Field",
+    "FlowKind",
+    "FlowKinds",
+    "FlowRecord",
+    "FlowReport",
+    "FlowReportConfig",
+    "Framing",
     "Header",
+    "IPAddress",
     "IncrementNi",
     "MarkMode",
     "Message",
@@ -98,36 +160,33 @@ __all__ = [
     "PortCountersRecord",
     "PortCountersReply",
     "PortCountersRequest",
+    "Reflex",
     "SetWindow",
+    "TcpWindow",
     "Truncated",
     "UnknownType",
     "WireError",
     "decode_action",
+    "decode_field",
     "decode_header",
     "decode_message",
     "decode_port",
     "encode_action",
+    "encode_field",
     "encode_message",
     "encode_port",
     "is_extension_action",
+    "is_extension_field",
     "is_extension_message",
+    "is_native_message",
 ]
 
 
+Framing: TypeAlias = Literal["experimenter", "native"]
+"""How BUF_ALARM and BUF_NORMAL go out in OpenFlow 1.3: "native" is the paper's form, as message types."""
+
 _OUR_ID = WEIR_EXPERIMENTER_ID.to_bytes(4, "big")
-_HW_ADDR = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
-
-
-def _values(instance: Any) -> dict[str, Any]:
-    return {field.name: getattr(instance, field.name) for field in fields(instance)}
-
-
 _HEADER = Layout("ofp_header", "version:B type:B length:H xid:I")
-_PORT_13 = Layout(
-    "ofp_port",
-    "port_no:I 4x hw_addr:6s 2x name:16s config:I state:I curr:I advertised:I supported:I peer:I"
-    " curr_speed:I max_speed:I",
-)
 _CROSSING = Layout(
     "buf_alarm",
     "port_buf_pkts:I port_buf_bytes:I port_rate_bps:Q cookie:Q priority:H 2x n_i:I crossing_ns:Q",
@@ -139,6 +198,9 @@ _PORT_CONFIG = Layout(
     flags=PortConfigFlags,
     mark_mode=MarkMode,
 )
+_REPORT_CONFIG = Layout("flow_report_config", "kinds:I interval_ms:I active_ms:I idle_ms:I", kinds=FlowKinds)
+_REFLEX = Layout("reflex", "port_no:I rank:I on:B 3x n_i:I cookie:Q when_ns:Q", on=flag)
+_REPORT = Layout("flow_report", "lost:Q")
 _COUNTERS_REQUEST = Layout("port_counters_request", "port_no:I 4x")
 _COUNTERS = Layout(
     "port_counters",
@@ -156,25 +218,32 @@ _EXPERIMENTER_AT = {
     OFPT_MULTIPART_REPLY: 16,
     OFPT_ERROR: 12,
 }
-_ACTION = Layout("ofp_action", "type:H len:H experimenter:I subtype:H")
-_MOD_WINDOW = Layout("mod_window", "alpha:B 1x window_bytes:I", alpha=positive)
-_COUNT_NI = Layout("count_ni", "2x port:I")
-_SET_WINDOW = Layout("set_window", "2x value:I")
 
 _CROSSINGS: dict[int, type[BufAlarm] | type[BufNormal]] = {1: BufAlarm, 2: BufNormal}
-_PORT_CONFIGS: dict[int, type[PortConfig] | type[PortConfigReply]] = {3: PortConfig, 4: PortConfigReply}
-_ACTIONS: dict[int, tuple[type[Action], Layout]] = {
-    1: (ModWindow, _MOD_WINDOW),
-    2: (IncrementNi, _COUNT_NI),
-    3: (DecrementNi, _COUNT_NI),
-    4: (SetWindow, _SET_WINDOW),
+_NATIVE: dict[int, type[BufAlarm] | type[BufNormal]] = {OFPT_BUF_ALARM: BufAlarm, OFPT_BUF_NORMAL: BufNormal}
+_FIXED: dict[int, tuple[type[PortConfig | PortConfigReply | FlowReportConfig | Reflex], Layout]] = {
+    3: (PortConfig, _PORT_CONFIG),
+    4: (PortConfigReply, _PORT_CONFIG),
+    7: (FlowReportConfig, _REPORT_CONFIG),
+    8: (Reflex, _REFLEX),
 }
-_EXP_TYPES: dict[type, int] = {cls: number for number, cls in (_CROSSINGS | _PORT_CONFIGS).items()}
-_SUBTYPES: dict[type, int] = {cls: number for number, (cls, _) in _ACTIONS.items()}
+_FLOW_REPORT = 5
+_ARM = 6
+_EXP_TYPES: dict[type, int] = {
+    **{cls: number for number, cls in _CROSSINGS.items()},
+    **{cls: number for number, (cls, _) in _FIXED.items()},
+    FlowReport: _FLOW_REPORT,
+    Arm: _ARM,
+}
+_NATIVE_TYPES: dict[type, int] = {cls: number for number, cls in _NATIVE.items()}
 _PORT_COUNTERS = 1
 
 PORT_COUNTERS_MAX = (0xFFFF - _HEADER.size - _MULTIPART.size) // _COUNTERS.size
 """The most records that one PortCountersReply can carry."""
+
+
+def _values(instance: Any) -> dict[str, Any]:
+    return {field.name: getattr(instance, field.name) for field in fields(instance)}
 
 
 def decode_header(data: bytes) -> Header:
@@ -190,9 +259,9 @@ def is_extension_message(data: bytes) -> bool:
     return data[1] == OFPT_EXPERIMENTER or data[8:10] == b"\xff\xff"
 
 
-def is_extension_action(data: bytes) -> bool:
-    """Whether an action carries our experimenter id; never raises."""
-    return data[:2] == b"\xff\xff" and data[4:8] == _OUR_ID
+def is_native_message(data: bytes) -> bool:
+    """Whether an OpenFlow message is a BUF_ALARM or BUF_NORMAL in native framing; never raises."""
+    return len(data) > 1 and data[0] == OFP13 and data[1] in _NATIVE
 
 
 def decode_message(data: bytes) -> Message:
@@ -202,8 +271,10 @@ def decode_message(data: bytes) -> Message:
         raise Truncated("ofp_header.length", f"{header.length} bytes announced, {len(data)} there")
     if header.length < len(data):
         raise BadLength("ofp_header.length", f"{header.length} bytes announced, {len(data)} there")
-    _check_version(header.version)
+    check_version(header.version)
     body = data[_HEADER.size :]
+    if is_native_message(data):
+        return _decode_crossing(_NATIVE[header.type], header.version, body)
     if header.type == OFPT_EXPERIMENTER:
         return _decode_experimenter(header.version, body)
     if header.type in (OFPT_MULTIPART_REQUEST, OFPT_MULTIPART_REPLY):
@@ -227,11 +298,21 @@ def _decode_experimenter(version: int, body: bytes) -> Message:
     head, rest = _open(_EXPERIMENTER, body)
     exp_type = head["exp_type"]
     if crossing := _CROSSINGS.get(exp_type):
-        port, rest = _take_port(version, rest)
-        return crossing(port=port, **_CROSSING.unpack(rest))
-    if port_config := _PORT_CONFIGS.get(exp_type):
-        return port_config(**_PORT_CONFIG.unpack(rest))
+        return _decode_crossing(crossing, version, rest)
+    if exp_type in _FIXED:
+        cls, layout = _FIXED[exp_type]
+        return cls(**layout.unpack(rest))
+    if exp_type == _FLOW_REPORT:
+        lost = _REPORT.unpack(rest[: _REPORT.size])["lost"]
+        return FlowReport(decode_records(rest[_REPORT.size :]), lost)
+    if exp_type == _ARM:
+        return decode_arm(rest)
     raise UnknownType("ofp_experimenter.exp_type", f"{exp_type} is unknown")
+
+
+def _decode_crossing(cls: type[BufAlarm] | type[BufNormal], version: int, body: bytes) -> Message:
+    port, rest = take_port(version, body)
+    return cls(port=port, **_CROSSING.unpack(rest))
 
 
 def _decode_multipart(of_type: int, body: bytes) -> Message:
@@ -253,21 +334,26 @@ def _decode_error(body: bytes) -> Message:
         raise BadValue("ofp_error.exp_type", f"{head['exp_type']} is no error code") from error
 
 
-def encode_message(message: Message, version: int = OFP13, xid: int = 0) -> bytes:
-    """The whole OpenFlow message. Raises BadValue, naming the field that cannot be sent."""
-    _check_version(version)
+def encode_message(
+    message: Message, version: int = OFP13, xid: int = 0, *, framing: Framing = "experimenter"
+) -> bytes:
+    """The whole OpenFlow message. Raises BadValue, naming the field that cannot be sent.
+
+    ``framing`` "native" holds for BUF_ALARM and BUF_NORMAL in OpenFlow 1.3; 1.5 uses their message types
+    for something else, so there, as for all other messages, the framing is experimenter.
+    """
+    check_version(version)
+    if framing not in get_args(Framing):
+        raise BadValue("framing", f"cannot be {framing!r}, only one of {get_args(Framing)}")
     of_type, body = _encode_body(message, version)
+    if framing == "native" and version == OFP13 and type(message) in _NATIVE_TYPES:
+        of_type, body = _NATIVE_TYPES[type(message)], body[_EXPERIMENTER.size :]
     length = _HEADER.size + len(body)
     return _HEADER.pack(version=version, type=of_type, length=length, xid=xid) + body
 
 
 def _encode_body(message: Message, version: int) -> tuple[int, bytes]:
     match message:
-        case BufAlarm() | BufNormal():
-            rest = encode_port(message.port, version) + _CROSSING.pack(**_values(message))
-            return OFPT_EXPERIMENTER, _experimenter(message) + rest
-        case PortConfig() | PortConfigReply():
-            return OFPT_EXPERIMENTER, _experimenter(message) + _PORT_CONFIG.pack(**_values(message))
         case PortCountersRequest():
             return OFPT_MULTIPART_REQUEST, _multipart() + _COUNTERS_REQUEST.pack(port_no=message.port_no)
         case PortCountersReply():
@@ -276,71 +362,20 @@ def _encode_body(message: Message, version: int) -> tuple[int, bytes]:
         case ExperimenterError():
             head = _ERROR.pack(type=0xFFFF, exp_type=message.code, experimenter=WEIR_EXPERIMENTER_ID)
             return OFPT_ERROR, head + message.data
-
-
-def _experimenter(message: Message) -> bytes:
-    return _EXPERIMENTER.pack(experimenter=WEIR_EXPERIMENTER_ID, exp_type=_EXP_TYPES[type(message)])
+        case BufAlarm() | BufNormal():
+            rest = encode_port(message.port, version) + _CROSSING.pack(**_values(message))
+        case FlowReport():
+            rest = _REPORT.pack(lost=message.lost) + encode_records(message.records)
+        case Arm():
+            rest = encode_arm(message)
+        case PortConfig() | PortConfigReply() | FlowReportConfig() | Reflex():
+            _, layout = _FIXED[_EXP_TYPES[type(message)]]
+            rest = layout.pack(**_values(message))
+    head = _EXPERIMENTER.pack(experimenter=WEIR_EXPERIMENTER_ID, exp_type=_EXP_TYPES[type(message)])
+    return OFPT_EXPERIMENTER, head + rest
 
 
 def _multipart(more: bool = False) -> bytes:
     return _MULTIPART.pack(
         type=OFPMP_EXPERIMENTER, flags=int(more), experimenter=WEIR_EXPERIMENTER_ID, exp_type=_PORT_COUNTERS
     )
-
-
-def decode_port(data: bytes, version: int = OFP13) -> OfpPort:
-    """The ofp_port that ``data`` is, no more and no less. Raises WireError."""
-    port, rest = _take_port(version, data)
-    if rest:
-        raise BadLength("ofp_port", f"{len(rest)} bytes left over")
-    return port
-
-
-def _take_port(version: int, data: bytes) -> tuple[OfpPort, bytes]:
-    """The ofp_port at the start of ``data``, and what follows it."""
-    _check_version(version)
-    values = _PORT_13.unpack(data[: _PORT_13.size])
-    values["hw_addr"] = values["hw_addr"].hex(":")
-    values["name"] = values["name"].split(b"\0", 1)[0]
-    return OfpPort(**values), data[_PORT_13.size :]
-
-
-def encode_port(port: OfpPort, version: int = OFP13) -> bytes:
-    """The bytes of an ofp_port. Raises BadValue."""
-    _check_version(version)
-    if not _HW_ADDR.fullmatch(port.hw_addr):
-        raise BadValue("ofp_port.hw_addr", f"cannot be {port.hw_addr!r}")
-    if len(port.name) > 16 or b"\0" in port.name:
-        raise BadValue("ofp_port.name", f"cannot be {port.name!r}")
-    hw_addr = bytes.fromhex(port.hw_addr.replace(":", ""))
-    return _PORT_13.pack(**_values(port) | {"hw_addr": hw_addr})
-
-
-def _check_version(version: int) -> None:
-    if version != OFP13:
-        raise UnknownType("ofp_header.version", f"{version:#04x}: only OpenFlow 1.3 (0x04) is implemented")
-
-
-def decode_action(data: bytes) -> Action:
-    """The action that ``data``, one whole action, is. Raises WireError."""
-    head, rest = _open(_ACTION, data)
-    if head["len"] != len(data):
-        error = Truncated if head["len"] > len(data) else BadLength
-        raise error("ofp_action.len", f"{head['len']} bytes announced, {len(data)} there")
-    if head["subtype"] not in _ACTIONS:
-        raise UnknownType("ofp_action.subtype", f"{head['subtype']} is unknown")
-    cls, layout = _ACTIONS[head["subtype"]]
-    return cls(**layout.unpack(rest))
-
-
-def encode_action(action: Action) -> bytes:
-    """The whole action. Raises BadValue, naming the field that cannot be sent."""
-    subtype = _SUBTYPES[type(action)]
-    _, layout = _ACTIONS[subtype]
-    head = _ACTION.pack(
-        type=OFPAT_EXPERIMENTER,
-        len=_ACTION.size + layout.size,
-        experimenter=WEIR_EXPERIMENTER_ID,
-        subtype=subtype,
-    )
-    return head + layout.pack(**_values(action))

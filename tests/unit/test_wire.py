@@ -167,7 +167,7 @@ BAD_BYTES = [
     (CONFIG, 20, b"\0\0\0\x10", wire.BadValue, "port_config.flags"),
     (CONFIG, 58, b"\0\3", wire.BadValue, "port_config.mark_mode"),
     (EVERY[-1], 10, b"\0\x63", wire.BadValue, "ofp_error.exp_type"),
-    (ALARM, 0, b"\6", wire.UnknownType, "ofp_header.version"),
+    (ALARM, 0, b"\5", wire.UnknownType, "ofp_header.version"),
     (ALARM, 1, b"\x0e", wire.UnknownType, "ofp_header.type"),
     (ALARM, 8, b"\0\0\x23\x20", wire.UnknownType, "ofp_experimenter.experimenter"),
     (ALARM, 12, b"\0\0\0\x63", wire.UnknownType, "ofp_experimenter.exp_type"),
