@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass, field
 
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch import split
@@ -32,6 +32,10 @@ class Entry:
     rule: Rule
     out_ports: frozenset[int] | None = None
     out_groups: frozenset[int] | None = None
+    fields: of.Fields = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fields", split.fields_of(self.rule.match))
 
     @property
     def key(self) -> Key:
@@ -94,9 +98,7 @@ class ExtensionTable:
         if actions:
             after = Entry(split.rule_for(flow_mod, actions), *split.outputs(message))
             return [Change(self._entries.get(after.key), after)]
-        fields = _fields(flow_mod)
-        same = (entry for entry in self if _is_strictly(entry, flow_mod, fields))
-        return [Change(entry, None) for entry in same if entry.rule.table_id == flow_mod.table_id]
+        return [Change(entry, None) for entry in self._same(flow_mod, [flow_mod.table_id])]
 
     def _modify(self, flow_mod: of.FlowMod, message: bytes, actions: tuple[bytes, ...]) -> Iterable[Change]:
         split.with_actions(Rule(flow_mod.table_id, flow_mod.priority, flow_mod.cookie), actions)
@@ -108,21 +110,28 @@ class ExtensionTable:
                 yield Change(entry, None)
 
     def _selected(self, flow_mod: of.FlowMod) -> list[Entry]:
-        fields = _fields(flow_mod)
-        if fields is None:
-            return []
+        """The entries that a MODIFY or DELETE, strict or not, is about."""
         strict = flow_mod.command in (of.OFPFC_MODIFY_STRICT, of.OFPFC_DELETE_STRICT)
-        return [
-            entry
-            for entry in self
-            if flow_mod.table_id in (entry.rule.table_id, of.OFPTT_ALL)
-            and not (entry.rule.cookie ^ flow_mod.cookie) & flow_mod.cookie_mask
-            and (
-                _is_strictly(entry, flow_mod, fields)
-                if strict
-                else split.covers(fields, split.fields_of(entry.rule.match))
-            )
-        ]
+        tables = range(of.OFPTT_ALL) if flow_mod.table_id == of.OFPTT_ALL else [flow_mod.table_id]
+        found = self._same(flow_mod, tables) if strict else self._covered(flow_mod, tables)
+        return [e for e in found if not (e.rule.cookie ^ flow_mod.cookie) & flow_mod.cookie_mask]
+
+    def _same(self, flow_mod: of.FlowMod, tables: Iterable[int]) -> list[Entry]:
+        """The entries of ``tables`` with the priority and the match of ``flow_mod``."""
+        try:
+            match = split.tcp_match(of.read_match(flow_mod.match))
+        except Refused:
+            return []
+        keys = ((table_id, flow_mod.priority, match) for table_id in tables)
+        return [self._entries[key] for key in keys if key in self._entries]
+
+    def _covered(self, flow_mod: of.FlowMod, tables: Container[int]) -> list[Entry]:
+        """The entries of ``tables`` whose match is as narrow as that of ``flow_mod``, or narrower."""
+        try:
+            fields = of.read_match(flow_mod.match)
+        except Refused:
+            return []
+        return [e for e in self if e.rule.table_id in tables and split.covers(fields, e.fields)]
 
     def _deleted(self, flow_mod: of.FlowMod) -> list[Entry]:
         return [
@@ -171,18 +180,6 @@ class ExtensionTable:
         entry = self._entries.get(key_of(rule))
         if entry is not None:
             self._remove(entry)
-
-
-def _fields(flow_mod: of.FlowMod) -> of.Fields | None:
-    """The fields of a FLOW_MOD's match; None where Open vSwitch will refuse it anyway."""
-    try:
-        return of.read_match(flow_mod.match)
-    except Refused:
-        return None
-
-
-def _is_strictly(entry: Entry, flow_mod: of.FlowMod, fields: of.Fields | None) -> bool:
-    return entry.rule.priority == flow_mod.priority and split.fields_of(entry.rule.match) == fields
 
 
 def _as_refusal(error: DataPlaneError) -> Refused:

@@ -129,7 +129,7 @@ def test_errors_of_a_transaction_and_a_server_that_goes(tmp_path: Path) -> None:
 
 
 def test_no_server(tmp_path: Path) -> None:
-    with pytest.raises(OvsdbError, match="no OVSDB server at .*: start Open vSwitch"):
+    with pytest.raises(OvsdbError, match=r"no OVSDB server at .*: start Open vSwitch"):
         asyncio.run(Ovsdb.connect(tmp_path / "db.sock"))
 
 
@@ -195,5 +195,5 @@ def test_whose_the_controllers_are() -> None:
 def test_damaged_saved_controllers_are_told() -> None:
     with pytest.raises(SwitchError, match="external_ids:weir-controllers is damaged"):
         takeover.saved_targets(bridge(external_ids={"weir-controllers": "[{"}))
-    with pytest.raises(SwitchError, match="no bridge s9 in Open vSwitch .there: s1"):
+    with pytest.raises(SwitchError, match=r"no bridge s9 in Open vSwitch \(there: s1"):
         takeover.require(replica(Bridge={"a": bridge()}), "s9")
