@@ -1,7 +1,8 @@
-"""docs/wire-format.md is true: its hex examples are the golden bytes of every message and action."""
+"""docs/wire-format.md is true: its hex examples are the golden bytes of all that goes over the wire."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from pathlib import Path
 from typing import Any, get_args
@@ -14,38 +15,71 @@ PAGE = Path(__file__).parents[2] / "docs" / "wire-format.md"
 EXAMPLE = re.compile(r"^## ([^\n]+)\n.*?```hex\n(.*?)```\n+```python\n(.*?)```", re.M | re.S)
 
 
+NAMES = vars(ipaddress) | vars(wire)
+
+
 def examples() -> list[tuple[str, bytes, Any]]:
     found = []
     for title, hex_lines, expression in EXAMPLE.findall(PAGE.read_text()):
         data = bytes.fromhex("".join(line.split("#")[0] for line in hex_lines.splitlines()))
-        found.append((title, data, eval(expression, vars(wire).copy())))  # noqa: S307 - our own page
+        found.append((title, data, eval(expression, NAMES.copy())))  # noqa: S307 - our own page
     return found
 
 
 EXAMPLES = examples()
 CASES = [pytest.param(data, value, id=title) for title, data, value in EXAMPLES]
+MESSAGES = [case for case in CASES if isinstance(case.values[1], get_args(wire.Message))]
 
 
-def is_action(value: Any) -> bool:
-    return isinstance(value, get_args(wire.Action))
+def decode(data: bytes, value: Any) -> Any:
+    """What ``data`` is, by the decoder for values of its kind."""
+    if isinstance(value, wire.Field):
+        return wire.decode_field(data)
+    is_action = isinstance(value, get_args(wire.Action))
+    return wire.decode_action(data) if is_action else wire.decode_message(data)
 
 
-def test_every_message_and_action_has_an_example() -> None:
-    assert {type(value) for _, _, value in EXAMPLES} == {*get_args(wire.Message), *get_args(wire.Action)}
+def encode(value: Any, data: bytes) -> bytes:
+    """``value`` in the version and framing, and with the xid, of ``data``."""
+    if isinstance(value, wire.Field):
+        return wire.encode_field(value)
+    if isinstance(value, get_args(wire.Action)):
+        return wire.encode_action(value)
+    header = wire.decode_header(data)
+    framing: wire.Framing = "native" if wire.is_native_message(data) else "experimenter"
+    return wire.encode_message(value, header.version, header.xid, framing=framing)
+
+
+def test_every_message_action_and_field_has_an_example() -> None:
+    kinds = {*get_args(wire.Message), *get_args(wire.Action), wire.Field}
+    assert {type(value) for _, _, value in EXAMPLES} == kinds
 
 
 @pytest.mark.parametrize(("data", "value"), CASES)
 def test_example_decodes_to_its_value(data: bytes, value: Any) -> None:
-    decode = wire.decode_action if is_action(value) else wire.decode_message
-    assert decode(data) == value
+    assert decode(data, value) == value
 
 
 @pytest.mark.parametrize(("data", "value"), CASES)
 def test_value_encodes_to_its_example(data: bytes, value: Any) -> None:
-    if is_action(value):
-        assert wire.encode_action(value) == data
+    assert encode(value, data) == data
+
+
+@pytest.mark.parametrize(("data", "value"), CASES)
+def test_example_cut_at_every_length_is_truncated(data: bytes, value: Any) -> None:
+    for size in range(len(data)):
+        with pytest.raises(wire.Truncated):
+            decode(data[:size], value)
+
+
+@pytest.mark.parametrize(("data", "value"), MESSAGES)
+def test_version_15_differs_in_the_port_alone(data: bytes, value: Any) -> None:
+    if isinstance(value, wire.BufAlarm | wire.BufNormal):
+        assert data[0] == wire.OFP15 or wire.encode_message(value, wire.OFP15)[1:] != data[1:]
     else:
-        assert wire.encode_message(value, xid=wire.decode_header(data).xid) == data
+        in_15 = bytes([wire.OFP15]) + data[1:]
+        assert encode(value, in_15) == in_15
+        assert wire.decode_message(in_15) == value
 
 
 def test_offsets_in_the_page_are_right() -> None:
