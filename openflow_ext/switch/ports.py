@@ -85,13 +85,12 @@ class Ports:
             port = self._ports.get(link.ifindex)
             if port is None or port.link != link:
                 settings = port.settings if port else self._settings
-                known_rate = port.rate_bps if port else DEFAULT_RATE_BPS
-                port = Port(link, rates_bps.get(link.ifindex, known_rate), settings)
+                port = Port(link, rates_bps.get(link.ifindex, DEFAULT_RATE_BPS), settings)
                 self._ports[link.ifindex] = port
                 self._attach(port, first=True)
             elif not port.attached:
                 self._attach(port, first=False)
-            self._follow_rate(port, rates_bps.get(link.ifindex, port.rate_bps))
+            self._follow_rate(port, rates_bps.get(link.ifindex, DEFAULT_RATE_BPS))
 
     def _attach(self, port: Port, first: bool) -> None:
         link = port.link
