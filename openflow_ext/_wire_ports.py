@@ -91,8 +91,8 @@ def _encode_properties(port: OfpPort) -> bytes:
     elif any(speeds.values()):
         raise BadValue("ofp_port.ethernet", f"cannot be False with {speeds}")
     for data in port.properties:
-        head = _PROPERTY.unpack(data[: _PROPERTY.size])
-        if head["type"] == _OFPPDPT_ETHERNET or head["length"] != len(data):
+        of_type, length = data[:2], int.from_bytes(data[2:4], "big")
+        if of_type in (b"", b"\0\0") or length != len(data):
             raise BadValue("ofp_port.properties", f"cannot hold {data!r}")
         encoded.append(data + bytes(-len(data) % 8))
     return b"".join(encoded)

@@ -3,68 +3,33 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import fields
-from typing import Any, get_args
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from openflow_ext import wire
-
-U8, U16, U32, U64 = (st.integers(0, 2**bits - 1) for bits in (8, 16, 32, 64))
-SIXTEEN_BITS = {"priority"}
-SIXTY_FOUR_BITS = {
-    *("port_rate_bps", "cookie", "crossing_ns", "capacity_bps", "alarms", "normals", "syns_counted"),
-    *("fins_counted", "acks_seen", "clamped", "marked", "drops", "unscaled", "untracked"),
-}
-PORTS = st.builds(
-    wire.OfpPort,
-    port_no=U32,
-    hw_addr=st.binary(min_size=6, max_size=6).map(lambda octets: octets.hex(":")),
-    name=st.binary(max_size=16).filter(lambda name: b"\0" not in name),
-    **dict.fromkeys(
-        ("config", "state", "curr", "advertised", "supported", "peer", "curr_speed", "max_speed"), U32
-    ),
-)
-SPECIAL: dict[tuple[type, str], st.SearchStrategy[Any]] = {
-    (wire.PortConfig, "flags"): st.integers(0, 15).map(wire.PortConfigFlags),
-    (wire.PortConfigReply, "flags"): st.integers(0, 15).map(wire.PortConfigFlags),
-    (wire.PortConfig, "mark_mode"): st.sampled_from(wire.MarkMode),
-    (wire.PortConfigReply, "mark_mode"): st.sampled_from(wire.MarkMode),
-    (wire.PortCountersRecord, "flags"): U32.map(wire.PortCountersFlags),
-    (wire.ModWindow, "alpha"): st.integers(1, 255),
-}
-
-
-def instances(cls: type) -> st.SearchStrategy[Any]:
-    """Every valid value of a message of integer fields (and a port)."""
-
-    def of(name: str) -> st.SearchStrategy[Any]:
-        if name == "port" and cls in (wire.BufAlarm, wire.BufNormal):
-            return PORTS
-        by_size = U16 if name in SIXTEEN_BITS else U64 if name in SIXTY_FOUR_BITS else U32
-        return SPECIAL.get((cls, name), by_size)
-
-    return st.builds(cls, **{field.name: of(field.name) for field in fields(cls)})
-
-
-MESSAGES = st.one_of(
-    *(instances(cls) for cls in (wire.BufAlarm, wire.BufNormal, wire.PortConfig, wire.PortConfigReply)),
-    instances(wire.PortCountersRequest),
-    st.builds(
-        wire.PortCountersReply,
-        st.lists(instances(wire.PortCountersRecord), max_size=3).map(tuple),
-        st.booleans(),
-    ),
-    st.builds(wire.ExperimenterError, st.sampled_from(wire.ErrorCode), st.binary(max_size=64)),
-)
-ACTIONS = st.one_of(*(instances(cls) for cls in get_args(wire.Action)))
+from tests.unit.wire_values import ACTIONS, FIELDS, MESSAGES, PORTS, PORTS_13, U8, U32, VERSIONS
 
 ALARM = wire.BufAlarm(wire.OfpPort(3, name=b"s1-eth3"), 31, 46934, 10**8, n_i=40)
 CONFIG = wire.PortConfig(3, wire.PortConfigFlags.ALARM, k_pkts=30)
 COUNTERS = wire.PortCountersReply((wire.PortCountersRecord(1), wire.PortCountersRecord(2)))
-FIXED = [ALARM, CONFIG, wire.PortConfigReply(3), wire.PortCountersRequest(), COUNTERS]
+V4, V6 = (IPv4Address("10.0.0.2"), IPv4Address("10.0.0.1")), (IPv6Address(2), IPv6Address(1))
+RECORD = wire.FlowRecord(wire.FlowKind.OPENED, *V4, 40000, 80, out_port=1)
+REPORT = wire.FlowReport((RECORD, wire.FlowRecord(wire.FlowKind.CLOSED, *V6, 40000, 80, 1)), lost=2)
+ENTRY = wire.ArmEntry(*V4, 80, 40000, 1536)
+ARM = wire.Arm(3, (ENTRY, wire.ArmEntry(*V6, 80, 40000, 1536)))
+REPORT_CONFIG = wire.FlowReportConfig(wire.FlowKinds.OPENED)
+REFLEX = wire.Reflex(3, 0, on=True)
+FIXED = [
+    *(ALARM, CONFIG, wire.PortConfigReply(3), wire.PortCountersRequest(), COUNTERS),
+    *(REPORT, ARM, REPORT_CONFIG, REFLEX),
+]
+WHOLE = {id(COUNTERS): {24 + 128 * n for n in range(2)}, id(REPORT): {24 + 88 * n for n in range(2)}}
+"""Lengths at which a shorter message is whole as well."""
 EVERY = [*FIXED, wire.ExperimenterError(wire.ErrorCode.BAD_PORT, b"refused")]
 EVERY_ACTION = [wire.ModWindow(1536), wire.IncrementNi(), wire.DecrementNi(), wire.SetWindow()]
 
@@ -81,11 +46,30 @@ def patched(data: bytes, at: int, octets: bytes) -> bytes:
 
 @given(MESSAGES, U32)
 def test_messages_round_trip(message: Any, xid: int) -> None:
-    data = wire.encode_message(message, xid=xid)
-    header = wire.decode_header(data)
-    assert (header.version, header.length, header.xid) == (wire.OFP13, len(data), xid)
-    assert wire.is_extension_message(data)
-    assert wire.decode_message(data) == message
+    for version in VERSIONS:
+        data = wire.encode_message(message, version, xid)
+        header = wire.decode_header(data)
+        assert (header.version, header.length, header.xid) == (version, len(data), xid)
+        assert wire.is_extension_message(data)
+        assert not wire.is_native_message(data)
+        assert wire.decode_message(data) == message
+
+
+@given(MESSAGES)
+def test_native_framing_is_for_alarms_in_13_alone(message: Any) -> None:
+    plain = wire.encode_message(message)
+    native = wire.encode_message(message, framing="native")
+    assert wire.decode_message(native) == message
+    if isinstance(message, wire.BufAlarm | wire.BufNormal):
+        assert native[1] == (30 if isinstance(message, wire.BufAlarm) else 31)
+        assert native[8:] == plain[16:]
+        assert wire.is_native_message(native)
+        assert not wire.is_extension_message(native)
+    else:
+        assert native == plain
+    in_15 = wire.encode_message(message, wire.OFP15, framing="native")
+    assert in_15 == wire.encode_message(message, wire.OFP15)
+    assert not wire.is_native_message(b"\6\x1e" + in_15[2:])
 
 
 @given(ACTIONS)
@@ -96,23 +80,41 @@ def test_actions_round_trip(action: Any) -> None:
     assert wire.decode_action(data) == action
 
 
-@given(PORTS)
+@given(FIELDS)
+def test_fields_round_trip(field: wire.TcpWindow) -> None:
+    data = wire.encode_field(field)
+    assert wire.is_extension_field(data)
+    assert wire.decode_field(data) == field
+
+
+@given(PORTS_13)
 def test_ports_round_trip(port: wire.OfpPort) -> None:
     assert wire.decode_port(wire.encode_port(port)) == port
 
 
-@given(MESSAGES, st.data())
-def test_damage_raises_wire_error_or_decodes(message: Any, draw: st.DataObject) -> None:
-    damaged = bytearray(wire.encode_message(message))
+@given(PORTS)
+def test_ports_of_15_round_trip(port: wire.OfpPort) -> None:
+    assert wire.decode_port(wire.encode_port(port, wire.OFP15), wire.OFP15) == port
+
+
+@given(MESSAGES, st.sampled_from(VERSIONS), st.data())
+def test_damage_raises_wire_error_or_decodes(message: Any, version: int, draw: st.DataObject) -> None:
+    damaged = bytearray(wire.encode_message(message, version, framing="native"))
     for _ in range(draw.draw(st.integers(1, 4))):
         damaged[draw.draw(st.integers(0, len(damaged) - 1))] = draw.draw(U8)
     with contextlib.suppress(wire.WireError):
         wire.decode_message(bytes(damaged))
 
 
+DECODERS = (
+    *(wire.decode_message, wire.decode_action, wire.decode_field, wire.decode_header, wire.decode_port),
+    lambda data: wire.decode_port(data, wire.OFP15),
+)
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_raise_wire_error_or_decode(data: bytes) -> None:
-    for decode in (wire.decode_message, wire.decode_action, wire.decode_port, wire.decode_header):
+    for decode in DECODERS:
         with contextlib.suppress(wire.WireError):
             decode(data)
 
@@ -128,8 +130,7 @@ def test_cut_message_is_truncated_at_every_length(message: Any) -> None:
 @pytest.mark.parametrize("message", FIXED, ids=lambda message: type(message).__name__)
 def test_short_message_with_a_true_header_is_truncated(message: Any) -> None:
     data = wire.encode_message(message)
-    whole = {24 + 128 * n for n in range(2)} if message is COUNTERS else set()
-    for size in set(range(8, len(data))) - whole:
+    for size in set(range(8, len(data))) - WHOLE.get(id(message), set()):
         with pytest.raises(wire.Truncated) as caught:
             wire.decode_message(resized(data, size))
         assert "." in caught.value.field
@@ -173,6 +174,18 @@ BAD_BYTES = [
     (ALARM, 12, b"\0\0\0\x63", wire.UnknownType, "ofp_experimenter.exp_type"),
     (COUNTERS, 8, b"\0\1", wire.UnknownType, "ofp_multipart.type"),
     (COUNTERS, 20, b"\0\0\0\2", wire.UnknownType, "ofp_multipart.exp_type"),
+    (REPORT, 24, b"\0", wire.BadValue, "flow_record.kind"),
+    (REPORT, 24, b"\5", wire.BadValue, "flow_record.kind"),
+    (REPORT, 25, b"\0", wire.BadValue, "flow.ip_version"),
+    (REPORT, 28, b"\1", wire.BadValue, "flow.address"),
+    (REPORT, 108, b"\4", wire.BadValue, "flow_record.reason"),
+    (ARM, 20, b"\0\3", wire.Truncated, "arm.count"),
+    (ARM, 20, b"\0\1", wire.BadLength, "arm.count"),
+    (ARM, 24, b"\5", wire.BadValue, "flow.ip_version"),
+    (ARM, 25, b"\0", wire.BadValue, "arm_entry.alpha"),
+    (REPORT_CONFIG, 19, b"\1", wire.BadValue, "flow_report_config.kinds"),
+    (REPORT_CONFIG, 19, b"\x20", wire.BadValue, "flow_report_config.kinds"),
+    (REFLEX, 24, b"\2", wire.BadValue, "reflex.on"),
 ]
 
 
@@ -210,6 +223,20 @@ def test_bad_action_fields_are_named(at: int, octets: bytes, error: type, field:
         (wire.BufAlarm(wire.OfpPort(1, hw_addr="0a:00"), 0, 0, 0), "ofp_port.hw_addr"),
         (wire.BufAlarm(wire.OfpPort(1, name=b"x" * 17), 0, 0, 0), "ofp_port.name"),
         (wire.BufAlarm(wire.OfpPort(1, name=b"a\0b"), 0, 0, 0), "ofp_port.name"),
+        (wire.BufAlarm(wire.OfpPort(1, ethernet=False), 0, 0, 0), "ofp_port.properties"),
+        (wire.BufAlarm(wire.OfpPort(1, properties=(b"\0\4\0\4",)), 0, 0, 0), "ofp_port.properties"),
+        (wire.FlowReport((RECORD._replace(kind=5),)), "flow_record.kind"),  # type: ignore[arg-type]
+        (wire.FlowReport((RECORD._replace(reason=4),)), "flow_record.reason"),  # type: ignore[arg-type]
+        (wire.FlowReport((RECORD._replace(src="10.0.0.1"),)), "flow.address"),  # type: ignore[arg-type]
+        (wire.FlowReport((RECORD._replace(src=V6[0]),)), "flow.address"),
+        (wire.FlowReport((RECORD._replace(mss_dst=-1),)), "flow_record.mss_dst"),
+        (wire.FlowReport((RECORD,) * (wire.FLOW_REPORT_MAX + 1)), "ofp_header.length"),
+        (wire.FlowReport(lost=-1), "flow_report.lost"),
+        (wire.FlowReportConfig(1), "flow_report_config.kinds"),  # type: ignore[arg-type]
+        (wire.Arm(3, (ENTRY,) * (wire.ARM_MAX + 1)), "arm.entries"),
+        (wire.Arm(3, (replace(ENTRY, alpha=0),)), "arm_entry.alpha"),
+        (wire.Arm(3, (replace(ENTRY, dst=V6[0]),)), "flow.address"),
+        (wire.Reflex(3, 0, on=2), "reflex.on"),  # type: ignore[arg-type]
         (wire.ExperimenterError(wire.ErrorCode.BAD_PORT, bytes(0x10000)), "ofp_header.length"),
         (wire.PortCountersReply((wire.PortCountersRecord(1),) * 512), "ofp_header.length"),
     ],
@@ -233,10 +260,18 @@ def test_padding_is_ignored_when_received() -> None:
     assert wire.decode_action(action) == wire.ModWindow(1536)
 
 
-def test_most_records_of_one_reply_fit() -> None:
-    full = wire.PortCountersReply((wire.PortCountersRecord(1),) * wire.PORT_COUNTERS_MAX)
+@pytest.mark.parametrize(
+    "full",
+    [
+        wire.PortCountersReply((wire.PortCountersRecord(1),) * 511),
+        wire.FlowReport((RECORD,) * 744),
+        wire.Arm(3, (ENTRY,) * 1023),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_most_records_of_one_message_fit(full: Any) -> None:
     assert wire.decode_message(wire.encode_message(full)) == full
-    assert wire.PORT_COUNTERS_MAX == 511
+    assert (wire.PORT_COUNTERS_MAX, wire.FLOW_REPORT_MAX, wire.ARM_MAX) == (511, 744, 1023)
 
 
 def test_malformed_messages_of_ours_are_still_told_as_ours() -> None:
@@ -257,3 +292,88 @@ def test_counters_keep_flags_of_later_versions() -> None:
     record = wire.PortCountersRecord(1, flags=wire.PortCountersFlags(0x80000001))
     reply = wire.PortCountersReply((record,))
     assert wire.decode_message(wire.encode_message(reply)) == reply
+
+
+def test_framing_is_one_of_two() -> None:
+    with pytest.raises(wire.BadValue, match="framing: cannot be 'nativ'"):
+        wire.encode_message(ALARM, framing="nativ")  # type: ignore[arg-type]
+
+
+NATIVE = wire.encode_message(ALARM, framing="native")
+
+
+def test_short_native_message_with_a_true_header_is_truncated() -> None:
+    for size in range(8, len(NATIVE)):
+        with pytest.raises(wire.Truncated):
+            wire.decode_message(resized(NATIVE, size))
+    with pytest.raises(wire.BadLength):
+        wire.decode_message(resized(NATIVE, len(NATIVE) + 1))
+
+
+PORT = wire.OfpPort(3, name=b"s1-eth3", curr_speed=10**7, properties=(b"\0\4\0\x08\0\0\0\5", b"\0\1\0\5x"))
+PORT_BYTES = wire.encode_port(PORT, wire.OFP15)
+
+
+@pytest.mark.parametrize(
+    ("at", "octets", "error", "field"),
+    [
+        (4, b"\0\x27", wire.BadLength, "ofp_port.length"),
+        (4, b"\0\xff", wire.Truncated, "ofp_port.length"),
+        (4, b"\0\x28", wire.BadLength, "ofp_port"),
+        (4, b"\0\x2a", wire.Truncated, "ofp_port_desc_prop.length"),
+        (42, b"\0\0", wire.BadLength, "ofp_port_desc_prop.length"),
+        (42, b"\0\x18", wire.Truncated, "ofp_port_desc_prop_ethernet.curr_speed"),
+        (42, b"\0\x28", wire.BadLength, "ofp_port_desc_prop_ethernet"),
+        (74, b"\0\x20", wire.Truncated, "ofp_port_desc_prop.length"),
+        (72, b"\0\0", wire.BadValue, "ofp_port_desc_prop.type"),
+    ],
+)
+def test_bad_port_properties_are_named(at: int, octets: bytes, error: type, field: str) -> None:
+    with pytest.raises(error) as caught:
+        wire.decode_port(patched(PORT_BYTES, at, octets), wire.OFP15)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("port", "field"),
+    [
+        (replace(PORT, properties=(b"\0\0\0\4",)), "ofp_port.properties"),
+        (replace(PORT, properties=(b"\0\4\0\5",)), "ofp_port.properties"),
+        (replace(PORT, properties=(b"\0\4\0",)), "ofp_port.properties"),
+        (replace(PORT, properties=(b"",)), "ofp_port.properties"),
+        (replace(PORT, ethernet=False), "ofp_port.ethernet"),
+    ],
+)
+def test_ports_that_15_cannot_carry_are_refused(port: wire.OfpPort, field: str) -> None:
+    with pytest.raises(wire.BadValue) as caught:
+        wire.encode_port(port, wire.OFP15)
+    assert caught.value.field == field
+
+
+WINDOW = wire.encode_field(wire.TcpWindow(0x0400, 0xFC00))
+
+
+@pytest.mark.parametrize(
+    ("at", "octets", "error", "field"),
+    [
+        (0, b"\x80\0", wire.UnknownType, "oxm.oxm_class"),
+        (2, b"\5", wire.UnknownType, "oxm.oxm_field"),
+        (2, b"\2", wire.BadLength, "tcp_window"),
+        (3, b"\7", wire.BadLength, "oxm.length"),
+        (3, b"\x09", wire.Truncated, "oxm.length"),
+        (4, b"\0\0\x23\x20", wire.UnknownType, "oxm.experimenter"),
+        (8, b"\4\1", wire.BadValue, "tcp_window.value"),
+    ],
+)
+def test_bad_field_bytes_are_named(at: int, octets: bytes, error: type, field: str) -> None:
+    with pytest.raises(error) as caught:
+        wire.decode_field(patched(WINDOW, at, octets))
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "window", [wire.TcpWindow(0x10000), wire.TcpWindow(1, 0xFF00), wire.TcpWindow(0, 0x10000)]
+)
+def test_windows_that_do_not_fit_are_refused(window: wire.TcpWindow) -> None:
+    with pytest.raises(wire.BadValue):
+        wire.encode_field(window)
