@@ -61,7 +61,7 @@ def _copied() -> Iterable[dict[str, Any]]:
         yield {"eth_type": ETH_IPV6, "ip_proto": IP_ICMPV6, "icmpv6_type": icmpv6_type}
     for eth_type in (ETH_IPV4, ETH_IPV6):
         for flags in OPENING_OR_CLOSING:
-            yield {"eth_type": eth_type, "ip_proto": IP_TCP, "tcp_flags_nxm": flags}
+            yield {"eth_type": eth_type, "ip_proto": IP_TCP, "tcp_flags": flags}
 
 
 def to_host(datapath: Any, host: Host) -> Any:

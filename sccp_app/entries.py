@@ -36,7 +36,7 @@ def ask_counters(datapath: Any) -> Any:
 
 def _entry(datapath: Any, eth_type: int, row: Row) -> Any:
     ofp, parser = datapath.ofproto, datapath.ofproto_parser
-    match = parser.OFPMatch(eth_type=eth_type, ip_proto=IP_TCP, tcp_flags_nxm=(row.flags, row.mask))
+    match = parser.OFPMatch(eth_type=eth_type, ip_proto=IP_TCP, tcp_flags=(row.flags, row.mask))
     actions = [_action(parser, act) for act in row.acts]
     return parser.OFPFlowMod(
         datapath,

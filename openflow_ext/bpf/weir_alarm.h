@@ -63,10 +63,14 @@ static __always_inline void raise_alarm(__u32 ifindex, struct weir_port *port, s
 /* After each packet that the port's root qdisc takes or gives. Its qlen counts the leaves too. */
 static __always_inline void queue_changed(struct Qdisc *q)
 {
-	__u32 ifindex = q->dev_queue->dev->ifindex;
-	struct weir_port_state *state = bpf_map_lookup_elem(&port_states, &ifindex);
-	struct weir_port *port;
+	struct net_device *dev = q->dev_queue->dev;
+	__u32 ifindex = dev->ifindex;
+	struct weir_port *port = bpf_map_lookup_elem(&ports, &ifindex);
+	struct weir_port_state *state;
 
+	if (!port || port->netns != dev->nd_net.net->ns.inum)
+		return;
+	state = bpf_map_lookup_elem(&port_states, &ifindex);
 	if (!state)
 		return;
 	state->queue_pkts = q->q.qlen;
@@ -75,10 +79,7 @@ static __always_inline void queue_changed(struct Qdisc *q)
 		state->queue_max_pkts = state->queue_pkts;
 	if (state->queue_bytes > state->queue_max_bytes)
 		state->queue_max_bytes = state->queue_bytes;
-	if (state->alarm != WEIR_QUIET)
-		return;
-	port = bpf_map_lookup_elem(&ports, &ifindex);
-	if (port && port->k_pkts && state->queue_pkts > port->k_pkts)
+	if (port->k_pkts && state->queue_pkts > port->k_pkts && state->alarm == WEIR_QUIET)
 		raise_alarm(ifindex, port, state);
 }
 

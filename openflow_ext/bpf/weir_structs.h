@@ -28,7 +28,7 @@ struct weir_port {
 	__u32 k_pkts;             /* 0: no alarm */
 	__u32 least_window_bytes; /* 0: one MSS of the flow */
 	__u32 assumed_scale;      /* of flows whose handshake was not seen; WEIR_NO_SCALE: leave them alone */
-	__u32 pad;
+	__u32 netns;              /* inode of the port's network namespace: ifindex alone is not unique */
 };
 
 enum weir_alarm { WEIR_QUIET, WEIR_CONGESTED };

@@ -144,6 +144,7 @@ class KernelDataPlane(PinnedMaps):
         key = self._maps["ports"].key(ifindex)
         port = self._maps["ports"].get(key) or self._maps["ports"].value()
         port.bridge, port.ofport, port.assumed_scale = bridge, ofport, self._assumed_scale
+        port.netns = os.stat("/proc/self/ns/net").st_ino & 0xFFFFFFFF
         self._maps["port_states"].put(key, self._maps["port_states"].value(), only_new=True)
         self._timers.put(key, self._timers.value(), only_new=True)
         self._maps["ports"].put(key, port)

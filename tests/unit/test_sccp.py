@@ -72,7 +72,7 @@ def test_a_switch_that_comes_gets_table_i_and_the_policy(app):
     share, down, up = wire.SetWindow(), wire.DecrementNi(), wire.IncrementNi()
     for eth_type in (0x0800, 0x86DD):
         rows = {
-            mod.match["tcp_flags_nxm"]: [action.to_wire() for action in mod.extension]
+            mod.match["tcp_flags"]: [action.to_wire() for action in mod.extension]
             for mod in mods
             if mod.match["eth_type"] == eth_type
         }
