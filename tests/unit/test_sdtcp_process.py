@@ -231,6 +231,10 @@ def test_tables_of_sccp_and_leftovers_of_apps_that_are_not_here(start, connect, 
     assert {mod.cookie for mod in switch.flow_mods(command=3)} == {SDTCP, SCCP}
     other = connect(start(engine))
     other.wait(lambda: len(other.flow_mods(table_id=1, cookie=SCCP)) == 8)
-    configs = [m for m in other.received if wire.is_extension_message(m)]
-    flags = {wire.decode_message(m).flags for m in configs if m[1] == 4}
-    assert flags == {wire.PortConfigFlags.ALARM, wire.PortConfigFlags.WINDOW}
+    both = {wire.PortConfigFlags.ALARM, wire.PortConfigFlags.WINDOW}
+    other.wait(lambda: {config.flags for config in port_configs(other)} == both)
+
+
+def port_configs(switch):
+    sent = [m for m in list(switch.received) if m[1] == 4 and wire.is_extension_message(m)]
+    return [wire.decode_message(message) for message in sent]
