@@ -1,87 +1,32 @@
-"""The extension in an engine's terms: objects, JSON, bytes, events. Each test runs on both engines."""
+"""The extension in an engine's terms: objects, JSON, bytes, events; on both engines, in both versions."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from dataclasses import fields
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from openflow_ext import _registry_classes, engine, registry, wire
+from tests.unit.installed import FLOW_4, FLOW_6, WIRE_PORT, Engine
 
-PORT = (3, "0a:00:00:00:00:03", b"s1-eth3", 0, 4, 0, 0, 0, 0, 0, 0)
-WIRE_PORT = wire.OfpPort(*PORT)  # type: ignore[arg-type]
-
-
-class Engine:
-    """An engine with the extension installed, and a datapath of OpenFlow 1.3."""
-
-    def __init__(self, name: str) -> None:
-        registry.install(name)
-        self.parser: Any = engine.load("ofproto.ofproto_v1_3_parser", name)
-        self.ofproto: Any = engine.load("ofproto.ofproto_v1_3", name)
-        self.ofproto_parser: Any = engine.load("ofproto.ofproto_parser", name)
-        self.ofp_event: Any = engine.load("controller.ofp_event", name)
-        self.datapath = SimpleNamespace(
-            ofproto=self.ofproto, ofproto_parser=self.parser, id=0x2A, address=("127.0.0.1", 6653)
-        )
-
-    def receive(self, data: bytes) -> Any:
-        """What an engine's receive loop makes of a message."""
-        header = wire.decode_header(data)
-        return self.ofproto_parser.msg(
-            self.datapath, header.version, header.type, header.length, header.xid, bytearray(data)
-        )
-
-    def messages(self) -> list[tuple[Any, wire.Message]]:
-        """Each message as an app builds it, and what must go out."""
-        parser, datapath = self.parser, self.datapath
-        port = parser.OFPPort(*PORT)
-        config = {"port_no": 3, "flags": 13, "k_pkts": 30, "mark_mode": 2, "cookie": 7}
-        counters = range(len(fields(wire.PortCountersRecord)))
-        record = wire.PortCountersRecord(*counters)  # type: ignore[arg-type]
-        return [
-            (
-                parser.OFPBufAlarm(datapath, port, 31, 46934, 10**8, n_i=4),
-                wire.BufAlarm(WIRE_PORT, 31, 46934, 10**8, n_i=4),
-            ),
-            (parser.OFPBufNormal(datapath, port, 1, 2, 3), wire.BufNormal(WIRE_PORT, 1, 2, 3)),
-            (parser.OFPPortConfig(datapath, **config), wire.PortConfig(**config)),  # type: ignore[arg-type]
-            (parser.OFPPortConfigReply(datapath, **config), wire.PortConfigReply(**config)),  # type: ignore[arg-type]
-            (parser.OFPPortCountersRequest(datapath, 0, 3), wire.PortCountersRequest(3)),
-            (
-                parser.OFPPortCountersReply(datapath, [parser.OFPPortCounters(*counters)], flags=1),
-                wire.PortCountersReply((record,), more=True),
-            ),
-        ]
-
-    def actions(self) -> list[tuple[Any, wire.Action]]:
-        parser = self.parser
-        return [
-            (parser.OFPActionModWindow(window=1536, alpha=3), wire.ModWindow(1536, 3)),
-            (parser.OFPActionModWindow(1536), wire.ModWindow(1536, 5)),
-            (parser.OFPActionIncrementNi(), wire.IncrementNi(wire.OFPP_ANY)),
-            (parser.OFPActionDecrementNi(port=3), wire.DecrementNi(3)),
-            (parser.OFPActionSetWindow(), wire.SetWindow(wire.FAIR_SHARE)),
-            (parser.OFPActionSetWindow(value=2048), wire.SetWindow(2048)),
-        ]
+TO_SWITCH = (wire.PortConfig, wire.PortCountersRequest, wire.FlowReportConfig, wire.Arm)
 
 
-@pytest.fixture(params=engine.ENGINES)
+@pytest.fixture(params=itertools.product(engine.ENGINES, (wire.OFP13, wire.OFP15)), ids=str)
 def eng(request: pytest.FixtureRequest) -> Engine:
     registry.malformed.clear()
-    return Engine(request.param)
+    return Engine(*request.param)
 
 
 def test_messages_serialize_as_wire_says(eng: Engine) -> None:
     for msg, message in eng.messages():
         msg.set_xid(9)
         msg.serialize()
-        assert bytes(msg.buf) == wire.encode_message(message, xid=9)
+        assert bytes(msg.buf) == eng.encode(message, xid=9)
         assert isinstance(msg, eng.parser.MsgBase)
 
 
@@ -90,25 +35,40 @@ def test_messages_go_through_json(eng: Engine) -> None:
         text = json.dumps(msg.to_jsondict())
         again = eng.ofproto_parser.ofp_msg_from_jsondict(eng.datapath, json.loads(text))
         again.serialize()
-        assert bytes(again.buf) == wire.encode_message(message)
+        assert bytes(again.buf) == eng.encode(message)
 
 
 def test_received_messages_are_objects_with_an_event(eng: Engine) -> None:
     for sent, message in eng.messages():
-        if type(message) not in (wire.PortConfig, wire.PortCountersRequest):
-            msg = eng.receive(wire.encode_message(message, xid=9))
+        if type(message) not in TO_SWITCH:
+            msg = eng.receive(eng.encode(message, xid=9))
             assert type(msg) is type(sent)
             assert msg.to_jsondict() == sent.to_jsondict()
             assert (msg.xid, msg.datapath) == (9, eng.datapath)
-            assert msg.buf == wire.encode_message(message, xid=9)
+            assert msg.buf == eng.encode(message, xid=9)
             event = eng.ofp_event.ofp_msg_to_ev(msg)
             assert type(event) is getattr(eng.ofp_event, f"Event{type(msg).__name__}")
 
 
 def test_alarm_carries_the_engines_port(eng: Engine) -> None:
-    msg = eng.receive(wire.encode_message(wire.BufAlarm(WIRE_PORT, 31, 46934, 10**8, n_i=4)))
-    assert msg.port == eng.parser.OFPPort(*PORT)
+    msg = eng.receive(eng.encode(wire.BufAlarm(WIRE_PORT, 31, 46934, 10**8, n_i=4)))
+    assert isinstance(msg.port, eng.parser.OFPPort)
+    assert msg.port.to_jsondict() == eng.port().to_jsondict()
     assert (msg.port_buf_pkts, msg.port_buf_bytes, msg.port_rate_bps, msg.n_i) == (31, 46934, 10**8, 4)
+
+
+def test_flow_report_carries_records_with_addresses(eng: Engine) -> None:
+    msg = eng.receive(eng.encode(wire.FlowReport((FLOW_4, FLOW_6), lost=2)))
+    assert (msg.records, msg.lost) == ((FLOW_4, FLOW_6), 2)
+    shown = msg.to_jsondict()["OFPFlowReport"]["records"]
+    assert [record["OFPFlowRecord"]["src"] for record in shown] == ["10.0.0.2", "2001:db8::2"]
+
+
+def test_addresses_in_json_that_are_none_are_refused(eng: Engine) -> None:
+    jsondict = eng.parser.OFPFlowReport(eng.datapath, (FLOW_4,)).to_jsondict()
+    jsondict["OFPFlowReport"]["records"][0]["OFPFlowRecord"]["src"] = "10.0.0.256"
+    with pytest.raises(wire.BadValue, match=r"10\.0\.0\.256"):
+        eng.ofproto_parser.ofp_msg_from_jsondict(eng.datapath, jsondict)
 
 
 def instruction(eng: Engine, actions: list[Any]) -> Any:
@@ -141,20 +101,16 @@ def test_actions_travel_in_a_flow_mod(eng: Engine) -> None:
     assert bytes(flow_mod.buf).endswith(wire.encode_action(wire.ModWindow(1536)))
 
 
-def flow_stats(eng: Engine, action: bytes) -> bytes:
-    """A flow statistics reply with one entry of one action."""
-    inner = (4).to_bytes(2, "big") + (8 + len(action)).to_bytes(2, "big") + bytes(4) + action
-    entry = (56 + len(inner)).to_bytes(2, "big") + bytes(46) + b"\0\1\0\4\0\0\0\0" + inner
-    body = b"\0\1\0\0\0\0\0\0" + entry
-    return b"\4\x13" + (8 + len(body)).to_bytes(2, "big") + bytes(4) + body
-
-
 def test_flow_statistics_show_our_actions_also_to_ryus_rest_app(eng: Engine) -> None:
-    ofctl = engine.load("lib.ofctl_v1_3", eng.parser.__name__.split(".")[0])
-    reply = eng.receive(flow_stats(eng, wire.encode_action(wire.ModWindow(1536))))
+    ofctl = engine.load(f"lib.ofctl_{eng.suffix}", eng.name)
+    reply = eng.receive(eng.flow_stats(wire.encode_action(wire.ModWindow(1536))))
     (inst,) = reply.body[0].instructions
     assert (inst.actions[0].window, inst.actions[0].alpha) == (1536, 5)
-    assert ofctl.actions_to_str([inst]) == ["EXPERIMENTER: {experimenter:5727593, data:AAEFAAAABgA=}"]
+    if eng.version == wire.OFP13:
+        assert ofctl.actions_to_str([inst]) == ["EXPERIMENTER: {experimenter:5727593, data:AAEFAAAABgA=}"]
+    else:
+        (shown,) = ofctl.instructions_to_str([inst])[0]["actions"]
+        assert (shown["type"], shown["window"], shown["alpha"]) == ("EXPERIMENTER", 1536, 5)
 
 
 GOOD_ACTION = wire.encode_action(wire.ModWindow(1536))
@@ -164,33 +120,41 @@ BAD_ACTIONS = [
     GOOD_ACTION[:2] + b"\0\0" + GOOD_ACTION[4:],  # length 0: an engine would never get past it
     GOOD_ACTION[:2] + b"\0\x18" + GOOD_ACTION[4:],  # length past the end
 ]
-ALARM = wire.encode_message(wire.BufAlarm(WIRE_PORT, 31, 46934, 10**8))
-BAD_MESSAGES = [
-    ALARM[:2] + b"\0\x50" + ALARM[4:80],
-    ALARM[:2] + b"\0\x0c" + ALARM[4:12],
-    ALARM[:15] + b"\x63" + ALARM[16:],
-    wire.encode_message(wire.PortConfig(1)),
-    wire.encode_message(wire.PortCountersReply((wire.PortCountersRecord(1),)))[:2]
-    + b"\0\x20"
-    + bytes(4)
-    + wire.encode_message(wire.PortCountersReply((wire.PortCountersRecord(1),)))[8:32],
-]
+ALARM = wire.BufAlarm(WIRE_PORT, 31, 46934, 10**8)
+COUNTERS = wire.PortCountersReply((wire.PortCountersRecord(1),))
+MALFORMED: dict[str, tuple[wire.Message, Any]] = {
+    "cut": (ALARM, lambda data: data[:80]),
+    "no exp_type": (ALARM, lambda data: data[:12]),
+    "unknown exp_type": (ALARM, lambda data: data[:15] + b"\x63" + data[16:]),
+    "to a switch": (wire.PortConfig(1), lambda data: data),
+    "cut counters": (COUNTERS, lambda data: data[:32]),
+    "cut record": (wire.FlowReport((FLOW_4,)), lambda data: data[:100]),
+    "bad kind": (wire.FlowReport((FLOW_4,)), lambda data: data[:24] + b"\x09" + data[25:]),
+    "bad reflex": (wire.Reflex(3, 0, True), lambda data: data[:24] + b"\2" + data[25:]),
+}
+
+
+def malformed(eng: Engine, what: str) -> bytes:
+    """A message with that fault; its header's length is true."""
+    message, damage = MALFORMED[what]
+    data: bytes = damage(eng.encode(message))
+    return data[:2] + len(data).to_bytes(2, "big") + data[4:]
 
 
 @pytest.mark.parametrize("action", BAD_ACTIONS)
 def test_message_with_a_malformed_action_is_dropped(
     eng: Engine, action: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert eng.receive(flow_stats(eng, action)) is None
+    assert eng.receive(eng.flow_stats(action)) is None
     assert registry.malformed == {0x2A: 1}
     assert "switch 000000000000002a at ('127.0.0.1', 6653): malformed message dropped" in caplog.text
 
 
-@pytest.mark.parametrize("data", BAD_MESSAGES)
+@pytest.mark.parametrize("what", MALFORMED)
 def test_malformed_message_is_counted_logged_and_dropped(
-    eng: Engine, data: bytes, caplog: pytest.LogCaptureFixture
+    eng: Engine, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert eng.receive(data) is None
+    assert eng.receive(malformed(eng, what)) is None
     assert registry.malformed == {0x2A: 1}
     (record,) = caplog.records
     assert record.message.startswith(
@@ -200,15 +164,15 @@ def test_malformed_message_is_counted_logged_and_dropped(
 
 def test_malformed_message_before_the_dpid_is_known(eng: Engine, caplog: pytest.LogCaptureFixture) -> None:
     eng.datapath.id = None
-    assert eng.receive(BAD_MESSAGES[0]) is None
+    assert eng.receive(malformed(eng, "cut")) is None
     assert registry.malformed == {None: 1}
     assert "switch unknown at" in caplog.text
 
 
 def test_other_experimenters_and_errors_stay_the_engines(eng: Engine) -> None:
-    other = eng.receive(b"\4\4\0\x14\0\0\0\0\0\0\x23\x20\0\0\0\x63data")
+    other = eng.receive(bytes([eng.version]) + b"\4\0\x14\0\0\0\0\0\0\x23\x20\0\0\0\x63data")
     assert (type(other), other.experimenter, other.data) == (eng.parser.OFPExperimenter, 0x2320, b"data")
-    error = eng.receive(wire.encode_message(wire.ExperimenterError(wire.ErrorCode.BAD_PORT, bytes(8))))
+    error = eng.receive(eng.encode(wire.ExperimenterError(wire.ErrorCode.BAD_PORT, bytes(8))))
     assert (error.experimenter, error.exp_type) == (wire.WEIR_EXPERIMENTER_ID, wire.ErrorCode.BAD_PORT)
     assert registry.malformed == {}
 
@@ -234,9 +198,10 @@ def test_wrong_arguments_are_refused(eng: Engine, arguments: dict[str, int]) -> 
 
 def test_install_is_idempotent(eng: Engine) -> None:
     before = (eng.parser.OFPBufAlarm, eng.ofp_event.EventOFPBufAlarm, eng.parser.OFPActionModWindow)
-    registry.install(eng.parser.__name__.split(".")[0])
+    registry.install(eng.name)
     assert before == (eng.parser.OFPBufAlarm, eng.ofp_event.EventOFPBufAlarm, eng.parser.OFPActionModWindow)
-    assert eng.receive(ALARM).port_buf_pkts == 31
+    assert eng.receive(eng.encode(ALARM)).port_buf_pkts == 31
+    assert [field.name for field in eng.ofproto.oxm_types].count("tcp_window") == 1
 
 
 PRIVATE_NAMES = {
@@ -244,6 +209,14 @@ PRIVATE_NAMES = {
     "_serialize_body": lambda eng: eng.parser.MsgBase,
 }
 UNDOCUMENTED_NAMES = {
+    "ONFExperimenter": lambda eng: engine.load("ofproto.oxm_fields", eng.name),
+    "OFPPropUnknown": lambda eng: Engine(eng.name, wire.OFP15).parser,
+    "OFPPortDescPropEthernet": lambda eng: Engine(eng.name, wire.OFP15).parser,
+    "parse": lambda eng: Engine(eng.name, wire.OFP15).parser.OFPPropBase,
+    "generate": lambda eng: engine.load("ofproto.oxm_fields", eng.name),
+    "msg_pack_into": lambda eng: engine.load("lib.pack_utils", eng.name),
+    "to_jsondict": lambda eng: eng.parser.MsgBase,
+    "from_jsondict": lambda eng: eng.parser.MsgBase,
     "cls_msg_type": lambda eng: eng.parser.OFPExperimenter,
     "msg_parser": lambda eng: eng.parser,
     "namedtuple": lambda eng: eng.ofproto_parser,
