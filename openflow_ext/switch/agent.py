@@ -89,6 +89,7 @@ class Agent:
             stack.push_async_callback(self._close_db)
             controllers = {name: asked or self._own_controllers(name) for name in settings.bridges}
             for name in settings.bridges:
+                takeover.require(self._db, name)
                 check_running(settings.rundir, name)
             dataplane = self._open_dataplane()
             adopted = dataplane.attached()

@@ -1,0 +1,190 @@
+"""The agent in front of a real ovs-vswitchd, with the real data plane on real ports."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from openflow_ext import wire
+from openflow_ext.switch import openflow as of
+from openflow_ext.switch.rules import WindowOp
+from tests.integration.switch_bench import Bench, Controller, open_vswitch, run, until, with_length
+from tests.unit.engines import controller as ryu_process
+from tests.unit.engines import free_port
+from tests.unit.flowmods import TCP4, ext, ext_raw, flow_mod, ofproto, output, parsed, parser
+
+SET = ext(wire.SetWindow(1536))
+FLOOD = parser.OFPActionOutput(ofproto.OFPP_NORMAL, 0)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    with open_vswitch() as ovs:
+        bench = Bench(ovs)
+        try:
+            bench.build()
+            yield bench
+        finally:
+            bench.tear_down()
+
+
+@pytest.fixture
+def controller() -> Iterator[Controller]:
+    controller = Controller()
+    yield controller
+    controller.close()
+
+
+@pytest.fixture
+def joined(bench: Bench, controller: Controller) -> Controller:
+    """A controller whose session through a running agent is up."""
+    bench.ready_agent(controller)
+    controller.accept()
+    return controller
+
+
+def test_an_app_of_ryu_s_own_learns_through_the_agent(bench: Bench) -> None:
+    port = free_port()
+    with ryu_process("ryu", "ryu.app.simple_switch_13", port):
+        agent = bench.ready_agent(f"tcp:127.0.0.1:{port}")
+        until(bench.ping, "ping through the learning switch")
+        assert bench.ping(3)
+        assert any("dl_dst" in flow for flow in bench.ovs.flows(bench.bridge))
+        assert bench.attached() == {bench.port(1): 1, bench.port(2): 2}
+        assert agent.end(signal.SIGINT) == 0
+    assert bench.leftovers() == []
+    assert bench.controllers() == []
+
+
+def test_both_parts_of_an_entry_are_where_they_belong(bench: Bench, joined: Controller) -> None:
+    match = {**TCP4, "ipv4_src": ("10.77.0.0", "255.255.255.0"), "tcp_dst": 80}
+    joined.send(flow_mod(match, [SET, output(2)], priority=7, cookie=5, xid=70))
+    assert joined.barrier() == []
+    assert bench.ovs.flows(bench.bridge) == [
+        "cookie=0x5, priority=7,tcp,nw_src=10.77.0.0/24,tp_dst=80 actions=output:2"
+    ]
+    (rule,) = bench.rules()
+    assert (rule.priority, rule.window_op, rule.window_bytes) == (7, WindowOp.SET_WINDOW, 1536)
+    delete = flow_mod({}, command=ofproto.OFPFC_DELETE, table_id=ofproto.OFPTT_ALL, xid=71)
+    joined.send(delete)
+    assert joined.barrier() == []
+    assert bench.ovs.flows(bench.bridge) == []
+    assert bench.rules() == []
+
+
+def test_what_open_vswitch_refuses_leaves_no_rule(bench: Bench, joined: Controller) -> None:
+    whole = flow_mod(TCP4, [SET, parser.OFPActionGroup(77)], xid=70)
+    joined.send(whole)
+    (refusal,) = joined.barrier()
+    error = parsed(refusal)
+    assert (error.type, error.code) == (ofproto.OFPET_BAD_ACTION, ofproto.OFPBAC_BAD_OUT_GROUP)
+    assert (error.xid, bytes(error.data)) == (70, whole[:64])
+    assert bench.rules() == []
+    assert bench.ovs.flows(bench.bridge) == []
+
+
+def test_bad_messages_get_errors_and_the_session_lives_on(bench: Bench, joined: Controller) -> None:
+    ours = wire.WEIR_EXPERIMENTER_ID.to_bytes(4, "big")
+    config = wire.encode_message(wire.PortConfig(1, wire.PortConfigFlags.READ), xid=3)
+    bad_type = ofproto.OFPBRC_BAD_EXP_TYPE
+    bad = {
+        "no exp_type": (with_length(of.HEADER.pack(4, 4, 0, 3) + ours), 0xFFFF, 4),
+        "truncated": (with_length(config[:-20]), 0xFFFF, 4),
+        "unknown port": (wire.encode_message(wire.PortConfig(9), xid=3), 0xFFFF, 1),
+        "unknown type": (config[:12] + b"\0\0\0\x63" + config[16:], ofproto.OFPET_BAD_REQUEST, bad_type),
+        "unknown experimenter": (
+            with_length(of.HEADER.pack(4, 4, 0, 3) + b"\x00\x12\x34\x56" + bytes(8)),
+            ofproto.OFPET_BAD_REQUEST,
+            ofproto.OFPBRC_BAD_EXPERIMENTER,
+        ),
+        "unknown action": (
+            flow_mod(TCP4, [ext_raw(b"\xff\xff\0\x10" + ours + b"\0\x09" + bytes(6))], xid=3),
+            ofproto.OFPET_BAD_ACTION,
+            ofproto.OFPBAC_BAD_EXP_TYPE,
+        ),
+        "no TCP": (flow_mod({}, [SET], xid=3), ofproto.OFPET_BAD_MATCH, ofproto.OFPBMC_BAD_WILDCARDS),
+        "packet-out": (packet_out(SET), ofproto.OFPET_BAD_ACTION, ofproto.OFPBAC_BAD_EXPERIMENTER),
+    }
+    for case, (message, error_type, code) in bad.items():
+        answer = joined.ask(message)
+        assert answer[1] == of.OFPT_ERROR, case
+        assert (int.from_bytes(answer[8:10], "big"), int.from_bytes(answer[10:12], "big")) == (
+            error_type,
+            code,
+        ), case
+    assert bench.rules() == []
+    assert bench.ovs.flows(bench.bridge) == []
+    assert isinstance(wire.decode_message(joined.ask(config)), wire.PortConfigReply)
+
+
+def packet_out(action: object) -> bytes:
+    from tests.unit.flowmods import datapath, serialized
+
+    message = parser.OFPPacketOut(
+        datapath, ofproto.OFP_NO_BUFFER, ofproto.OFPP_CONTROLLER, [action, output(1)], bytes(60)
+    )
+    return serialized(message, xid=3)
+
+
+def test_ports_that_go_and_come_back(bench: Bench, joined: Controller) -> None:
+    run("ip", "link", "del", bench.port(2))
+    until(lambda: bench.attached() == {bench.port(1): 1}, "the port is detached")
+    bench.plug(2)
+    until(lambda: bench.attached() == {bench.port(1): 1, bench.port(2): 2}, "the port is attached anew")
+    bench.ovs.vsctl("del-port", bench.port(1))
+    until(lambda: bench.attached() == {bench.port(2): 2}, "the port is detached")
+    assert '"xdp"' not in run("ip", "-j", "link", "show", bench.port(1))
+
+
+def test_the_capacity_follows_the_qdisc(bench: Bench, joined: Controller) -> None:
+    def capacity_bps() -> int:
+        reply = wire.decode_message(joined.ask(wire.encode_message(wire.PortConfig(1), xid=9)))
+        assert isinstance(reply, wire.PortConfigReply)
+        return reply.capacity_bps
+
+    assert capacity_bps() == 10**10
+    shape(bench.port(1), "100mbit")
+    until(lambda: capacity_bps() == 10**8, "the capacity is HTB's")
+    run(
+        "tc",
+        "qdisc",
+        "replace",
+        "dev",
+        bench.port(1),
+        "root",
+        "tbf",
+        "rate",
+        "20mbit",
+        "burst",
+        "10k",
+        "latency",
+        "1ms",
+    )
+    until(lambda: capacity_bps() == 2 * 10**7, "the capacity is TBF's")
+
+
+def shape(port: str, rate: str) -> None:
+    run("tc", "qdisc", "add", "dev", port, "root", "handle", "5:", "htb", "default", "1")
+    run("tc", "class", "add", "dev", port, "parent", "5:", "classid", "5:1", "htb", "rate", rate)
+
+
+def test_a_full_queue_raises_the_alarm_and_an_empty_one_ends_it(bench: Bench, joined: Controller) -> None:
+    shape(bench.port(2), "2mbit")
+    joined.send(flow_mod({}, [FLOOD], xid=4))
+    assert joined.barrier() == []
+    assert bench.ping()
+    config = wire.PortConfig(2, wire.PortConfigFlags.ALARM, k_pkts=20, rtt_us=1000, cookie=0xC0, priority=3)
+    reply = wire.decode_message(joined.ask(wire.encode_message(config, xid=5)))
+    assert isinstance(reply, wire.PortConfigReply)
+    flood = ("ping", "-q", "-f", "-l", "60", "-c", "60", "-s", "1400", "-W", "1", "10.77.0.2")
+    run("ip", "netns", "exec", bench.host(1), *flood)
+    alarm = last = joined.event()
+    assert isinstance(alarm, wire.BufAlarm)
+    while isinstance(normal := joined.event(), wire.BufAlarm):
+        last = normal
+    assert (alarm.port.port_no, alarm.port.name.decode()) == (2, bench.port(2))
+    assert (alarm.cookie, alarm.priority) == (0xC0, 3)
+    assert alarm.port_buf_pkts > 20
+    assert alarm.crossing_ns <= last.crossing_ns < normal.crossing_ns

@@ -1,0 +1,153 @@
+"""How the agent starts, ends, dies and is succeeded."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from openflow_ext import wire
+from tests.integration.switch_bench import Bench, Controller, open_vswitch, run, until
+from tests.unit.flowmods import TCP4, ext, flow_mod, output
+
+SET = ext(wire.SetWindow(1536))
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    with open_vswitch() as ovs:
+        bench = Bench(ovs)
+        try:
+            bench.build()
+            yield bench
+        finally:
+            bench.tear_down()
+
+
+@pytest.fixture
+def controller() -> Iterator[Controller]:
+    controller = Controller()
+    yield controller
+    controller.close()
+
+
+def put_rule(controller: Controller) -> None:
+    controller.accept()
+    controller.send(flow_mod(TCP4, [SET, output(2)], xid=70))
+    assert controller.barrier() == []
+
+
+def test_the_bridge_s_own_controllers_are_used_and_given_back(bench: Bench, controller: Controller) -> None:
+    bench.ovs.vsctl("set-controller", bench.bridge, controller.target, "ptcp:0:127.0.0.1")
+    bench.ovs.vsctl("set", "controller", bench.bridge_controller(controller.target), "inactivity_probe=30000")
+    controller.accept()
+    agent = bench.agent()
+    agent.await_event("ready")
+    socket_target = f"unix:{bench.ovs.rundir}/{bench.bridge}.controller"
+    assert sorted(bench.controllers()) == ["ptcp:0:127.0.0.1", socket_target]
+    controller.accept()
+    assert agent.end() == 0
+    assert sorted(bench.controllers()) == ["ptcp:0:127.0.0.1", controller.target]
+    row = bench.bridge_controller(controller.target)
+    assert bench.ovs.vsctl("get", "controller", row, "inactivity_probe") == "30000"
+    assert bench.leftovers() == []
+    controller.accept()
+
+
+def test_a_killed_agent_s_work_goes_on_and_is_taken_over(bench: Bench, controller: Controller) -> None:
+    bench.ovs.vsctl("set-controller", bench.bridge, "tcp:127.0.0.1:1")
+    agent = bench.ready_agent(controller)
+    put_rule(controller)
+    before = bench.rules()
+    agent.end(signal.SIGKILL)
+    assert bench.attached() == {bench.port(1): 1, bench.port(2): 2}
+    assert '"xdp"' in run("ip", "-j", "link", "show", bench.port(1))
+    successor = bench.ready_agent(controller)
+    assert bench.rules() == before != []
+    controller.accept()
+    assert successor.end() == 0
+    assert bench.controllers() == ["tcp:127.0.0.1:1"]
+    assert bench.leftovers() == []
+
+
+def test_keep_leaves_the_data_plane_for_a_successor(bench: Bench, controller: Controller) -> None:
+    agent = bench.agent("--controller", controller.target, "--keep")
+    agent.await_event("ready")
+    put_rule(controller)
+    before = bench.rules()
+    assert agent.end() == 0
+    assert bench.rules() == before != []
+    bench.ready_agent(controller)
+    controller.accept()
+    assert bench.rules() == before
+
+
+def test_detach_removes_what_a_killed_agent_left(bench: Bench, controller: Controller) -> None:
+    bench.ovs.vsctl("set-controller", bench.bridge, "tcp:127.0.0.1:1")
+    agent = bench.ready_agent(controller)
+    put_rule(controller)
+    refused = bench.agent("--detach", env_only=True)
+    assert "already runs" in refused.await_event("error")["message"]
+    assert refused.end(None) == 1
+    agent.end(signal.SIGKILL)
+    detached = bench.agent("--detach", env_only=True)
+    assert detached.await_event("detached")["bridges"] == [bench.bridge]
+    assert detached.end(None) == 0
+    assert bench.controllers() == ["tcp:127.0.0.1:1"]
+    assert bench.leftovers() == []
+
+
+def test_a_bridge_made_anew_is_taken_over_without_the_old_rules(bench: Bench, controller: Controller) -> None:
+    bench.ready_agent(controller)
+    put_rule(controller)
+    assert bench.rules()
+    bench.ovs.vsctl("del-br", bench.bridge)
+    until(lambda: bench.attached() == {}, "the ports are detached")
+    bench.ovs.vsctl("add-br", bench.bridge, "--", "set", "bridge", bench.bridge, "datapath_type=netdev")
+    bench.ovs.vsctl("add-port", bench.bridge, bench.port(1))
+    controller.accept()
+    until(lambda: list(bench.attached()) == [bench.port(1)], "the port is attached")
+    assert bench.rules() == []
+
+
+def test_open_vswitch_may_start_again(bench: Bench, controller: Controller) -> None:
+    agent = bench.ready_agent(controller)
+    controller.accept()
+    bench.ovs.stop("ovs-vswitchd")
+    bench.ovs.stop("ovsdb-server")
+    bench.ovs.start_server()
+    bench.ovs.start_vswitchd()
+    controller.accept()
+    until(lambda: bench.attached() == {bench.port(1): 1, bench.port(2): 2}, "the ports carry the programs")
+    assert agent.end() == 0
+    assert bench.leftovers() == []
+
+
+def test_what_cannot_start_says_why_and_changes_nothing(bench: Bench, controller: Controller) -> None:
+    def reason(*argv: str) -> str:
+        agent = bench.agent(*argv)
+        message: str = agent.await_event("error")["message"]
+        assert agent.end(None) == 1
+        assert "\n" not in message
+        return message
+
+    before = bench.ovs.vsctl("list", "bridge", bench.bridge)
+    to = ("--controller", controller.target)
+    assert f"no bridge nobr in Open vSwitch (there: {bench.bridge})" in reason("--bridge", "nobr", *to)
+    assert "give --controller" in reason()
+    assert "no directory /nowhere" in reason(*to, "--rundir", "/nowhere")
+    assert "expected tcp:HOST" in reason("--controller", "ssl:127.0.0.1")
+    assert bench.leftovers() == []
+    assert bench.ovs.vsctl("list", "bridge", bench.bridge) == before
+    agent = bench.ready_agent(controller)
+    assert "another agent already runs" in reason(*to)
+    controller.accept()
+    assert agent.end() == 0
+    bench.ovs.stop("ovs-vswitchd")
+    assert "ovs-vswitchd does not serve bridge" in reason(*to)
+    bench.ovs.stop("ovsdb-server")
+    assert "no OVSDB server" in reason(*to)
+    bench.ovs.start_server()
+    bench.ovs.start_vswitchd()
+    assert bench.leftovers() == []
