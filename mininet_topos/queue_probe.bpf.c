@@ -20,12 +20,11 @@ struct probe_settings {
 };
 
 struct queue_bucket {
+	__u64 sent_total; // bytes that the qdisc has let out since it was made
 	__u32 pkts_max;
 	__u32 bytes_max;
 	__u32 pkts_last;
 	__u32 bytes_last;
-	__u32 sent_pkts;
-	__u32 sent_bytes;
 	__u32 pkts_min; // plus 1, so that 0 means: not touched
 	__u32 pad;
 };
@@ -63,10 +62,13 @@ static __always_inline struct queue_bucket *bucket_of(struct Qdisc *qdisc)
 	return bpf_map_lookup_elem(&queue_buckets, &index);
 }
 
-static __always_inline void note_length(struct queue_bucket *bucket, struct Qdisc *qdisc)
+static __always_inline int note_length(struct Qdisc *qdisc)
 {
+	struct queue_bucket *bucket = bucket_of(qdisc);
 	__u32 pkts = qdisc->q.qlen, bytes = qdisc->qstats.backlog;
 
+	if (!bucket)
+		return 0;
 	if (pkts > bucket->pkts_max)
 		bucket->pkts_max = pkts;
 	if (bytes > bucket->bytes_max)
@@ -75,31 +77,20 @@ static __always_inline void note_length(struct queue_bucket *bucket, struct Qdis
 		bucket->pkts_min = pkts + 1;
 	bucket->pkts_last = pkts;
 	bucket->bytes_last = bytes;
+	bpf_core_read(&bucket->sent_total, sizeof(bucket->sent_total), &qdisc->bstats.bytes);
+	return 0;
 }
 
 SEC("tp_btf/qdisc_enqueue")
-int BPF_PROG(on_enqueue, struct Qdisc *qdisc, const struct netdev_queue *txq, struct sk_buff *skb)
+int BPF_PROG(on_enqueue, struct Qdisc *qdisc)
 {
-	struct queue_bucket *bucket = bucket_of(qdisc);
-
-	if (bucket)
-		note_length(bucket, qdisc);
-	return 0;
+	return note_length(qdisc);
 }
 
 SEC("tp_btf/qdisc_dequeue")
-int BPF_PROG(on_dequeue, struct Qdisc *qdisc, const struct netdev_queue *txq, int packets, struct sk_buff *skb)
+int BPF_PROG(on_dequeue, struct Qdisc *qdisc)
 {
-	struct queue_bucket *bucket = bucket_of(qdisc);
-
-	if (!bucket)
-		return 0;
-	note_length(bucket, qdisc);
-	if (skb && packets > 0) {
-		bucket->sent_pkts += packets;
-		bucket->sent_bytes += BPF_CORE_READ(skb, len);
-	}
-	return 0;
+	return note_length(qdisc);
 }
 
 char _license[] SEC("license") = "GPL";

@@ -99,12 +99,27 @@ static int run_sink(void)
     return 0;
 }
 
+// Sends what is left, closes, and waits for the peer to have read it all.
+static void finish(int fd)
+{
+    struct timeval patience = {.tv_sec = FINISH_TIMEOUT_S};
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    shutdown(fd, SHUT_WR);
+    char end;
+    if (recv(fd, &end, sizeof end, 0) != 0)
+        fail("the sink did not take the rest of a long flow");
+    close(fd);
+}
+
 static int run_source(void)
 {
     struct epoll_event events[MAX_EVENTS];
     if (!opt.to)
         fail("source needs --to ADDR");
     struct conn c = {.fd = connect_to(opt.to)};
+    int unsent_bytes = 2 * CHUNK_BYTES;
+    setsockopt(c.fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_bytes, sizeof unsent_bytes);
     snprintf(c.peer, sizeof c.peer, "%s", opt.to);
     watch(c.fd, &c, EPOLLOUT, EPOLL_CTL_ADD);
     report_conn("connected", &c);
@@ -124,6 +139,7 @@ static int run_source(void)
             fail("long flow to %s ended: %s", c.peer, strerror(errno));
     }
     report_conn("closed", &c);
+    finish(c.fd);
     return 0;
 }
 

@@ -24,6 +24,7 @@
 #define REPORT_EVERY_MS 100
 #define QUERY_TIMEOUT_MS 30000
 #define CONNECT_TIMEOUT_S 10
+#define FINISH_TIMEOUT_S 8
 #define MAX_EVENTS 64
 #define RECORD_BYTES (64 * 1024)
 #define CHUNK_BYTES (64 * 1024)
@@ -103,7 +104,6 @@ __attribute__((noreturn, format(printf, 1, 2))) static void fail(const char *for
     begin("error");
     put(",\"error\":\"%s\"", text);
     end_record();
-    fprintf(stderr, "%s: %s\n", opt.host, text);
     exit(1);
 }
 

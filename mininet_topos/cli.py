@@ -1,0 +1,192 @@
+"""`weir lab`: demo, incast, report, clean."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from mininet_topos import lab as running
+from mininet_topos.errors import LabError
+from mininet_topos.experiment import Case, Experiment, demo
+from mininet_topos.net import require_machine
+from mininet_topos.report import make_report
+from mininet_topos.schemes import SCHEMES
+from mininet_topos.state import clean
+from mininet_topos.summary import Row
+from mininet_topos.table import notes, table
+
+console = Console(stderr=True)
+EXIT_SIGTERM = 128 + signal.SIGTERM
+EXIT_SIGINT = 128 + signal.SIGINT
+
+
+@click.group()
+def lab() -> None:
+    """Run experiments in Mininet: real switch, real controllers, real TCP."""
+
+
+def _out(name: str, out: Path | None) -> Path:
+    return out or Path("results") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+_common = (
+    click.option("--out", type=click.Path(path_type=Path), help="The result folder to make."),
+    click.option("--controller-port", type=click.IntRange(1, 65535), help="Default: a free one."),
+    click.option("--json", "as_json", is_flag=True, help="Print the rows of summary.json."),
+)
+
+
+def _with_common(command: Any) -> Any:
+    for option in reversed(_common):
+        command = option(command)
+    return command
+
+
+@lab.command("demo")
+@click.option("--queries", type=click.IntRange(1), default=20, show_default=True)
+@_with_common
+def demo_command(queries: int, out: Path | None, controller_port: int | None, as_json: bool) -> None:
+    """One incast, three ways: plain TCP, SDTCP and SCCP, alone and beside long flows."""
+    _carry_out(lambda: demo(queries), out, controller_port, as_json)
+
+
+@lab.command("incast")
+@click.option("--schemes", default=",".join(SCHEMES), show_default=True, help="Some of these, in order.")
+@click.option("--workers", type=int, default=40, show_default=True)
+@click.option(
+    "--size", "size_bytes", type=int, default=32_000, show_default=True, help="Bytes a worker answers."
+)
+@click.option("--background", type=int, default=0, show_default=True, help="Long flows into the root.")
+@click.option("--queries", type=int, default=20, show_default=True)
+@click.option("--bandwidth", "bandwidth_mbps", type=float, default=100.0, show_default=True, help="Mbit/s.")
+@click.option("--queue", "queue_bytes", type=int, default=150_000, show_default=True, help="Bytes.")
+@click.option(
+    "--gap",
+    "gap_ms",
+    type=click.IntRange(0, 60_000),
+    default=100,
+    show_default=True,
+    help="ms between queries.",
+)
+@click.option(
+    "--cc", "congestion_control", default="reno", show_default=True, help="The hosts' congestion control."
+)
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="Of the order in which workers are asked."
+)
+@_with_common
+def incast_command(
+    schemes: str, out: Path | None, controller_port: int | None, as_json: bool, **options: Any
+) -> None:
+    """One incast of your own."""
+
+    def make() -> Experiment:
+        case = {name: options.pop(name) for name in ("workers", "size_bytes", "background", "queries")}
+        title = f"{case['workers']} workers x {case['size_bytes'] / 1000:g} KB"
+        if case["background"]:
+            title += f" beside {case['background']} long flows"
+        names = tuple(name.strip() for name in schemes.split(",") if name.strip())
+        return Experiment(name="incast", cases=(Case("incast", title, **case),), schemes=names, **options)
+
+    _carry_out(make, out, controller_port, as_json)
+
+
+@lab.command("report")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print the rows of summary.json.")
+def report_command(folder: Path, as_json: bool) -> None:
+    """Make summary, plots and report of a result FOLDER again from its raw records."""
+    with _errors_in_a_line():
+        _show(make_report(folder), folder, as_json)
+
+
+@lab.command("clean")
+@click.option("--json", "as_json", is_flag=True)
+def clean_command(as_json: bool) -> None:
+    """Remove what labs that were killed have left; labs that run are left alone."""
+    with _errors_in_a_line():
+        require_machine()
+        removed = clean()
+        if as_json:
+            click.echo(json.dumps({"removed": removed}))
+        else:
+            click.echo("\n".join(f"removed {what}" for what in removed) or "nothing to remove")
+
+
+def _carry_out(make: Any, out: Path | None, port: int | None, as_json: bool) -> None:
+    with _errors_in_a_line(), _sigterm_as_exit():
+        experiment: Experiment = make()
+        require_machine()
+        folder = _out(experiment.name, out)
+        with _progress(experiment) as progress:
+            running.run_experiment(experiment, folder, progress, port)
+            progress.say("summary, plots, report")
+            rows = make_report(folder)
+        _show(rows, folder, as_json)
+
+
+@contextlib.contextmanager
+def _errors_in_a_line() -> Iterator[None]:
+    """An error of the lab, or Ctrl-C, is one line on stderr and a non-zero exit."""
+    try:
+        yield
+    except LabError as error:
+        console.print(f"weir lab: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        console.print("weir lab: broken off; nothing is left behind", style="red", soft_wrap=True)
+        sys.exit(EXIT_SIGINT)
+
+
+@contextlib.contextmanager
+def _sigterm_as_exit() -> Iterator[None]:
+    """SIGTERM unwinds as Ctrl-C does, so that everything is cleaned up."""
+
+    def on_sigterm(_number: int, _frame: FrameType | None) -> NoReturn:
+        sys.exit(EXIT_SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, on_sigterm)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _progress(experiment: Experiment) -> Iterator[running.Progress]:
+    columns = (SpinnerColumn(), BarColumn(20), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=running.steps(experiment))
+
+        def say(text: str) -> None:
+            bar.update(task, description=text)
+
+        def warn(text: str) -> None:
+            bar.console.print(text, style="yellow", markup=False, highlight=False)
+
+        yield running.Progress(say, lambda: bar.advance(task), warn)
+
+
+def _show(rows: list[Row], folder: Path, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    out = Console()
+    out.print(table(rows))
+    for line in notes(rows):
+        out.print(line, highlight=False, soft_wrap=True)
+    void = sum(not row["valid"] for row in rows)
+    if void:
+        out.print(f"{void} of {len(rows)} runs are void (*): see the report", style="red")
+    out.print(f"results: {folder}   report: {folder / 'report.html'}", soft_wrap=True, highlight=False)

@@ -1,0 +1,126 @@
+"""What an experiment is: cases x schemes over one network, and the demo's three cases."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mininet_topos.errors import BadExperiment
+from mininet_topos.links import Bottleneck
+from mininet_topos.net import require_hosts
+from mininet_topos.schemes import SCHEMES
+
+MSS_BYTES = 1448
+SEGMENT_OVERHEAD_BYTES = 66
+"""Ethernet 14, IPv4 20, TCP with timestamps 32: what the bottleneck counts beside the payload."""
+
+FULL_SEGMENT_BYTES = MSS_BYTES + SEGMENT_OVERHEAD_BYTES
+MOST_RESPONSE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One workload: `queries` times, `workers` hosts answer with `size_bytes` each, all at once."""
+
+    name: str
+    title: str
+    workers: int
+    size_bytes: int
+    background: int
+    queries: int
+
+    def ideal_ms(self, bandwidth_mbps: float) -> float:
+        """All response bytes with their headers, at the bottleneck's rate."""
+        segments = -(-self.size_bytes // MSS_BYTES)
+        wire_bytes = self.workers * (self.size_bytes + segments * SEGMENT_OVERHEAD_BYTES)
+        return 8 * wire_bytes / (bandwidth_mbps * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """All that fixes an experiment. Raises BadExperiment where it makes no sense.
+
+    ``warmup_s``: how long the long flows run before the first query; ``tail_s``: and after the last.
+    """
+
+    name: str
+    cases: tuple[Case, ...]
+    schemes: tuple[str, ...]
+    bandwidth_mbps: float
+    queue_bytes: int
+    gap_ms: int = 100
+    warmup_s: float = 2.0
+    tail_s: float = 3.0
+    congestion_control: str = "reno"
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.schemes if name not in SCHEMES]
+        if unknown or not self.schemes or len(set(self.schemes)) != len(self.schemes):
+            raise BadExperiment(
+                f"schemes are some of {', '.join(SCHEMES)}, each once: not {', '.join(self.schemes)}"
+            )
+        if not self.cases:
+            raise BadExperiment("an experiment needs a case")
+        if not 1 <= self.bandwidth_mbps <= 10_000:
+            raise BadExperiment(f"a bandwidth of {self.bandwidth_mbps} Mbit/s: want 1 to 10000")
+        if self.queue_bytes < 2 * FULL_SEGMENT_BYTES:
+            raise BadExperiment(f"a queue of {self.queue_bytes} bytes holds no two full segments")
+        if not re.fullmatch(r"[a-z0-9_]{1,15}", self.congestion_control):
+            raise BadExperiment(f"not a congestion control: {self.congestion_control}")
+        for case in self.cases:
+            require_hosts(case.workers, case.background)
+            if not 1 <= case.size_bytes <= MOST_RESPONSE_BYTES:
+                raise BadExperiment(f"a response of {case.size_bytes} bytes: want 1 to {MOST_RESPONSE_BYTES}")
+            if case.queries < 1:
+                raise BadExperiment("at least one query is needed")
+        require_hosts(self.workers, self.senders)
+
+    @property
+    def workers(self) -> int:
+        """How many workers the network needs."""
+        return max(case.workers for case in self.cases)
+
+    @property
+    def senders(self) -> int:
+        """How many senders of long flows the network needs."""
+        return max(case.background for case in self.cases)
+
+    @property
+    def bottleneck(self) -> Bottleneck:
+        """The shaping of the switch's port to the root."""
+        return Bottleneck(round(self.bandwidth_mbps * 1e6 / 8) * 8, queue_bytes=self.queue_bytes)
+
+    @property
+    def queue_pkts(self) -> int:
+        """The queue in full segments."""
+        return self.queue_bytes // FULL_SEGMENT_BYTES
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Experiment:
+        """The reverse of to_json. Raises BadExperiment."""
+        try:
+            cases = tuple(Case(**case) for case in values["cases"])
+            return cls(**{**values, "cases": cases, "schemes": tuple(values["schemes"])})
+        except (KeyError, TypeError) as error:
+            raise BadExperiment(f"not an experiment: {error}") from error
+
+
+def demo(queries: int = 20) -> Experiment:
+    """The main job: incast alone, beside long flows, and where a window is smaller than a segment."""
+    return Experiment(
+        name="demo",
+        cases=(
+            Case("A", "40 workers x 32 KB", 40, 32_000, 0, queries),
+            Case("B", "20 workers x 32 KB beside 10 long flows", 20, 32_000, 10, queries),
+            Case("C", "60 workers x 10 KB", 60, 10_000, 0, queries),
+        ),
+        schemes=("plain", "sdtcp", "sccp"),
+        bandwidth_mbps=100,
+        queue_bytes=150_000,
+    )

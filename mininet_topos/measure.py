@@ -1,0 +1,132 @@
+"""What is read from the machine around a run: TCP counters, OVS's own drops, how idle the CPUs were."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from mininet_topos.links import read_queue
+from mininet_topos.net import Network
+from mininet_topos.node import LabHost
+from mininet_topos.sndbuf import packet_sockets, vswitchd_pid
+
+CPU_SAMPLE_S = 1.0
+TCP_COUNTERS = (
+    "OutSegs",
+    "InSegs",
+    "RetransSegs",
+    "TCPTimeouts",
+    "TCPLossProbes",
+    "TCPFastRetrans",
+    "TCPSlowStartRetrans",
+    "TCPSpuriousRTOs",
+    "TCPDSACKRecv",
+)
+
+
+def parse_proc_net(text: str) -> dict[str, int]:
+    """The counters of /proc/net/snmp or netstat: pairs of lines, names above values."""
+    lines = text.splitlines()
+    counters = {}
+    for names, values in zip(lines[::2], lines[1::2], strict=True):
+        pairs = zip(names.split()[1:], values.split()[1:], strict=True)
+        counters.update({name: int(value) for name, value in pairs})
+    return counters
+
+
+def tcp_counters(host: LabHost) -> dict[str, int]:
+    """A host's TCP counters, read from outside its namespace."""
+    counters: dict[str, int] = {}
+    for name in ("snmp", "netstat"):
+        counters |= parse_proc_net(Path(f"/proc/{host.pid}/net/{name}").read_text())
+    return {name: counters.get(name, 0) for name in TCP_COUNTERS}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Counters at one moment, or, as a difference, of one run.
+
+    ``tcp`` sums over all hosts. ``ovs_receive_drops`` are packets that OVS's receive sockets had no room
+    for; ``queue_drops`` those that the bottleneck's queue refused.
+    """
+
+    tcp: dict[str, int]
+    queue_drops: int
+    queue_sent_bytes: int
+    ovs_receive_drops: int
+
+    @property
+    def ovs_drops(self) -> int:
+        """TCP segments that left a host, arrived at none, and were not refused by the queue.
+
+        Exact when nothing is in flight. OVS itself does not count them: it sends in batches, and when
+        the queue refuses a packet, it drops the rest of the batch (of the same microseconds, which a
+        full queue would have refused too).
+        """
+        sent = self.tcp["OutSegs"] + self.tcp["RetransSegs"]  # Linux counts retransmissions apart
+        return max(0, sent - self.tcp["InSegs"] - self.queue_drops)
+
+    def since(self, before: Snapshot) -> Snapshot:
+        """What has been added since `before`."""
+        return Snapshot(
+            {name: value - before.tcp[name] for name, value in self.tcp.items()},
+            self.queue_drops - before.queue_drops,
+            self.queue_sent_bytes - before.queue_sent_bytes,
+            self.ovs_receive_drops - before.ovs_receive_drops,
+        )
+
+
+def snapshot(net: Network) -> Snapshot:
+    """Read all counters of a network."""
+    tcp = dict.fromkeys(TCP_COUNTERS, 0)
+    for host in net.hosts:
+        for name, value in tcp_counters(host).items():
+            tcp[name] += value
+    queue = read_queue(net.bottleneck_ifname)
+    ports = set(net.state.interfaces)
+    receive_drops = sum(socket.receive_drops for socket in packet_sockets() if socket.ifname in ports)
+    return Snapshot(tcp, queue.drops, queue.sent_bytes, receive_drops)
+
+
+class CpuWatch(threading.Thread):
+    """Every second: the part of all CPUs that was idle, and the part of one that ovs-vswitchd took."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.samples: list[dict[str, float]] = []
+        self._done = threading.Event()
+        self._ovs = Path(f"/proc/{vswitchd_pid()}/stat")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self.join()
+
+    def run(self) -> None:
+        """Sample until the context ends."""
+        tick = os.sysconf("SC_CLK_TCK")
+        before = self._read()
+        while not self._done.wait(CPU_SAMPLE_S):
+            now = self._read()
+            span_s = now[0] - before[0]
+            idle, total = now[1] - before[1], now[2] - before[2]
+            self.samples.append(
+                {
+                    "t_ns": now[0] * 1e9,
+                    "idle": idle / total if total else 1.0,
+                    "ovs": (now[3] - before[3]) / tick / span_s,
+                }
+            )
+            before = now
+
+    def _read(self) -> tuple[float, int, int, int]:
+        ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        ovs = self._ovs.read_text().rpartition(")")[2].split()
+        return time.monotonic(), ticks[3] + ticks[4], sum(ticks), int(ovs[11]) + int(ovs[12])

@@ -1,0 +1,156 @@
+"""The plots of a result folder, as SVG and PNG: query times for each scheme, and the queue over time."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from mininet_topos.experiment import Experiment
+from mininet_topos.fidelity import query_span_ns
+from mininet_topos.style import LOOKS
+from mininet_topos.summary import Row, load_experiment
+from mininet_topos.traffic import read_records
+
+COLUMN_IN = 3.4
+PANEL_IN = 2.3
+STYLE = {
+    "font.size": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "legend.frameon": False,
+    "svg.hashsalt": "weir",
+}
+SHOWN_QUERIES = 3
+
+
+def plot(folder: Path, rows: list[Row]) -> list[Path]:
+    """Draw all plots into `plots/` of a result folder. Returns the SVG files, in the report's order."""
+    experiment = load_experiment(folder)
+    (folder / "plots").mkdir(exist_ok=True)
+    by_case: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_case[row["case"]].append(row)
+    drawn = [("query_times", query_times(folder, by_case))]
+    drawn += [(f"queue_{case}", queue_over_time(folder, experiment, some)) for case, some in by_case.items()]
+    if any(row["background_mbps"] for row in rows):
+        drawn.append(("background", background(folder, rows)))
+    return [save(figure, folder / "plots" / name) for name, figure in drawn]
+
+
+def save(figure: Figure, stem: Path) -> Path:
+    """Write a figure as PNG and SVG; returns the SVG's path."""
+    figure.savefig(stem.with_suffix(".png"), dpi=200)
+    figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
+    return stem.with_suffix(".svg")
+
+
+def _panels(count: int, height_in: float = PANEL_IN, sharey: bool = False) -> tuple[Figure, list[Axes]]:
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(COLUMN_IN * count, height_in), layout="constrained")
+        axes = figure.subplots(1, count, squeeze=False, sharey=sharey)[0]
+    return figure, list(axes)
+
+
+def _times_ms(folder: Path, row: Row) -> list[float]:
+    records = read_records(folder / "raw" / row["run"] / "traffic.jsonl")
+    return [record["qct_ms"] for record in records if record["event"] == "query"]
+
+
+def query_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
+    """For each case the distribution of the query completion times, one curve a scheme."""
+    figure, axes = _panels(len(by_case))
+    for axis, (case, rows) in zip(axes, by_case.items(), strict=True):
+        for row in rows:
+            look = LOOKS[row["scheme"]]
+            times = sorted(_times_ms(folder, row))
+            axis.step(
+                [times[0], *times],
+                np.linspace(0, 1, len(times) + 1),
+                where="post",
+                color=look.colour,
+                linestyle=look.line,
+                label=look.label + ("" if row["valid"] else " (void)"),
+            )
+        axis.axvline(rows[0]["ideal_ms"], color="black", linewidth=0.8, linestyle=":", label="ideal")
+        axis.set_xscale("log")
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_formatter(_minor_label)
+        axis.set_title(f"{case}: {rows[0]['title']}", fontsize=8)
+        axis.set_xlabel("query completion time (ms, log scale)")
+        axis.set_ylim(0, 1.02)
+        axis.legend(loc="lower right")
+    axes[0].set_ylabel("part of the queries")
+    return figure
+
+
+def _minor_label(value: float, _position: float) -> str:
+    """Labels 2, 3 and 5 between the powers of ten of a logarithmic axis."""
+    digit = value / 10 ** np.floor(np.log10(value))
+    return f"{value:g}" if round(digit) in (2, 3, 5) and abs(digit - round(digit)) < 1e-6 else ""
+
+
+def queue_over_time(folder: Path, experiment: Experiment, rows: list[Row]) -> Figure:
+    """The bottleneck's queue during the first queries of a case, one panel a scheme."""
+    figure, axes = _panels(len(rows), sharey=True)
+    for axis, row in zip(axes, rows, strict=True):
+        look = LOOKS[row["scheme"]]
+        time_s, queue_kb = _queue_trace(folder, row)
+        axis.fill_between(time_s, queue_kb, color=look.colour, alpha=0.25, linewidth=0)
+        axis.plot(time_s, queue_kb, color=look.colour, linewidth=0.6)
+        axis.axhline(experiment.queue_bytes / 1000, color="black", linewidth=0.8, linestyle=":")
+        axis.set_title(f"{row['case']}: {look.label}, {row['drops']} drops in all", fontsize=8)
+        axis.set_xlabel("time since the first query (s)")
+        axis.set_xlim(time_s[0], time_s[-1])
+    axes[0].set_ylabel("queue (KB); dotted: its limit")
+    axes[0].set_ylim(0, experiment.queue_bytes / 1000 * 1.08)
+    return figure
+
+
+def _queue_trace(folder: Path, row: Row) -> tuple[np.ndarray, np.ndarray]:
+    """Time (s since the first query) and queue (KB) from shortly before the first to the third query's end."""
+    run = folder / "raw" / row["run"]
+    queries = [record for record in read_records(run / "traffic.jsonl") if record["event"] == "query"]
+    start_ns, _ = query_span_ns(queries)
+    shown = queries[: min(SHOWN_QUERIES, len(queries))]
+    end_ns = shown[-1]["start_ns"] + shown[-1]["qct_ms"] * 1e6
+    origin_ms = (start_ns - json.loads((run / "run.json").read_text())["trace_start_ns"]) / 1e6
+    with open(run / "queue.csv") as file:
+        trace = np.array([(int(line["time_ms"]), int(line["bytes_max"])) for line in csv.DictReader(file)])
+    since_ms = trace[:, 0] - origin_ms
+    inside = (since_ms >= -50) & (since_ms <= (end_ns - start_ns) / 1e6 + 100)
+    return since_ms[inside] / 1000, trace[inside, 1] / 1000
+
+
+def background(folder: Path, rows: list[Row]) -> Figure:
+    """The long flows' goodput over time, around the queries, one curve a scheme."""
+    some = [row for row in rows if row["background_mbps"]]
+    figure, (axis,) = _panels(1, height_in=2.5)
+    for row in some:
+        look = LOOKS[row["scheme"]]
+        records = list(read_records(folder / "raw" / row["run"] / "traffic.jsonl"))
+        points = np.array([(r["t_ns"], r["bytes"]) for r in records if r["event"] == "goodput"])
+        _, end_ns = query_span_ns(records)
+        rate = 8e3 * np.diff(points[:, 1]) / np.diff(points[:, 0])
+        axis.plot(
+            (points[1:, 0] - end_ns) / 1e9,
+            rate,
+            color=look.colour,
+            linestyle=look.line,
+            label=look.label,
+            linewidth=0.9,
+        )
+    axis.axvline(0, color="black", linewidth=0.8, linestyle=":")
+    axis.set_xlabel("time since the last query ended (s)")
+    axis.set_ylabel("long flows' goodput (Mbit/s)")
+    axis.set_ylim(bottom=0)
+    axis.legend(loc="lower right")
+    return figure

@@ -1,0 +1,155 @@
+"""A scheme's programs, started as a user would: ryu-manager with the scheme's apps, and the agent."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mininet_topos.errors import LabError, ProgramFailed
+from mininet_topos.net import Network, undisturbed
+from mininet_topos.node import run
+from mininet_topos.process import Program
+from mininet_topos.schemes import Scheme, Settings, to_toml
+from mininet_topos.traffic import WORKER_PORT, Traffic
+
+LOOPBACK = "127.0.0.1"
+BIN = Path(sys.executable).parent
+READY_S = 30.0
+TCP_LISTEN = "0A"
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A scheme at work on a network. ``dataplane``: the agent's name for it, "" without an agent."""
+
+    scheme: Scheme
+    programs: tuple[Program, ...]
+    dataplane: str
+
+    def check(self) -> None:
+        """Raises ProgramFailed where a program has ended."""
+        for program in self.programs:
+            program.check()
+
+    def ports(self) -> list[dict]:
+        """The extended switch's port counters; none without an agent."""
+        if not self.dataplane:
+            return []
+        return json.loads(run(_bin("weir"), "ports", "--name", self.dataplane, "--json"))["ports"]
+
+
+def _bin(name: str) -> str:
+    """A command of this environment. Raises LabError."""
+    path = BIN / name
+    if not path.exists():
+        raise LabError(f"{path} is missing: run `make setup`")
+    return str(path)
+
+
+def free_port() -> int:
+    """A TCP port of the loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return probe.getsockname()[1]
+
+
+def is_listening(port: int) -> bool:
+    """Whether somebody listens on a port of this namespace (looked up, not connected to)."""
+    wanted = f":{port:04X}"
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        words = line.split()
+        if words[1].endswith(wanted) and words[3] == TCP_LISTEN:
+            return True
+    return False
+
+
+@contextmanager
+def running(scheme: Scheme, net: Network, folder: Path, port: int | None = None) -> Iterator[Running]:
+    """A scheme's programs for as long as the context lasts, ready and connected to the bridge.
+
+    `folder` gets their configuration, logs and database. `port`: where the controller listens; none: a
+    free one. Raises ProgramFailed, LabError.
+    """
+    if port is not None and is_listening(port):
+        raise LabError(f"port {port} is in use: choose another with --controller-port, or leave it out")
+    port = port or free_port()
+    folder.mkdir(parents=True)
+    config = folder / "weir.toml"
+    database: Settings = {"flowdb": {"url": f"sqlite:///{(folder / 'flowdb.sqlite').resolve()}"}}
+    config.write_text(to_toml(database | scheme.settings))
+    env = {"WEIR_CONFIG": str(config.resolve())}
+    programs: list[Program] = []
+    try:
+        programs.append(_start_controller(scheme, net, folder, port, env))
+        if scheme.extended:
+            programs.append(_start_agent(net, folder, port, env))
+        else:
+            net.switch.control(f"tcp:{LOOPBACK}:{port}")
+        programs[0].wait_ready(net.switch.controlled, "the bridge is not connected to it", READY_S)
+        now = Running(scheme, tuple(programs), dataplane(net) if scheme.extended else "")
+        check_reachability(net, folder)
+        now.check()
+        yield now
+    finally:
+        with undisturbed():
+            for program in reversed(programs):
+                program.stop()
+            net.switch.release()
+
+
+def dataplane(net: Network) -> str:
+    """The name of the agent's data plane, unique to a lab."""
+    return f"lab{net.state.number}"
+
+
+def _start_controller(scheme: Scheme, net: Network, folder: Path, port: int, env: dict[str, str]) -> Program:
+    argv = (
+        *(_bin("ryu-manager"), "--ofp-listen-host", LOOPBACK, "--ofp-tcp-listen-port", str(port)),
+        *scheme.apps,
+    )
+    controller = Program("controller", argv, folder / "controller.log", net.state, env)
+    try:
+        controller.wait_ready(lambda: is_listening(port), f"nobody listens on port {port}", READY_S)
+    except ProgramFailed:
+        controller.stop()
+        raise
+    return controller
+
+
+def _start_agent(net: Network, folder: Path, port: int, env: dict[str, str]) -> Program:
+    argv = (
+        *(_bin("weir"), "switch", "--bridge", net.switch.name, "--name", dataplane(net)),
+        *("--controller", f"tcp:{LOOPBACK}:{port}", "--json"),
+    )
+    agent = Program("agent", argv, folder / "agent.log", net.state, env)
+    try:
+        agent.wait_ready(lambda: '"event": "ready"' in agent.output(), "it did not say ready", READY_S)
+    except ProgramFailed:
+        agent.stop()
+        raise
+    return agent
+
+
+def check_reachability(net: Network, folder: Path) -> None:
+    """Have the root open a TCP connection to every host, so that all are known before anything counts.
+
+    Raises ProgramFailed naming the host that cannot be reached.
+    """
+    hosts = [host for host in net.hosts if host is not net.root]
+    traffic = Traffic(folder / "reachability.jsonl", net.state)
+    try:
+        for host in hosts:
+            traffic.start(host, "worker", port=WORKER_PORT)
+        traffic.await_event("listening", len(hosts), READY_S)
+        addresses = " ".join(f"{host.name}={host.IP()}" for host in hosts)
+        options = ("--size", "1", "--queries", "1", "--gap-ms", "0", "--workers", addresses)
+        traffic.start(net.root, "root", *options, port=WORKER_PORT)
+        traffic.await_event("done", 1, READY_S)
+        traffic.await_event("closed", len(hosts), READY_S)
+    finally:
+        traffic.stop()

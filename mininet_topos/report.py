@@ -1,0 +1,47 @@
+"""`report.html`: one file, standalone, with the table, the plots, the parameters and the verdict on each run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from mininet_topos.plots import plot
+from mininet_topos.style import LOOKS
+from mininet_topos.summary import Row, load_experiment, summarise
+
+TEMPLATE = "report.html.j2"
+
+
+def make_report(folder: Path) -> list[Row]:
+    """Summary, plots and report of a result folder, from its raw records. Returns the rows.
+
+    Raises BadExperiment where the folder holds no experiment.
+    """
+    rows = summarise(folder)
+    drawings = plot(folder, rows) if rows else []
+    environment = Environment(
+        loader=PackageLoader("mininet_topos", "."),
+        autoescape=select_autoescape(["html", "j2"]),
+        undefined=StrictUndefined,
+    )
+    page = environment.get_template(TEMPLATE).render(
+        rows=rows,
+        looks=LOOKS,
+        experiment=load_experiment(folder),
+        metadata=json.loads((folder / "metadata.json").read_text()),
+        drawings=[Markup(_inline(path)) for path in drawings],  # noqa: S704 - our own drawings
+    )
+    (folder / "report.html").write_text(page)
+    return rows
+
+
+def _inline(path: Path) -> str:
+    """An SVG file as an element: without the XML declaration, its identifiers made unique."""
+    text = path.read_text()
+    element = text[text.index("<svg") :]
+    for attribute in ('id="', 'href="#', "url(#"):
+        element = element.replace(attribute, f"{attribute}{path.stem}-")
+    return element

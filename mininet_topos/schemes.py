@@ -1,0 +1,49 @@
+"""The schemes that a lab compares: which programs run beside the network, and with which settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Settings = dict[str, dict[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """``apps`` run under ryu-manager; ``extended``: the agent stands between them and the bridge.
+
+    ``settings`` are sections of the configuration file that the programs get.
+    """
+
+    name: str
+    apps: tuple[str, ...]
+    extended: bool
+    settings: Settings = field(default_factory=dict)
+
+
+SCHEMES = {
+    scheme.name: scheme
+    for scheme in (
+        Scheme("plain", ("fabric_app.app",), extended=False),
+        Scheme("sdtcp", ("fabric_app.app", "sdtcp_app.app"), extended=True),
+        Scheme("sccp", ("fabric_app.app", "sccp_app.app"), extended=True),
+    )
+}
+
+
+def to_toml(settings: Settings) -> str:
+    """Settings as TOML: one table for each section; strings, numbers and booleans only."""
+    lines = []
+    for section, values in settings.items():
+        lines.append(f"[{section}]")
+        lines += [f"{name} = {_value(value)}" for name, value in values.items()]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'

@@ -1,0 +1,164 @@
+"""What a lab has made, in a file, so that it can be removed even when the lab was killed.
+
+Each lab owns `/run/weir/labN.json` and holds a lock on it while it lives. A file whose lock is free
+belongs to a lab that ended without cleaning up: `weir lab clean` removes what it lists.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from mininet_topos.errors import LabError
+
+STATE_DIR = Path("/run/weir")
+MOST_LABS = 64
+KILL_AFTER_S = 5.0
+
+
+def started_ticks(pid: int) -> int | None:
+    """When a process started (clock ticks since boot), None if there is none: with the pid, its identity."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return int(stat.rpartition(")")[2].split()[19])
+
+
+def _bridge_exists(name: str) -> bool:
+    if Path(f"/sys/class/net/{name}").exists():
+        return True
+    try:
+        return subprocess.run(("ovs-vsctl", "-t", "5", "br-exists", name), check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@dataclass
+class LabState:
+    """One lab's number and what it has made. Every change is on disk before it is relied on."""
+
+    number: int
+    path: Path
+    _file: IO[str]
+    processes: dict[int, int] = field(default_factory=dict)
+    interfaces: list[str] = field(default_factory=list)
+    bridge_made: bool = False
+
+    @property
+    def bridge(self) -> str:
+        """The bridge's name, unique among this host's labs."""
+        return f"s{self.number}"
+
+    @classmethod
+    def claim(cls) -> LabState:
+        """Take the lowest number of which no lab lives and whose bridge name is free.
+
+        What an aborted lab of that number has left is removed first.
+        """
+        STATE_DIR.mkdir(mode=0o755, parents=True, exist_ok=True)
+        for number in range(1, MOST_LABS + 1):
+            path = STATE_DIR / f"lab{number}.json"
+            file = _lock(path)
+            if file is None:
+                continue
+            _remove(_read(file))
+            if _bridge_exists(f"s{number}"):
+                path.unlink()
+                file.close()
+                continue
+            state = cls(number, path, file)
+            state.save()
+            return state
+        raise LabError(f"bridges s1 to s{MOST_LABS} are all taken: remove some, or run `weir lab clean`")
+
+    def save(self) -> None:
+        """Write the state to its file."""
+        made = {
+            "bridge": self.bridge if self.bridge_made else "",
+            "processes": self.processes,
+            "interfaces": self.interfaces,
+        }
+        self._file.seek(0)
+        self._file.truncate()
+        json.dump(made, self._file)
+        self._file.flush()
+
+    def add_process(self, pid: int) -> None:
+        """Note a process that the lab has started."""
+        self.processes[pid] = started_ticks(pid) or 0
+        self.save()
+
+    def drop_process(self, pid: int) -> None:
+        """Note that a process has ended."""
+        self.processes.pop(pid, None)
+        self.save()
+
+    def release(self) -> None:
+        """All is removed: forget the lab."""
+        self.path.unlink(missing_ok=True)
+        self._file.close()
+
+
+def _lock(path: Path) -> IO[str] | None:
+    """Open and lock a state file; None where its lab lives."""
+    file = open(path, "a+")  # noqa: SIM115 - held open: its lock says that the lab lives
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file
+
+
+def _read(file: IO[str]) -> dict:
+    file.seek(0)
+    try:
+        return json.loads(file.read() or "{}")
+    except ValueError:
+        return {}
+
+
+def clean() -> list[str]:
+    """Remove what labs that are no longer alive have left. Returns what was removed, a line each."""
+    removed = []
+    for path in sorted(STATE_DIR.glob("lab*.json")):
+        file = _lock(path)
+        if file is not None:
+            removed += _remove(_read(file))
+            path.unlink(missing_ok=True)
+            file.close()
+    return removed
+
+
+def _remove(made: dict) -> list[str]:
+    removed = []
+    for pid, ticks in made.get("processes", {}).items():
+        if ticks and started_ticks(int(pid)) == ticks:
+            _end(int(pid), ticks)
+            removed.append(f"process {pid}")
+    bridge = made.get("bridge", "")
+    if bridge and _bridge_exists(bridge):
+        subprocess.run(("ovs-vsctl", "-t", "10", "--if-exists", "del-br", bridge), check=False)
+        removed.append(f"bridge {bridge}")
+    for name in made.get("interfaces", []):
+        if Path(f"/sys/class/net/{name}").exists():
+            subprocess.run(("ip", "link", "del", name), check=False, stderr=subprocess.DEVNULL)
+            removed.append(f"interface {name}")
+    return removed
+
+
+def _end(pid: int, ticks: int) -> None:
+    os.kill(pid, signal.SIGTERM)
+    until = time.monotonic() + KILL_AFTER_S
+    while started_ticks(pid) == ticks and time.monotonic() < until:
+        time.sleep(0.05)
+    if started_ticks(pid) == ticks:
+        os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,149 @@
+"""From raw records to rows: `summary.json`, which plots, report and table are made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mininet_topos.errors import BadExperiment
+from mininet_topos.experiment import Case, Experiment
+from mininet_topos.fidelity import query_span_ns
+from mininet_topos.lab import write_json
+from mininet_topos.traffic import read_records
+
+PERCENTILES = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
+STEADY_S = 1.0
+RECOVERY_WINDOW_S = 0.3
+RECOVERED = 0.9
+NS_PER_S = 1e9
+Row = dict[str, Any]
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The nearest-rank percentile: the least value that at least so many percent do not exceed."""
+    if not values:
+        raise ValueError("no values")
+    rank = max(1, -(-len(values) * percent // 100))
+    return sorted(values)[int(rank) - 1]
+
+
+def load_experiment(folder: Path) -> Experiment:
+    """The experiment of a result folder. Raises BadExperiment where it is none."""
+    try:
+        return Experiment.from_json(json.loads((folder / "metadata.json").read_text())["experiment"])
+    except (OSError, ValueError, KeyError) as error:
+        raise BadExperiment(f"{folder} is no result folder: {error}") from error
+
+
+def last_attempts(folder: Path, experiment: Experiment) -> list[tuple[Case, Path]]:
+    """The run that stands for each case and scheme, in the experiment's order; missing ones left out."""
+    found = []
+    for case in experiment.cases:
+        for scheme in experiment.schemes:
+            runs = (folder / "raw").glob(f"{case.name}-{scheme}-*/run.json")
+            attempts = sorted(
+                (path.parent for path in runs), key=lambda run: int(run.name.rpartition("-")[2])
+            )
+            if attempts:
+                found.append((case, attempts[-1]))
+    return found
+
+
+def summarise(folder: Path) -> list[Row]:
+    """Make `summary.json` from the raw records and return its rows. Raises BadExperiment."""
+    experiment = load_experiment(folder)
+    rows = [row_of(experiment, case, run) for case, run in last_attempts(folder, experiment)]
+    write_json(folder / "summary.json", rows)
+    return rows
+
+
+def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
+    """One row: one case under one scheme."""
+    record = json.loads((run / "run.json").read_text())
+    records = list(read_records(run / "traffic.jsonl"))
+    times = [entry["qct_ms"] for entry in records if entry["event"] == "query"]
+    ideal_ms = case.ideal_ms(experiment.bandwidth_mbps)
+    qct_ms = {name: percentile(times, percent) for name, percent in PERCENTILES.items()} if times else {}
+    counters, tcp = record["counters"], record["counters"]["tcp"]
+    return {
+        "experiment": experiment.name,
+        "case": case.name,
+        "title": case.title,
+        "scheme": record["scheme"],
+        "workers": case.workers,
+        "size_bytes": case.size_bytes,
+        "background": case.background,
+        "queries": case.queries,
+        "bandwidth_mbps": experiment.bandwidth_mbps,
+        "queue_pkts": experiment.queue_pkts,
+        "queue_bytes": experiment.queue_bytes,
+        "ideal_ms": round(ideal_ms, 3),
+        "qct_ms": qct_ms,
+        "x_ideal": {name: round(value / ideal_ms, 3) for name, value in qct_ms.items()},
+        "drops": counters["queue_drops"],
+        "ovs_drops": counters["ovs_drops"],
+        "retransmits": tcp["RetransSegs"],
+        "timeouts": tcp["TCPTimeouts"],
+        "loss_probes": tcp["TCPLossProbes"],
+        "queue_max_pkts": record["queue_max_pkts"],
+        "queue_max_bytes": record["queue_max_bytes"],
+        "busy_rate_mbps": round(record["busy_rate_bps"] / 1e6, 2) if record["busy_rate_bps"] else None,
+        "least_idle": round(min((sample["idle"] for sample in record["cpu"]), default=1.0), 3),
+        **_switch_figures(record),
+        **background_figures(records),
+        "attempt": record["attempt"],
+        "run": run.name,
+        "valid": record["valid"],
+        "reasons": record["reasons"],
+    }
+
+
+def _switch_figures(record: dict[str, Any]) -> Row:
+    """What the extended switch counted during the run, over all its ports; None under plain TCP."""
+    if not record["ports_after"]:
+        return {"alarms": None, "clamps": None}
+    before, after = (
+        {name: sum(port[name] for port in record[moment]) for name in ("alarms", "clamped")}
+        for moment in ("ports_before", "ports_after")
+    )
+    return {"alarms": after["alarms"] - before["alarms"], "clamps": after["clamped"] - before["clamped"]}
+
+
+def background_figures(records: list[dict[str, Any]]) -> Row:
+    """The long flows' goodput before, during and after the queries, and how soon they were back.
+
+    ``recovery_s``: from the end of the last query until their goodput over 0.3 s was 90 % of the one
+    before; None where that did not come about (or there were no long flows).
+    """
+    points = [(entry["t_ns"], entry["bytes"]) for entry in records if entry["event"] == "goodput"]
+    start_ns, end_ns = query_span_ns(records)
+    if len(points) < 2 or not end_ns:
+        return {"background_mbps": None, "recovery_s": None}
+    before = goodput_mbps(points, start_ns - STEADY_S * NS_PER_S, start_ns)
+    last_ns = points[-1][0]
+    rates = {
+        "before": before,
+        "during": goodput_mbps(points, start_ns, end_ns),
+        "after": goodput_mbps(points, max(end_ns, last_ns - STEADY_S * NS_PER_S), last_ns),
+    }
+    recovery_s = None
+    for at_ns, _ in points:
+        since_ns = at_ns - RECOVERY_WINDOW_S * NS_PER_S
+        if since_ns >= end_ns and goodput_mbps(points, since_ns, at_ns) >= RECOVERED * before:
+            recovery_s = round((at_ns - end_ns) / NS_PER_S, 2)
+            break
+    return {
+        "background_mbps": {name: round(rate, 2) for name, rate in rates.items()},
+        "recovery_s": recovery_s,
+    }
+
+
+def goodput_mbps(points: list[tuple[int, int]], since_ns: float, until_ns: float) -> float:
+    """The mean rate between two times, from (time, total bytes) points; what the points cover of it."""
+    inside = [point for point in points if since_ns - 60e6 <= point[0] <= until_ns + 60e6]
+    if len(inside) < 2:
+        return 0.0
+    (first_ns, first), (last_ns, last) = inside[0], inside[-1]
+    return 8e3 * (last - first) / (last_ns - first_ns)

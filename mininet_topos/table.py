@@ -1,0 +1,58 @@
+"""The table that `weir lab` prints: one row for each case and scheme. Fits a terminal of 80 columns."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from mininet_topos.style import LOOKS
+from mininet_topos.summary import PERCENTILES, Row
+
+COUNTS = {
+    "drops": "drops",
+    "in OVS": "ovs_drops",
+    "re- tran.": "retransmits",
+    "time outs": "timeouts",
+    "alarms": "alarms",
+    "clamps": "clamps",
+}
+
+
+def table(rows: list[Row]) -> Table:
+    """Rows of summary.json as a table; void runs are marked with an asterisk."""
+    made = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
+    made.add_column("QCT in ms", no_wrap=True)
+    for heading in (*PERCENTILES, "p50 /id.", "p99 /id.", *COUNTS):
+        made.add_column(heading, justify="right", overflow="fold")
+    for case in dict.fromkeys(row["case"] for row in rows):
+        some = [row for row in rows if row["case"] == case]
+        made.add_row(Text(f"{case} ideal", style="bold"), f"{some[0]['ideal_ms']:.1f}")
+        for row in some:
+            made.add_row(*_cells(row), style=None if row["valid"] else "dim")
+        made.add_section()
+    return made
+
+
+def notes(rows: list[Row]) -> list[str]:
+    """What stands under the table: the cases, and what became of the long flows."""
+    lines = [f"{case}: {title}" for case, title in dict.fromkeys((row["case"], row["title"]) for row in rows)]
+    for row in rows:
+        rates = row["background_mbps"]
+        if rates:
+            back = "not back" if row["recovery_s"] is None else f"back after {row['recovery_s']:.1f} s"
+            lines.append(
+                f"{row['case']}, {LOOKS[row['scheme']].label}: long flows {rates['before']:.0f} Mbit/s before, "
+                f"{rates['during']:.0f} during, {rates['after']:.0f} after the queries; {back} at 90 %"
+            )
+    return lines
+
+
+def _cells(row: Row) -> list[str | Text]:
+    look = LOOKS[row["scheme"]]
+    return [
+        Text(f"{look.label}{'' if row['valid'] else ' *'}", style=look.colour),
+        *(f"{row['qct_ms'][name]:.1f}" if row["qct_ms"] else "-" for name in PERCENTILES),
+        *(f"{row['x_ideal'][name]:.2f}" if row["x_ideal"] else "-" for name in ("p50", "p99")),
+        *("-" if row[name] is None else str(row[name]) for name in COUNTS.values()),
+    ]

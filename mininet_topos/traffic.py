@@ -1,0 +1,97 @@
+"""The traffic program (traffic.c) in the hosts: started, awaited, ended; its records as dictionaries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from mininet_topos.errors import ProgramFailed, Unable
+from mininet_topos.node import LabHost
+from mininet_topos.process import Program, wait_until
+from mininet_topos.state import LabState
+from openflow_ext.paths import ArtifactMissing, artifact
+
+WORKER_PORT = 5001
+SINK_PORT = 5002
+Record = dict
+
+
+def traffic_program() -> str:
+    """The path of the built traffic program. Raises Unable."""
+    try:
+        return str(artifact("weir-traffic"))
+    except ArtifactMissing as missing:
+        raise Unable(str(missing)) from None
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """The records of a file of JSON lines. Raises ProgramFailed at a line that is none."""
+    with open(path) as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise ProgramFailed(f"{path}, line {number}: not a record: {line[:60]!r}") from error
+
+
+class Traffic:
+    """The traffic programs of one run. All append their records to one file."""
+
+    def __init__(self, records: Path, state: LabState, congestion_control: str = "reno") -> None:
+        self.records = records
+        self._state = state
+        self._cc = congestion_control
+        self._binary = traffic_program()
+        self._log = records.with_suffix(".log")
+        self._programs: list[Program] = []
+        records.touch()
+
+    def start(self, host: LabHost, role: str, *options: str, port: int) -> Program:
+        """Start a role in a host."""
+        argv = (
+            *("mnexec", "-a", str(host.pid), self._binary, role),
+            *("--host", host.name, "--port", str(port), "--cc", self._cc),
+            *options,
+        )
+        program = Program(
+            f"traffic {role} in {host.name}", argv, self._log, self._state, records=self.records
+        )
+        self._programs.append(program)
+        return program
+
+    def await_event(self, event: str, count: int, timeout_s: float) -> None:
+        """Wait until `event` has been recorded `count` times.
+
+        Raises ProgramFailed when a program ends with an error, or when it takes too long.
+        """
+        needle = f'"event":"{event}"'
+
+        def seen_or_failed() -> bool:
+            self.check()
+            return self.records.read_text().count(needle) >= count
+
+        if not wait_until(seen_or_failed, timeout_s):
+            seen = self.records.read_text().count(needle)
+            missing = f"{seen} of {count} hosts {event}"
+            raise ProgramFailed(f"traffic: {missing} after {timeout_s:.0f} s ({self.records})")
+
+    def check(self) -> None:
+        """Raises ProgramFailed, with what it said, where a program has failed."""
+        for program in self._programs:
+            if program.failed:
+                said = [record for record in read_records(self.records) if record["event"] == "error"]
+                if said:
+                    raise ProgramFailed(f"traffic: {said[0]['host']}: {said[0]['error']} ({self.records})")
+                raise program.failure("failed")
+
+    def stop(self) -> None:
+        """End all programs orderly, the roles started last first: connections close from their origin."""
+        for _, group in groupby(reversed(self._programs), key=lambda program: program.name.split()[1]):
+            programs = list(group)
+            for program in programs:
+                program.terminate()
+            for program in programs:
+                program.stop()
+        self._programs.clear()
