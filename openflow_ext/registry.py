@@ -11,7 +11,8 @@ match cut short ends a 1.3 session; a property of length 0 hangs Ryu's 1.5 parse
 stay the engine's OFPErrorMsg, with ``experimenter`` and ``exp_type`` (a ``wire.ErrorCode``).
 
 This module and its private half alone touch an engine's private names. Not implemented: ``tcp_window`` in
-OFPActionSetField; MOD_WINDOW and SET_WINDOW are how a window is changed.
+OFPActionSetField (MOD_WINDOW and SET_WINDOW are how a window is changed); a guard for a length of 0 in a
+HELLO's element, a flow entry or an instruction, which hangs the parsers of both engines.
 """
 
 from __future__ import annotations
