@@ -31,6 +31,10 @@ EXIT_SIGTERM = 128 + signal.SIGTERM
 EXIT_SIGINT = 128 + signal.SIGINT
 
 
+class Terminated(BaseException):
+    """SIGTERM came."""
+
+
 @click.group()
 def lab() -> None:
     """Run experiments in Mininet: real switch, real controllers, real TCP."""
@@ -125,7 +129,7 @@ def clean_command(as_json: bool) -> None:
 
 
 def _carry_out(make: Any, out: Path | None, port: int | None, as_json: bool) -> None:
-    with _errors_in_a_line(), _sigterm_as_exit():
+    with _errors_in_a_line(), _sigterm_unwinds():
         experiment: Experiment = make()
         require_machine()
         folder = _out(experiment.name, out)
@@ -144,17 +148,17 @@ def _errors_in_a_line() -> Iterator[None]:
     except LabError as error:
         console.print(f"weir lab: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Terminated) as signalled:
         console.print("weir lab: broken off; nothing is left behind", style="red", soft_wrap=True)
-        sys.exit(EXIT_SIGINT)
+        sys.exit(EXIT_SIGINT if isinstance(signalled, KeyboardInterrupt) else EXIT_SIGTERM)
 
 
 @contextlib.contextmanager
-def _sigterm_as_exit() -> Iterator[None]:
+def _sigterm_unwinds() -> Iterator[None]:
     """SIGTERM unwinds as Ctrl-C does, so that everything is cleaned up."""
 
     def on_sigterm(_number: int, _frame: FrameType | None) -> NoReturn:
-        sys.exit(EXIT_SIGTERM)
+        raise Terminated
 
     before = signal.signal(signal.SIGTERM, on_sigterm)
     try:

@@ -58,9 +58,8 @@ class Experiment:
     def __post_init__(self) -> None:
         unknown = [name for name in self.schemes if name not in SCHEMES]
         if unknown or not self.schemes or len(set(self.schemes)) != len(self.schemes):
-            raise BadExperiment(
-                f"schemes are some of {', '.join(SCHEMES)}, each once: not {', '.join(self.schemes)}"
-            )
+            given = ", ".join(self.schemes) or "none"
+            raise BadExperiment(f"schemes are some of {', '.join(SCHEMES)}, each once: not {given}")
         if not self.cases:
             raise BadExperiment("an experiment needs a case")
         if not 1 <= self.bandwidth_mbps <= 10_000:

@@ -28,7 +28,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How an experiment tells how far it is: `say` what it does, `done` one of `steps`, `warn` of a repeat."""
+    """How an experiment tells how far it is: `say` what it does, `done` a step, `warn` of a repeat."""
 
     say: Callable[[str], None]
     done: Callable[[], None]

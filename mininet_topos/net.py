@@ -6,7 +6,6 @@ import ipaddress
 import json
 import os
 import shutil
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from mininet.net import Mininet
 from mininet_topos.errors import BadExperiment, LabError, Unable
 from mininet_topos.links import OFFLOADS_OFF, Bottleneck, shape
 from mininet_topos.node import LabHost, LabSwitch, run, vsctl
+from mininet_topos.signals import undisturbed
 from mininet_topos.sndbuf import ensure_send_buffer
 from mininet_topos.state import LabState
 from mininet_topos.topo import Star
@@ -115,17 +115,8 @@ def network(workers: int, senders: int, bottleneck: Bottleneck) -> Iterator[Netw
         yield built
     finally:
         with undisturbed():
-            if net is not None:
-                net.stop()
-            state.release()
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Cleaning up is not broken off: SIGINT and SIGTERM wait until it is done."""
-    before = [(number, signal.signal(number, signal.SIG_IGN)) for number in (signal.SIGINT, signal.SIGTERM)]
-    try:
-        yield
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
+            try:
+                if net is not None:
+                    net.stop()
+            finally:
+                state.release()

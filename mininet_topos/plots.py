@@ -32,6 +32,7 @@ STYLE = {
 SHOWN_QUERIES = 3
 
 
+@mpl.rc_context(STYLE)
 def plot(folder: Path, rows: list[Row]) -> list[Path]:
     """Draw all plots into `plots/` of a result folder. Returns the SVG files, in the report's order."""
     experiment = load_experiment(folder)
@@ -54,9 +55,8 @@ def save(figure: Figure, stem: Path) -> Path:
 
 
 def _panels(count: int, height_in: float = PANEL_IN, sharey: bool = False) -> tuple[Figure, list[Axes]]:
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(COLUMN_IN * count, height_in), layout="constrained")
-        axes = figure.subplots(1, count, squeeze=False, sharey=sharey)[0]
+    figure = Figure(figsize=(COLUMN_IN * count, height_in), layout="constrained")
+    axes = figure.subplots(1, count, squeeze=False, sharey=sharey)[0]
     return figure, list(axes)
 
 
@@ -116,7 +116,7 @@ def queue_over_time(folder: Path, experiment: Experiment, rows: list[Row]) -> Fi
 
 
 def _queue_trace(folder: Path, row: Row) -> tuple[np.ndarray, np.ndarray]:
-    """Time (s since the first query) and queue (KB) from shortly before the first to the third query's end."""
+    """Time (s since the first query) and queue (KB), from just before the first to the third query's end."""
     run = folder / "raw" / row["run"]
     queries = [record for record in read_records(run / "traffic.jsonl") if record["event"] == "query"]
     start_ns, _ = query_span_ns(queries)

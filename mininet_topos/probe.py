@@ -93,14 +93,16 @@ class QueueTrace:
     def fill(self, buckets: NDArray) -> None:
         """Take over raw buckets."""
         touched = buckets["pkts_min"] > 0
-        first = int(touched.argmax()) if touched.any() else 0
-        latest = np.maximum.accumulate(np.where(touched, np.arange(len(buckets)), first))
-        self.pkts = np.where(touched, buckets["pkts_max"], buckets["pkts_last"][latest])
-        self.bytes = np.where(touched, buckets["bytes_max"], buckets["bytes_last"][latest])
-        self.pkts_min = np.where(
-            touched, np.maximum(buckets["pkts_min"], 1) - 1, buckets["pkts_last"][latest]
+        latest = np.maximum.accumulate(np.where(touched, np.arange(len(buckets)), -1))
+        known = latest >= 0  # before the first packet the queue counts as empty
+        left_pkts = np.where(known, buckets["pkts_last"][latest], 0)
+        self.pkts = np.where(touched, buckets["pkts_max"], left_pkts)
+        self.bytes = np.where(
+            touched, buckets["bytes_max"], np.where(known, buckets["bytes_last"][latest], 0)
         )
-        totals = buckets["sent_total"][latest].astype(np.int64)
+        self.pkts_min = np.where(touched, np.maximum(buckets["pkts_min"], 1) - 1, left_pkts)
+        first_total = buckets["sent_total"][touched][:1].sum()
+        totals = np.where(known, buckets["sent_total"][latest], first_total).astype(np.int64)
         self.sent_bytes = np.diff(totals, prepend=totals[:1])
 
     def write(self, path: Path) -> None:

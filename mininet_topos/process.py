@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from mininet_topos.errors import ProgramFailed
+from mininet_topos.signals import undisturbed
 from mininet_topos.state import LabState
 
 POLL_S = 0.02
@@ -45,7 +46,7 @@ class Program:
         self.name = name
         self.log = log
         self._state = state
-        with open(log, "ab") as errors, open(records or log, "ab") as output:
+        with open(log, "ab") as errors, open(records or log, "ab") as output, undisturbed():
             try:
                 self._process = subprocess.Popen(
                     argv,
@@ -57,8 +58,8 @@ class Program:
                 )
             except OSError as error:
                 raise ProgramFailed(f"{name}: cannot start {argv[0]}: {error.strerror}") from error
-        self.pid = self._process.pid
-        state.add_process(self.pid)
+            self.pid = self._process.pid
+            state.add_process(self.pid)
 
     @property
     def running(self) -> bool:

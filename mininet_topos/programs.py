@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mininet_topos.errors import LabError, ProgramFailed
-from mininet_topos.net import Network, undisturbed
+from mininet_topos.errors import LabError
+from mininet_topos.net import Network
 from mininet_topos.node import run
 from mininet_topos.process import Program
 from mininet_topos.schemes import Scheme, Settings, to_toml
+from mininet_topos.signals import undisturbed
 from mininet_topos.traffic import WORKER_PORT, Traffic
 
 LOOPBACK = "127.0.0.1"
@@ -85,13 +86,13 @@ def running(scheme: Scheme, net: Network, folder: Path, port: int | None = None)
     env = {"WEIR_CONFIG": str(config.resolve())}
     programs: list[Program] = []
     try:
-        programs.append(_start_controller(scheme, net, folder, port, env))
+        _start_controller(scheme, net, folder, port, env, programs)
         if scheme.extended:
-            programs.append(_start_agent(net, folder, port, env))
+            _start_agent(net, folder, port, env, programs)
         else:
             net.switch.control(f"tcp:{LOOPBACK}:{port}")
         programs[0].wait_ready(net.switch.controlled, "the bridge is not connected to it", READY_S)
-        now = Running(scheme, tuple(programs), dataplane(net) if scheme.extended else "")
+        now = Running(scheme, tuple(programs), net.state.dataplane if scheme.extended else "")
         check_reachability(net, folder)
         now.check()
         yield now
@@ -102,37 +103,26 @@ def running(scheme: Scheme, net: Network, folder: Path, port: int | None = None)
             net.switch.release()
 
 
-def dataplane(net: Network) -> str:
-    """The name of the agent's data plane, unique to a lab."""
-    return f"lab{net.state.number}"
-
-
-def _start_controller(scheme: Scheme, net: Network, folder: Path, port: int, env: dict[str, str]) -> Program:
+def _start_controller(
+    scheme: Scheme, net: Network, folder: Path, port: int, env: dict[str, str], programs: list[Program]
+) -> None:
     argv = (
         *(_bin("ryu-manager"), "--ofp-listen-host", LOOPBACK, "--ofp-tcp-listen-port", str(port)),
         *scheme.apps,
     )
     controller = Program("controller", argv, folder / "controller.log", net.state, env)
-    try:
-        controller.wait_ready(lambda: is_listening(port), f"nobody listens on port {port}", READY_S)
-    except ProgramFailed:
-        controller.stop()
-        raise
-    return controller
+    programs.append(controller)
+    controller.wait_ready(lambda: is_listening(port), f"nobody listens on port {port}", READY_S)
 
 
-def _start_agent(net: Network, folder: Path, port: int, env: dict[str, str]) -> Program:
+def _start_agent(net: Network, folder: Path, port: int, env: dict[str, str], programs: list[Program]) -> None:
     argv = (
-        *(_bin("weir"), "switch", "--bridge", net.switch.name, "--name", dataplane(net)),
+        *(_bin("weir"), "switch", "--bridge", net.switch.name, "--name", net.state.dataplane),
         *("--controller", f"tcp:{LOOPBACK}:{port}", "--json"),
     )
     agent = Program("agent", argv, folder / "agent.log", net.state, env)
-    try:
-        agent.wait_ready(lambda: '"event": "ready"' in agent.output(), "it did not say ready", READY_S)
-    except ProgramFailed:
-        agent.stop()
-        raise
-    return agent
+    programs.append(agent)
+    agent.wait_ready(lambda: '"event": "ready"' in agent.output(), "it did not say ready", READY_S)
 
 
 def check_reachability(net: Network, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""`report.html`: one file, standalone, with the table, the plots, the parameters and the verdict on each run."""
+"""`report.html`: one standalone file: the table, the plots, the parameters and a verdict on each run."""
 
 from __future__ import annotations
 

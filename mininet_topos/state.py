@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,6 +58,11 @@ class LabState:
         """The bridge's name, unique among this host's labs."""
         return f"s{self.number}"
 
+    @property
+    def dataplane(self) -> str:
+        """The name of the agent's data plane."""
+        return f"lab{self.number}"
+
     @classmethod
     def claim(cls) -> LabState:
         """Take the lowest number of which no lab lives and whose bridge name is free.
@@ -81,15 +87,18 @@ class LabState:
 
     def save(self) -> None:
         """Write the state to its file."""
-        made = {
+        self._file.seek(0)
+        self._file.truncate()
+        json.dump(self._made(), self._file)
+        self._file.flush()
+
+    def _made(self) -> dict:
+        return {
             "bridge": self.bridge if self.bridge_made else "",
+            "dataplane": self.dataplane,
             "processes": self.processes,
             "interfaces": self.interfaces,
         }
-        self._file.seek(0)
-        self._file.truncate()
-        json.dump(made, self._file)
-        self._file.flush()
 
     def add_process(self, pid: int) -> None:
         """Note a process that the lab has started."""
@@ -102,7 +111,8 @@ class LabState:
         self.save()
 
     def release(self) -> None:
-        """All is removed: forget the lab."""
+        """Remove what is still there, and forget the lab."""
+        _remove(self._made())
         self.path.unlink(missing_ok=True)
         self._file.close()
 
@@ -144,6 +154,11 @@ def _remove(made: dict) -> list[str]:
         if ticks and started_ticks(int(pid)) == ticks:
             _end(int(pid), ticks)
             removed.append(f"process {pid}")
+    name = made.get("dataplane", "")
+    if name and Path(f"/sys/fs/bpf/{name}").exists():
+        weir = Path(sys.executable).with_name("weir")
+        subprocess.run((weir, "switch", "--name", name, "--detach"), check=False, stdout=subprocess.DEVNULL)
+        removed.append(f"data plane {name}")
     bridge = made.get("bridge", "")
     if bridge and _bridge_exists(bridge):
         subprocess.run(("ovs-vsctl", "-t", "10", "--if-exists", "del-br", bridge), check=False)

@@ -12,10 +12,10 @@ from mininet_topos.summary import PERCENTILES, Row
 COUNTS = {
     "drops": "drops",
     "in OVS": "ovs_drops",
-    "re- tran.": "retransmits",
+    "re- sent": "retransmits",
     "time outs": "timeouts",
-    "alarms": "alarms",
-    "clamps": "clamps",
+    "ala- rms": "alarms",
+    "cla- mps": "clamps",
 }
 
 
@@ -23,7 +23,7 @@ def table(rows: list[Row]) -> Table:
     """Rows of summary.json as a table; void runs are marked with an asterisk."""
     made = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
     made.add_column("QCT in ms", no_wrap=True)
-    for heading in (*PERCENTILES, "p50 /id.", "p99 /id.", *COUNTS):
+    for heading in (*PERCENTILES, "p50 x", "p99 x", *COUNTS):
         made.add_column(heading, justify="right", overflow="fold")
     for case in dict.fromkeys(row["case"] for row in rows):
         some = [row for row in rows if row["case"] == case]
@@ -41,9 +41,10 @@ def notes(rows: list[Row]) -> list[str]:
         rates = row["background_mbps"]
         if rates:
             back = "not back" if row["recovery_s"] is None else f"back after {row['recovery_s']:.1f} s"
+            who = f"{row['case']}, {LOOKS[row['scheme']].label}"
             lines.append(
-                f"{row['case']}, {LOOKS[row['scheme']].label}: long flows {rates['before']:.0f} Mbit/s before, "
-                f"{rates['during']:.0f} during, {rates['after']:.0f} after the queries; {back} at 90 %"
+                f"{who}: long flows {rates['before']:.0f} Mbit/s before, {rates['during']:.0f} during, "
+                f"{rates['after']:.0f} after the queries; {back} at 90 %"
             )
     return lines
 
@@ -54,5 +55,12 @@ def _cells(row: Row) -> list[str | Text]:
         Text(f"{look.label}{'' if row['valid'] else ' *'}", style=look.colour),
         *(f"{row['qct_ms'][name]:.1f}" if row["qct_ms"] else "-" for name in PERCENTILES),
         *(f"{row['x_ideal'][name]:.2f}" if row["x_ideal"] else "-" for name in ("p50", "p99")),
-        *("-" if row[name] is None else str(row[name]) for name in COUNTS.values()),
+        *(_count(row[name]) for name in COUNTS.values()),
     ]
+
+
+def _count(number: int | None) -> str:
+    """Whole up to 9999, then in thousands."""
+    if number is None:
+        return "-"
+    return str(number) if number < 10_000 else f"{number / 1000:.0f}k"

@@ -1,0 +1,209 @@
+"""`weir lab` for real: a small incast under plain TCP and SCCP, and every way in which a lab can end."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WEIR = str(Path(sys.executable).with_name("weir"))
+BOUND_S = 90
+STATES = Path("/run/weir")
+
+
+def _lab(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run((WEIR, "lab", *args), capture_output=True, text=True, timeout=BOUND_S, check=False)
+
+
+def _pids_of(folder: Path) -> list[int]:
+    """Processes that a lab with this result folder has started: their logs lie in it."""
+    found = []
+    for fd in Path("/proc").glob("[0-9]*/fd/2"):
+        try:
+            if fd.readlink().is_relative_to(folder):
+                found.append(int(fd.parts[2]))
+        except OSError:
+            continue
+    return found
+
+
+def _machine() -> dict[str, Any]:
+    """What a lab could leave behind, other than processes."""
+    links = {name for name in os.listdir("/sys/class/net") if name.startswith("s") and "-eth" in name}
+    bridges = subprocess.run(
+        ("ovs-vsctl", "list-br"), capture_output=True, text=True, check=True
+    ).stdout.split()
+    programs = json.loads(subprocess.run(("bpftool", "prog", "-j"), capture_output=True, check=True).stdout)
+    return {
+        "links": links,
+        "bridges": set(bridges),
+        "states": set(STATES.glob("*")),
+        "pins": set(os.listdir("/sys/fs/bpf")),
+        "probes": sum(program.get("name") in ("on_enqueue", "on_dequeue") for program in programs),
+        "namespaces": len({os.stat(ns).st_ino for ns in Path("/proc").glob("[0-9]*/ns/net") if ns.exists()}),
+    }
+
+
+@pytest.fixture
+def before() -> dict[str, Any]:
+    return _machine()
+
+
+def _nothing_left(before: dict[str, Any], folder: Path) -> None:
+    until = time.monotonic() + 10  # the kernel takes namespaces down on its own time
+    while (left := _machine()) != before and time.monotonic() < until:
+        time.sleep(0.1)
+    assert left == before
+    assert _pids_of(folder) == []
+
+
+def test_incast_under_plain_tcp_and_sccp(tmp_path: Path, before: dict[str, Any]) -> None:
+    out = tmp_path / "out"
+    options = ("--schemes", "plain,sccp", "--workers", "12", "--background", "2", "--queries", "4")
+    done = _lab("incast", *options, "--out", str(out), "--json")
+    assert done.returncode == 0, done.stderr
+    _nothing_left(before, out)
+    plain, sccp = json.loads(done.stdout)
+    assert (plain["scheme"], sccp["scheme"]) == ("plain", "sccp")
+    for row in (plain, sccp):
+        assert row["reasons"] == [] or "starved" in row["reasons"][0]
+        assert row["qct_ms"]["p50"] >= row["ideal_ms"] * 0.95
+        assert row["busy_rate_mbps"] == pytest.approx(100, rel=0.02)
+        assert row["background_mbps"]["before"] > 80
+    assert plain["queue_max_bytes"] > 100_000  # two long flows fill the queue
+    assert sccp["queue_max_bytes"] < 50_000
+    assert (sccp["drops"], sccp["ovs_drops"], sccp["timeouts"]) == (0, 0, 0)
+    assert sccp["clamps"] > 0
+    assert sccp["qct_ms"]["p50"] < plain["qct_ms"]["p50"]
+    _folder_is_whole(out)
+
+
+def _folder_is_whole(out: Path) -> None:
+    names = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+    assert {"metadata.json", "summary.json", "report.html", "plots/query_times.svg"} <= names
+    assert {"raw/sccp/agent.log", "raw/sccp/controller.log", "raw/sccp/flowdb.sqlite"} <= names
+    metadata = json.loads((out / "metadata.json").read_text())
+    assert {"kernel", "ovs", "git", "load_at_start", "arguments", "ended"} <= set(metadata)
+    with open(next(out.glob("raw/incast-plain-*/queue.csv"))) as file:
+        rows = list(csv.DictReader(file))
+    assert max(int(row["bytes_max"]) for row in rows) <= 150_000
+    assert sum(int(row["sent_bytes"]) for row in rows) > 1_000_000
+
+
+def _start(out: Path) -> subprocess.Popen[str]:
+    options = ("--schemes", "sccp", "--workers", "6", "--queries", "500", "--out", str(out))
+    return subprocess.Popen((WEIR, "lab", "incast", *options), stderr=subprocess.PIPE, text=True)
+
+
+def _await(lab: subprocess.Popen[str], out: Path, pattern: str) -> None:
+    """Until a file of the folder, named by a pattern, holds something."""
+    until = time.monotonic() + BOUND_S
+    while not any(path.stat().st_size for path in out.glob(pattern)):
+        assert lab.poll() is None, lab.stderr
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+MOMENTS = ("metadata.json", "raw/sccp/weir.toml", "raw/sccp/agent.log", "raw/sccp/reachability.jsonl")
+
+
+@pytest.mark.parametrize("moment", [*MOMENTS, "raw/incast-sccp-1/traffic.jsonl"])
+def test_ctrl_c_leaves_nothing(tmp_path: Path, before: dict[str, Any], moment: str) -> None:
+    out = tmp_path / "out"
+    with _start(out) as lab:
+        _await(lab, out, moment)
+        lab.send_signal(signal.SIGINT)
+        _, errors = lab.communicate(timeout=BOUND_S)
+    assert lab.returncode == 130
+    assert errors.strip().splitlines()[-1] == "weir lab: broken off; nothing is left behind"
+    _nothing_left(before, out)
+
+
+def test_what_a_killed_lab_leaves_is_cleaned(tmp_path: Path, before: dict[str, Any]) -> None:
+    out = tmp_path / "out"
+    with _start(out) as lab:
+        _await(lab, out, "raw/incast-sccp-1/traffic.jsonl")
+        lab.kill()
+    assert _machine()["bridges"] > before["bridges"]
+    cleaned = _lab("clean", "--json")
+    assert cleaned.returncode == 0, cleaned.stderr
+    assert any(line.startswith("bridge s") for line in json.loads(cleaned.stdout)["removed"])
+    _nothing_left(before, out)
+
+
+def test_a_lab_that_lives_is_not_cleaned(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with _start(out) as lab:
+        _await(lab, out, "raw/incast-sccp-1/traffic.jsonl")
+        assert json.loads(_lab("clean", "--json").stdout) == {"removed": []}
+        assert lab.poll() is None
+        lab.terminate()
+        lab.communicate(timeout=BOUND_S)
+    assert lab.returncode == 128 + signal.SIGTERM
+
+
+def test_a_controller_that_dies_ends_the_run_with_its_last_words(
+    tmp_path: Path, before: dict[str, Any]
+) -> None:
+    out = tmp_path / "out"
+    with _start(out) as lab:
+        _await(lab, out, "raw/incast-sccp-1/traffic.jsonl")
+        controller = next(
+            pid for pid in _pids_of(out) if "ryu-manager" in Path(f"/proc/{pid}/cmdline").read_text()
+        )
+        os.kill(controller, signal.SIGKILL)
+        _, errors = lab.communicate(timeout=BOUND_S)
+    assert lab.returncode == 1
+    assert "weir lab: controller ended with status -9" in errors
+    _nothing_left(before, out)
+
+
+def test_a_port_in_use_is_one_line(tmp_path: Path, before: dict[str, Any]) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        done = _lab("incast", "--workers", "2", "--controller-port", port, "--out", str(tmp_path / "out"))
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"weir lab: port {port} is in use")
+    assert done.stderr.count("\n") == 1
+    _nothing_left(before, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--workers", "5000"), "5001 hosts are more than the 1022 addresses"),
+        (("--schemes", "plain,nosuch"), "schemes are some of"),
+        (("--out", "."), "exists already: give another --out"),
+    ],
+)
+def test_bad_input_is_one_line(options: tuple[str, ...], message: str, before: dict[str, Any]) -> None:
+    done = _lab("incast", *options)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert _machine() == before
+
+
+def test_not_root_is_one_line(tmp_path: Path) -> None:
+    as_nobody = ("setpriv", "--reuid", "65534", "--clear-groups", WEIR, "lab", "incast")
+    done = subprocess.run(as_nobody, capture_output=True, text=True, timeout=BOUND_S, check=False, cwd="/")
+    assert (done.returncode, done.stderr) == (1, "weir lab: the lab needs root: run it with sudo\n")
+
+
+def test_open_vswitch_that_does_not_run_is_one_line(tmp_path: Path) -> None:
+    nowhere = {**os.environ, "OVS_RUNDIR": str(tmp_path)}
+    done = subprocess.run((WEIR, "lab", "demo"), capture_output=True, text=True, env=nowhere, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("weir lab: Open vSwitch does not run: run `make setup`")
+    assert done.stderr.count("\n") == 1

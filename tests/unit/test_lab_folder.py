@@ -1,0 +1,171 @@
+"""A result folder: summary, plots and report from raw records; state files and what cleaning removes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mininet_topos import state as states
+from mininet_topos.cli import lab
+from mininet_topos.experiment import demo
+from mininet_topos.style import LOOKS
+
+REQUIRED = {
+    *("experiment", "scheme", "workers", "size_bytes", "queries", "bandwidth_mbps", "queue_pkts", "ideal_ms"),
+    *("qct_ms", "drops", "retransmits", "timeouts", "valid"),
+}
+
+
+def _write_run(folder: Path, case: str, scheme: str, attempt: int, valid: bool, long_flows: bool) -> None:
+    run = folder / "raw" / f"{case}-{scheme}-{attempt}"
+    run.mkdir(parents=True)
+    records = [
+        {"event": "query", "start_ns": 2_000_000_000 + n * 200_000_000, "qct_ms": 60.0 + n} for n in range(4)
+    ]
+    if long_flows:
+        records += [{"event": "goodput", "t_ns": n * 100_000_000, "bytes": n * 1_000_000} for n in range(60)]
+    (run / "traffic.jsonl").write_text("\n".join(json.dumps(record) for record in records))
+    tcp = {"RetransSegs": 5, "TCPTimeouts": 1, "TCPLossProbes": 2}
+    port = {"alarms": 3, "clamped": 10}
+    record = {
+        "case": case,
+        "scheme": scheme,
+        "attempt": attempt,
+        "trace_start_ns": 1_900_000_000,
+        "counters": {"tcp": tcp, "queue_drops": 7, "ovs_drops": 2, "ovs_receive_drops": 0},
+        "ports_before": [] if scheme == "plain" else [port, port],
+        "ports_after": [] if scheme == "plain" else [port, {"alarms": 8, "clamped": 30}],
+        "cpu": [{"t_ns": 2.5e9, "idle": 0.4, "ovs": 0.5}],
+        "queue_max_pkts": 99,
+        "queue_max_bytes": 149_000,
+        "busy_rate_bps": 100e6,
+        "valid": valid,
+        "reasons": [] if valid else ["the machine was starved of CPU: 0% idle in the busiest second"],
+    }
+    (run / "run.json").write_text(json.dumps(record))
+    trace = "\n".join(f"{ms},{ms % 100},{1500 * (ms % 100)},0,0" for ms in range(1500))
+    (run / "queue.csv").write_text("time_ms,pkts_max,bytes_max,pkts_min,sent_bytes\n" + trace + "\n")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder as a demo of three cases leaves it; SDTCP's case C was repeated and stayed void."""
+    metadata = {
+        "experiment": demo(4).to_json(),
+        "git": {"commit": "abc", "changed": []},
+        "sysctl": {"tcp_rmem": ["1", "2", "3"]},
+        "kernel": "<6.18>",
+    }
+    (tmp_path / "metadata.json").write_text(json.dumps(metadata))
+    for case in "ABC":
+        for scheme in LOOKS:
+            _write_run(tmp_path, case, scheme, 1, (case, scheme) != ("C", "sdtcp"), case == "B")
+    _write_run(tmp_path, "C", "sdtcp", 2, False, False)
+    return tmp_path
+
+
+def test_report_from_raw_records_alone(folder: Path) -> None:
+    result = CliRunner().invoke(lab, ["report", str(folder), "--json"])
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)
+    assert json.loads((folder / "summary.json").read_text()) == rows
+    assert [(row["case"], row["scheme"]) for row in rows] == [(c, s) for c in "ABC" for s in LOOKS]
+    for row in rows:
+        assert set(row) >= REQUIRED
+        assert row["qct_ms"] == {"p50": 61.0, "p95": 63.0, "p99": 63.0, "max": 63.0}
+        assert (row["drops"], row["ovs_drops"], row["retransmits"], row["timeouts"]) == (7, 2, 5, 1)
+        extended = row["scheme"] != "plain"
+        assert (row["alarms"], row["clamps"]) == ((5, 20) if extended else (None, None))
+    assert [row["attempt"] for row in rows if (row["case"], row["scheme"]) == ("C", "sdtcp")] == [2]
+    assert [row["valid"] for row in rows].count(False) == 1
+    assert rows[3]["background_mbps"]["before"] == pytest.approx(80, rel=0.01)
+
+
+def test_report_is_one_file_that_says_which_runs_are_void(folder: Path) -> None:
+    CliRunner().invoke(lab, ["report", str(folder)])
+    page = (folder / "report.html").read_text()
+    assert "1 of 9 runs are void" in page
+    assert "starved of CPU" in page
+    assert page.count("<svg") == 5
+    assert "<script" not in page
+    assert 'src="' not in page
+    assert "&lt;6.18&gt;" in page
+
+
+def test_plots_come_as_svg_and_png(folder: Path) -> None:
+    CliRunner().invoke(lab, ["report", str(folder)])
+    names = {path.stem for path in (folder / "plots").glob("*.svg")}
+    assert names == {"query_times", "queue_A", "queue_B", "queue_C", "background"}
+    for path in (folder / "plots").glob("*.svg"):
+        ElementTree.parse(path)  # noqa: S314 - our own file
+        assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_table_fits_eighty_columns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = CliRunner().invoke(lab, ["report", str(folder)]).stdout.splitlines()
+    rows = [line for line in lines if line.startswith(("plain TCP", "SDTCP", "SCCP"))]
+    assert len(rows) == 9
+    assert sum(line.startswith("SDTCP *") for line in rows) == 1
+    assert not any("…" in line for line in lines)
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", '{"experiment": {"cases": [{"nonsense": 1}]}}'])
+def test_report_of_a_folder_that_is_none(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "metadata.json").write_text(content)
+    result = CliRunner().invoke(lab, ["report", str(tmp_path)])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("weir lab: ")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.fixture
+def sleeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
+    monkeypatch.setattr(states, "STATE_DIR", tmp_path)
+    with subprocess.Popen(("sleep", "60")) as process:
+        yield process
+        process.kill()
+
+
+def _leave(tmp_path: Path, pid: int, ticks: int | None) -> Path:
+    path = tmp_path / "lab1.json"
+    path.write_text(json.dumps({"processes": {pid: ticks}, "interfaces": ["nosuch-eth1"]}))
+    return path
+
+
+def test_clean_ends_the_process_that_was_noted(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    path = _leave(tmp_path, sleeper.pid, states.started_ticks(sleeper.pid))
+    assert states.clean() == [f"process {sleeper.pid}"]
+    assert sleeper.wait(5) == -15
+    assert not path.exists()
+
+
+def test_clean_spares_a_process_that_has_got_the_number_since(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes]
+) -> None:
+    _leave(tmp_path, sleeper.pid, (states.started_ticks(sleeper.pid) or 0) - 1)
+    assert states.clean() == []
+    assert sleeper.poll() is None
+
+
+def test_clean_spares_a_lab_that_lives(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    living = states.LabState.claim()
+    living.add_process(sleeper.pid)
+    assert states.clean() == []
+    assert sleeper.poll() is None
+    living.drop_process(sleeper.pid)
+    living.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_clean_bears_a_damaged_file(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    (tmp_path / "lab1.json").write_text("{")
+    assert states.clean() == []
+    assert sleeper.poll() is None
