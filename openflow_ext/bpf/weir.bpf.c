@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The data plane of the weir switch. On every port of the bridge: weir_ingress lowers the windows of
- * ACKs before OVS sees them, weir_egress counts the flows that leave; on the qdiscs' tracepoints, the
- * queue's alarm. See README.md for which file does what.
+ * The data plane of the weir switch. On every port of the bridge: weir_ingress (XDP) or weir_ingress_tc lowers
+ * the windows of ACKs before OVS sees them, weir_egress counts the flows that leave and marks; on the qdiscs'
+ * tracepoints, the queue's alarm and reflex. See README.md for which file does what.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -14,71 +14,107 @@
 #include "weir_maps.h"
 #include "weir_parse.h"
 #include "weir_flow.h"
+#include "weir_report.h"
+#include "weir_sweep.h"
 #include "weir_rules.h"
+#include "weir_mark.h"
 #include "weir_alarm.h"
 
 #define TC_ACT_UNSPEC (-1)
 #define DEFAULT_MSS 1448 /* of a flow whose handshake was not seen, for an assumed scale: Ethernet, timestamps */
+#define HEADERS_LEN 256  /* all headers of a segment, with room for options and extensions */
 
 /* One segment at one port, on its way through a program. */
 struct passage {
 	struct tcphdr *tcp;
 	struct weir_port *port;
 	struct weir_port_state *state;
+	struct weir_settings *host;
 	struct weir_flow *flow; /* NULL: no handshake was seen */
+	struct weir_flow_key key;
 };
+
+/* SYN and SYN-ACK: the flow's entry, made where there is none, and what this side offers. */
+static __always_inline void take_offer(struct passage *p, const struct question *q, struct cursor *c,
+				       enum weir_direction direction)
+{
+	struct tcp_options options;
+	struct weir_half offer = {};
+
+	p->flow = flow_of_syn(&p->key, q->now_ns);
+	if (!p->flow) {
+		__sync_fetch_and_add(&p->state->untracked, 1);
+		return;
+	}
+	copy_options(c, p->tcp, &options);
+	read_offer(&options, &offer);
+	offer.isn = bpf_ntohl(p->tcp->seq);
+	learn_offer(p->flow, &offer, direction, q->now_ns);
+}
+
+/* The handshake's third segment: SYN, SYN-ACK and this one passed here, so its age is the whole RTT. */
+static __always_inline void establish(struct passage *p, const struct question *q)
+{
+	__u64 rtt_ns = p->flow->seen & WEIR_SYN_AGAIN ? 0 : q->now_ns - p->flow->first_ns;
+
+	p->flow->seen |= WEIR_ESTABLISHED;
+	report(p->host, &p->key, p->flow, p->port, WEIR_FLOW_OPENED, WEIR_NOT_CLOSED, rtt_ns);
+}
+
+static __always_inline void note_end(struct passage *p, __u32 flags, enum weir_direction direction)
+{
+	__u32 bit = flags & TCP_RST ? WEIR_RST : direction == WEIR_INGRESS ? WEIR_FIN_IN : WEIR_FIN_OUT;
+	bool over = p->flow->seen & (WEIR_RST | WEIR_FIN_OUT);
+
+	p->flow->seen |= bit;
+	if (bit != WEIR_FIN_IN && !over && p->flow->seen & WEIR_ESTABLISHED)
+		report(p->host, &p->key, p->flow, p->port, WEIR_FLOW_CLOSED,
+		       bit == WEIR_RST ? WEIR_BY_RST : WEIR_BY_FIN, 0);
+}
 
 /* Find the segment's flow, and take in what the segment says of it. */
 static __always_inline void follow_flow(struct passage *p, const struct question *q, struct cursor *c,
 					enum weir_direction direction)
 {
 	__u32 flags = q->segment.flags;
-	struct weir_flow_key key;
 
-	key_of(&key, q->ifindex, &q->segment, direction);
-	if (flags & TCP_SYN) {
-		struct weir_half offer = {};
-		struct tcp_options options;
-
-		p->flow = flow_of_syn(&key, q->now_ns);
-		if (!p->flow) {
-			__sync_fetch_and_add(&p->state->untracked, 1);
-			return;
-		}
-		copy_options(c, p->tcp, &options);
-		read_offer(&options, &offer);
-		offer.isn = bpf_ntohl(p->tcp->seq);
-		learn_offer(p->flow, &offer, direction, q->now_ns);
-	} else {
-		p->flow = bpf_map_lookup_elem(&flows, &key);
-		if (!p->flow)
-			return;
-	}
-	if (flags & TCP_FIN)
-		p->flow->seen |= direction == WEIR_INGRESS ? WEIR_FIN_IN : WEIR_FIN_OUT;
-	if (flags & TCP_RST)
-		p->flow->seen |= WEIR_RST;
+	key_of(&p->key, q->ifindex, &q->segment, direction);
+	if (flags & TCP_SYN)
+		take_offer(p, q, c, direction);
+	else
+		p->flow = bpf_map_lookup_elem(&flows, &p->key);
+	if (!p->flow)
+		return;
 	p->flow->last_ns = q->now_ns;
 	if (direction == WEIR_EGRESS)
 		p->flow->out_bytes += q->frame_len;
+	if (!(flags & TCP_SYN) && !(p->flow->seen & WEIR_ESTABLISHED) && handshake_seen(p->flow))
+		establish(p, q);
+	if (direction == WEIR_EGRESS && q->segment.payload)
+		note_payload(p->flow, p->state, q->now_ns);
+	if (flags & (TCP_FIN | TCP_RST))
+		note_end(p, flags, direction);
 }
 
-/* Whether the segment belongs to one of our ports; then the passage and the question are set up. */
+/* Whether the frame is for one of our ports, and a segment; then passage and question are set up. */
 static __always_inline bool enter(struct passage *p, struct question *q, struct cursor *c)
 {
 	p->tcp = parse_segment(c, &q->segment);
-	if (!p->tcp)
-		return false;
-	p->port = bpf_map_lookup_elem(&ports, &q->ifindex);
-	p->state = bpf_map_lookup_elem(&port_states, &q->ifindex);
-	return p->port && p->state;
+	return p->tcp;
 }
 
-/* Lower the ACK's window to what its rules ask for. */
-static __always_inline void clamp(struct passage *p, struct question *q)
+static __always_inline bool find_port(struct passage *p, __u32 ifindex)
+{
+	p->port = bpf_map_lookup_elem(&ports, &ifindex);
+	p->state = bpf_map_lookup_elem(&port_states, &ifindex);
+	p->host = host_settings();
+	return p->port && p->state && p->host;
+}
+
+/* The window field with which an ACK goes on; its own where nothing asks for less. */
+static __always_inline __u16 lowered(struct passage *p, struct question *q)
 {
 	__u16 before = p->tcp->window;
-	__u16 after;
 
 	q->scale = p->port->assumed_scale;
 	q->mss = DEFAULT_MSS;
@@ -87,56 +123,130 @@ static __always_inline void clamp(struct passage *p, struct question *q)
 		q->mss = mss_of(p->flow);
 	} else if (q->scale > WEIR_MAX_SCALE) {
 		__sync_fetch_and_add(&p->state->unscaled, 1);
-		return;
+		return before;
 	}
 	q->field = bpf_ntohs(before);
-	after = bpf_htons(field_by_rules(q));
-	if (after == before)
-		return;
-	p->tcp->window = after;
-	p->tcp->check = weir_checksum_update(p->tcp->check, before, after);
+	return bpf_htons(field_by_rules(q, p->port, p->state));
+}
+
+/* What both forms of the ingress do: true where the segment's window shall become *after. */
+static __always_inline bool ingress(struct passage *p, struct question *q, struct cursor *c, __u16 *after)
+{
+	if (!enter(p, q, c))
+		return false;
+	follow_flow(p, q, c, WEIR_INGRESS);
+	if (p->flow && q->segment.flags & TCP_RST)
+		end_count(p->flow, p->state);
+	if (q->segment.flags & TCP_SYN || !(q->segment.flags & TCP_ACK))
+		return false;
+	__sync_fetch_and_add(&p->state->acks_seen, q->packets);
+	*after = lowered(p, q);
+	if (*after == p->tcp->window)
+		return false;
 	__sync_fetch_and_add(&p->state->clamped, 1);
+	return true;
 }
 
 SEC("xdp")
 int weir_ingress(struct xdp_md *ctx)
 {
 	struct cursor c = {.pos = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end};
-	struct question q = {.ifindex = ctx->ingress_ifindex,
-			     .frame_len = c.end - c.pos,
-			     .now_ns = bpf_ktime_get_ns()};
+	struct question q = {
+		.ifindex = ctx->ingress_ifindex, .frame_len = c.end - c.pos, .now_ns = bpf_ktime_get_ns(), .packets = 1};
 	struct passage p = {};
+	__u16 after;
 
-	if (!enter(&p, &q, &c))
-		return XDP_PASS;
-	follow_flow(&p, &q, &c, WEIR_INGRESS);
-	if (p.flow && q.segment.flags & TCP_RST)
-		count_out(p.flow, p.state);
-	if (q.segment.flags & TCP_SYN || !(q.segment.flags & TCP_ACK))
-		return XDP_PASS;
-	__sync_fetch_and_add(&p.state->acks_seen, 1);
-	clamp(&p, &q);
+	if (find_port(&p, q.ifindex) && ingress(&p, &q, &c, &after)) {
+		p.tcp->check = weir_checksum_update(p.tcp->check, p.tcp->window, after);
+		p.tcp->window = after;
+	}
 	return XDP_PASS;
+}
+
+/* Not inlined: clang would address the context by sums that the verifier refuses. */
+static __noinline int pull_headers(struct __sk_buff *skb)
+{
+	__u32 wanted = skb->len < HEADERS_LEN ? skb->len : HEADERS_LEN;
+
+	if ((void *)(long)skb->data + wanted > (void *)(long)skb->data_end)
+		return bpf_skb_pull_data(skb, wanted);
+	return 0;
+}
+
+static __always_inline void question_of(struct question *q, const struct __sk_buff *skb)
+{
+	q->ifindex = skb->ifindex;
+	q->frame_len = skb->len;
+	q->now_ns = bpf_ktime_get_ns();
+	q->packets = skb->gso_segs ? skb->gso_segs : 1;
+}
+
+/* The kernel datapath's form. The helpers know a checksum that is still to be filled in, and leave it so. */
+SEC("tc")
+int weir_ingress_tc(struct __sk_buff *skb)
+{
+	struct question q = {};
+	struct passage p = {};
+	struct cursor c;
+	__u16 before, after;
+	__u32 at;
+
+	question_of(&q, skb);
+	if (!find_port(&p, q.ifindex))
+		return TC_ACT_UNSPEC;
+	pull_headers(skb);
+	c.pos = (void *)(long)skb->data;
+	c.end = (void *)(long)skb->data_end;
+	if (!ingress(&p, &q, &c, &after))
+		return TC_ACT_UNSPEC;
+	before = p.tcp->window;
+	at = (void *)p.tcp - (void *)(long)skb->data;
+	bpf_l4_csum_replace(skb, at + offsetof(struct tcphdr, check), before, after, sizeof(after));
+	bpf_skb_store_bytes(skb, at + offsetof(struct tcphdr, window), &after, sizeof(after), 0);
+	return TC_ACT_UNSPEC;
+}
+
+/* The paper's integer (SCCP, section III.A): no flow is known, each matching packet counts; never below 0. */
+static __always_inline void count_simply(struct weir_port_state *state, __u32 count_op)
+{
+	if (count_op == WEIR_INCREMENT_NI) {
+		__sync_fetch_and_add(&state->n_i, 1);
+		__sync_fetch_and_add(&state->syns_counted, 1);
+	} else if (count_op == WEIR_DECREMENT_NI && state->n_i) {
+		__sync_fetch_and_add(&state->n_i, -1);
+		__sync_fetch_and_add(&state->fins_counted, 1);
+	}
 }
 
 SEC("tc")
 int weir_egress(struct __sk_buff *skb)
 {
-	struct cursor c = {.pos = (void *)(long)skb->data, .end = (void *)(long)skb->data_end};
-	struct question q = {.ifindex = skb->ifindex, .frame_len = skb->len, .now_ns = bpf_ktime_get_ns()};
+	struct question q = {};
 	struct passage p = {};
+	struct cursor c;
 	__u32 count_op;
 
+	question_of(&q, skb);
+	if (!find_port(&p, q.ifindex))
+		return TC_ACT_UNSPEC;
+	pull_headers(skb);
+	c.pos = (void *)(long)skb->data;
+	c.end = (void *)(long)skb->data_end;
+	mark(c, p.port, p.state);
 	if (!enter(&p, &q, &c))
 		return TC_ACT_UNSPEC;
+	if (p.host->simple_count) {
+		count_simply(p.state, count_by_rules(&q, p.port));
+		return TC_ACT_UNSPEC;
+	}
 	follow_flow(&p, &q, &c, WEIR_EGRESS);
 	if (!p.flow)
 		return TC_ACT_UNSPEC;
-	count_op = count_by_rules(&q);
+	count_op = count_by_rules(&q, p.port);
 	if (count_op == WEIR_INCREMENT_NI)
 		count_in(p.flow, p.state);
 	else if (count_op == WEIR_DECREMENT_NI)
-		count_out(p.flow, p.state);
+		end_count(p.flow, p.state);
 	return TC_ACT_UNSPEC;
 }
 
@@ -154,7 +264,7 @@ int BPF_PROG(weir_dequeue, struct Qdisc *q)
 	return 0;
 }
 
-/* Run by the agent now and then: ended flows, and those silent for too long (ghosts), leave the table. */
+/* Run by the agent now and then; see weir_sweep.h. */
 SEC("syscall")
 int weir_sweep(struct weir_sweep *ctx)
 {
@@ -162,6 +272,7 @@ int weir_sweep(struct weir_sweep *ctx)
 
 	bpf_for_each_map_elem(&flows, sweep_flow, &sweep, 0);
 	ctx->removed = sweep.removed;
+	ctx->idled = sweep.idled;
 	return 0;
 }
 

@@ -2,14 +2,19 @@
 /*
  * The queue's alarm (SDTCP, section III.B). The packet that takes the queue past K raises it; while it
  * is up the queue is looked at again every RTT/2; three looks in a row at or below K end it.
+ *
+ * Reflex: the crossing also switches on the port's armed entry of rank 0, each further 3/2 RTT of congestion
+ * the next, and BUF_NORMAL all of them off. An entry is on while its rank is below reflex_level, so that the
+ * switching is one store.
  */
 #ifndef WEIR_ALARM_H
 #define WEIR_ALARM_H
 
 #define QUIET_LOOKS 3
+#define LOOKS_A_STEP 3 /* a look every RTT/2, a step every 3/2 RTT */
 #define CLOCK_MONOTONIC 1
 
-static __always_inline void tell(__u32 ifindex, const struct weir_port_state *state, bool normal)
+static __always_inline void tell(__u32 ifindex, const struct weir_port_state *state, enum weir_event_kind kind)
 {
 	struct weir_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 
@@ -17,12 +22,32 @@ static __always_inline void tell(__u32 ifindex, const struct weir_port_state *st
 		return;
 	event->crossing_ns = bpf_ktime_get_ns();
 	event->ifindex = ifindex;
-	event->normal = normal;
+	event->kind = kind;
 	event->queue_pkts = state->queue_pkts;
 	event->queue_bytes = state->queue_bytes;
 	event->n_i = state->n_i;
-	event->pad = 0;
+	event->rank = state->reflex_level - 1;
 	bpf_ringbuf_submit(event, 0);
+}
+
+/* The next armed entry goes on, where there is one left. */
+static __always_inline void step_reflex(__u32 ifindex, const struct weir_port *port, struct weir_port_state *state)
+{
+	if (state->reflex_level >= port->armed)
+		return;
+	state->reflex_level++;
+	tell(ifindex, state, WEIR_REFLEX_ON);
+}
+
+static __always_inline void end_alarm(__u32 ifindex, struct weir_port_state *state)
+{
+	if (state->reflex_level) {
+		state->reflex_level = 0;
+		tell(ifindex, state, WEIR_REFLEX_OFF);
+	}
+	state->alarm = WEIR_QUIET;
+	__sync_fetch_and_add(&state->normals, 1);
+	tell(ifindex, state, WEIR_BUF_NORMAL);
 }
 
 static int look(void *map, __u32 *ifindex, struct alarm_timer *alarm)
@@ -32,14 +57,15 @@ static int look(void *map, __u32 *ifindex, struct alarm_timer *alarm)
 
 	if (!state || !port)
 		return 0;
+	state->looks++;
 	if (port->k_pkts && state->queue_pkts > port->k_pkts) {
 		state->quiet_looks = 0;
 		__sync_fetch_and_add(&state->alarms, 1);
-		tell(*ifindex, state, false);
+		tell(*ifindex, state, WEIR_BUF_ALARM);
+		if (state->looks % LOOKS_A_STEP == 0)
+			step_reflex(*ifindex, port, state);
 	} else if (!port->k_pkts || ++state->quiet_looks >= QUIET_LOOKS) {
-		state->alarm = WEIR_QUIET;
-		__sync_fetch_and_add(&state->normals, 1);
-		tell(*ifindex, state, true);
+		end_alarm(*ifindex, state);
 		return 0;
 	}
 	bpf_timer_start(&alarm->timer, port->look_ns, 0);
@@ -52,9 +78,11 @@ static __always_inline void raise_alarm(__u32 ifindex, struct weir_port *port, s
 
 	if (!alarm || __sync_val_compare_and_swap(&state->alarm, WEIR_QUIET, WEIR_CONGESTED) != WEIR_QUIET)
 		return;
-	state->quiet_looks = 0;
+	state->quiet_looks = state->looks = 0;
+	state->reflex_epoch++;
+	step_reflex(ifindex, port, state);
 	__sync_fetch_and_add(&state->alarms, 1);
-	tell(ifindex, state, false);
+	tell(ifindex, state, WEIR_BUF_ALARM);
 	bpf_timer_init(&alarm->timer, &alarm_timers, CLOCK_MONOTONIC); /* -EBUSY once it is there */
 	bpf_timer_set_callback(&alarm->timer, look);
 	bpf_timer_start(&alarm->timer, port->look_ns, 0);

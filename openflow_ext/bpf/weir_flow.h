@@ -27,7 +27,7 @@ static __always_inline void key_of(struct weir_flow_key *key, __u32 ifindex, con
 static __always_inline struct weir_flow *flow_of_syn(const struct weir_flow_key *key, __u64 now_ns)
 {
 	struct weir_flow *flow = bpf_map_lookup_elem(&flows, key);
-	struct weir_flow fresh = {.first_ns = now_ns, .last_ns = now_ns};
+	struct weir_flow fresh = {.first_ns = now_ns, .last_ns = now_ns, .payload_ns = now_ns};
 
 	if (flow)
 		return flow;
@@ -55,6 +55,34 @@ static __always_inline void count_out(struct weir_flow *flow, struct weir_port_s
 	__sync_fetch_and_add(&state->fins_counted, 1);
 }
 
+/* The flow's end: it can become idle no more. */
+static __always_inline void end_count(struct weir_flow *flow, struct weir_port_state *state)
+{
+	flow->seen &= ~WEIR_IDLE;
+	count_out(flow, state);
+}
+
+/* Payload leaves by the port: a flow that was idle is one of N_i again. */
+static __always_inline void note_payload(struct weir_flow *flow, struct weir_port_state *state, __u64 now_ns)
+{
+	flow->payload_ns = now_ns;
+	if (!(flow->seen & WEIR_IDLE))
+		return;
+	flow->seen &= ~WEIR_IDLE;
+	if (!__sync_val_compare_and_swap(&flow->counted, 0, 1))
+		__sync_fetch_and_add(&state->n_i, 1);
+}
+
+/* No payload for long: the flow leaves N_i until its next. True: it was in. */
+static __always_inline bool make_idle(struct weir_flow *flow, struct weir_port_state *state)
+{
+	if (!__sync_val_compare_and_swap(&flow->counted, 1, 0))
+		return false;
+	__sync_fetch_and_add(&state->n_i, -1);
+	flow->seen |= WEIR_IDLE;
+	return true;
+}
+
 /*
  * Take in a SYN or SYN-ACK. A retransmitted one changes nothing; one with another initial sequence
  * number begins a new connection on the same ports. True: this is the first of its kind.
@@ -66,10 +94,14 @@ static __always_inline bool learn_offer(struct weir_flow *flow, const struct wei
 	struct weir_half *half = direction == WEIR_INGRESS ? &flow->local : &flow->remote;
 
 	if (flow->seen & bit) {
-		if (half->isn == offer->isn)
+		if (half->isn == offer->isn) {
+			flow->seen |= WEIR_SYN_AGAIN;
 			return false;
+		}
 		flow->seen = 0;
 		flow->first_ns = now_ns;
+		flow->payload_ns = now_ns;
+		flow->out_bytes = 0;
 	}
 	*half = *offer;
 	flow->seen |= bit;
@@ -84,23 +116,6 @@ static __always_inline bool handshake_seen(const struct weir_flow *flow)
 static __always_inline bool ended(const struct weir_flow *flow)
 {
 	return flow->seen & WEIR_RST || (flow->seen & (WEIR_FIN_IN | WEIR_FIN_OUT)) == (WEIR_FIN_IN | WEIR_FIN_OUT);
-}
-
-/* One step of weir_sweep. A flow that leaves the table leaves N_i. */
-static long sweep_flow(struct bpf_map *map, struct weir_flow_key *key, struct weir_flow *flow, struct weir_sweep *sweep)
-{
-	__u64 silent_ns = sweep->now_ns > flow->last_ns ? sweep->now_ns - flow->last_ns : 0;
-	struct weir_port_state *state;
-
-	if (sweep->ifindex ? key->ifindex != sweep->ifindex
-			   : silent_ns < (ended(flow) ? sweep->closed_ns : sweep->silent_ns))
-		return 0;
-	state = bpf_map_lookup_elem(&port_states, &key->ifindex);
-	if (state)
-		count_out(flow, state);
-	bpf_map_delete_elem(map, key);
-	sweep->removed++;
-	return 0;
 }
 
 /* How the local host scales the windows that it sends: only where both sides offered to. */

@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The maps. Each has one writer: `ports`, `lists` the agent; the rest the programs. */
+/* The maps. Each has one writer: settings, ports, lists and rules the agent; the rest the programs. */
 #ifndef WEIR_MAPS_H
 #define WEIR_MAPS_H
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_settings);
+} settings SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -45,6 +52,15 @@ struct {
 	__type(value, struct weir_exact);
 } exact_rules SEC(".maps");
 
+/* Reflex entries (ARM): exact rules that the data plane switches on and off by itself. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct weir_exact_key);
+	__type(value, struct weir_exact);
+} armed_rules SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 512);
@@ -64,5 +80,19 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 18);
 } events SEC(".maps");
+
+/* Flow reports: room for 1.6 s of 50,000 openings a second, two reports each. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 24);
+} reports SEC(".maps");
+
+/* Reports that found `reports` full. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} reports_lost SEC(".maps");
 
 #endif

@@ -11,6 +11,7 @@
 #define IP6_OFFSET_MASK 0xfff8
 #define MAX_VLAN_TAGS 2
 #define MAX_IPV6_EXTENSIONS 6
+#define BIG_TCP 0x10000 /* a super-packet over 64 KB says no length */
 #define MAX_TCP_OPTIONS 40 /* each at least one byte */
 #define MAX_OPTION_WORDS 10
 #define DEFAULT_MSS_OFFER 536 /* RFC 9293, section 3.7.1 */
@@ -35,6 +36,7 @@ struct segment {
 	__u16 dst_port;
 	__u16 flags; /* host order */
 	__u16 ip_version;
+	__u32 payload; /* bytes */
 };
 
 struct vlan_tag {
@@ -80,6 +82,14 @@ static __always_inline int ethertype_of(struct cursor *c)
 	return bpf_ntohs(ethertype);
 }
 
+/* The bytes after the TCP header, from what the IP header says is after its own. */
+static __always_inline __u32 payload_of(__u32 after_ip, const struct tcphdr *tcp)
+{
+	__u32 header = tcp->doff * 4;
+
+	return after_ip > header ? after_ip - header : 0;
+}
+
 static __always_inline bool parse_ipv4(struct cursor *c, struct segment *s)
 {
 	struct iphdr *ip = take(c, sizeof(*ip));
@@ -93,6 +103,7 @@ static __always_inline bool parse_ipv4(struct cursor *c, struct segment *s)
 	s->src[3] = ip->saddr;
 	s->dst[3] = ip->daddr;
 	s->ip_version = 4;
+	s->payload = ip->tot_len ? bpf_ntohs(ip->tot_len) - ip->ihl * 4 : BIG_TCP;
 	options = ip->ihl * 4 - sizeof(*ip);
 	return take(c, options & 0x3f);
 }
@@ -107,6 +118,7 @@ static __always_inline bool parse_ipv6(struct cursor *c, struct segment *s)
 	__builtin_memcpy(s->src, &ip->saddr, sizeof(s->src));
 	__builtin_memcpy(s->dst, &ip->daddr, sizeof(s->dst));
 	s->ip_version = 6;
+	s->payload = ip->payload_len ? bpf_ntohs(ip->payload_len) : BIG_TCP;
 	next = ip->nexthdr;
 	for (int i = 0; i < MAX_IPV6_EXTENSIONS; i++) {
 		struct ipv6_extension *extension;
@@ -123,6 +135,7 @@ static __always_inline bool parse_ipv6(struct cursor *c, struct segment *s)
 		} else if (!take(c, extension->len * 8)) {
 			return false;
 		}
+		s->payload -= sizeof(*extension) + (next == IPV6_FRAGMENT ? 0 : extension->len * 8);
 		next = extension->next;
 	}
 	return next == IPPROTO_TCP;
@@ -150,6 +163,7 @@ static __always_inline struct tcphdr *parse_segment(struct cursor *c, struct seg
 	s->src_port = tcp->source;
 	s->dst_port = tcp->dest;
 	s->flags = ((__u8 *)tcp)[13];
+	s->payload = payload_of(s->payload, tcp);
 	return tcp;
 }
 

@@ -60,7 +60,7 @@ struct question {
 	__u32 field; /* the segment's window, and what it takes to read and write one: */
 	__u32 scale;
 	__u32 mss;
-	__u32 pad;
+	__u32 packets; /* segments on the wire: more than one in a super-packet */
 };
 
 /* What the rules that matched so far have asked for. */
@@ -70,6 +70,11 @@ struct answer {
 	__u32 count_op;
 	struct weir_tally *clamper; /* of the rule that asked for window_bytes */
 };
+
+static __always_inline bool table_done(const struct answer *a, const struct weir_action *action)
+{
+	return a->tables >> (action->table_id & 31) & 1;
+}
 
 static __always_inline void ask_window(struct answer *a, const struct question *q, const struct weir_port *port,
 				       const struct weir_port_state *state, const struct weir_action *action,
@@ -95,21 +100,46 @@ static __always_inline void meet(struct answer *a, const struct weir_action *act
 				 const struct question *q)
 {
 	a->tables |= 1u << (action->table_id & 31);
-	__sync_fetch_and_add(&tally->packets, 1);
+	__sync_fetch_and_add(&tally->packets, q->packets);
 	__sync_fetch_and_add(&tally->bytes, q->frame_len);
 	tally->used_ns = q->now_ns;
 }
 
-static __always_inline struct weir_exact *exact_of(const struct question *q, __u32 bridge)
+static __always_inline void exact_key_of(struct weir_exact_key *key, const struct question *q, __u32 bridge)
 {
-	struct weir_exact_key key = {
-		.bridge = bridge, .src_port = q->segment.src_port, .dst_port = q->segment.dst_port};
-	struct weir_exact *exact;
+	key->bridge = bridge;
+	__builtin_memcpy(key->src, q->segment.src, sizeof(key->src));
+	__builtin_memcpy(key->dst, q->segment.dst, sizeof(key->dst));
+	key->src_port = q->segment.src_port;
+	key->dst_port = q->segment.dst_port;
+}
 
-	__builtin_memcpy(key.src, q->segment.src, sizeof(key.src));
-	__builtin_memcpy(key.dst, q->segment.dst, sizeof(key.dst));
-	exact = bpf_map_lookup_elem(&exact_rules, &key);
-	return exact && alive(&exact->action, &exact->tally, q->now_ns) ? exact : NULL;
+/* Meet an exact rule, unless one of its table was met before. */
+static __always_inline void meet_exact(struct answer *a, const struct question *q, const struct weir_port *port,
+				       const struct weir_port_state *state, struct weir_exact *exact)
+{
+	if (table_done(a, &exact->action))
+		return;
+	meet(a, &exact->action, &exact->tally, q);
+	ask_window(a, q, port, state, &exact->action, &exact->tally);
+}
+
+/* A reflex entry counts as met in its table; it is on while its rank is below the port's level. */
+static __always_inline void meet_armed(struct answer *a, const struct question *q, const struct weir_port *port,
+				       const struct weir_port_state *state, const struct weir_exact_key *key)
+{
+	struct weir_exact *armed;
+
+	if (!port->armed || !state->reflex_level)
+		return;
+	armed = bpf_map_lookup_elem(&armed_rules, key);
+	if (!armed || armed->action.armed_ifindex != q->ifindex || armed->action.rank >= state->reflex_level)
+		return;
+	if (armed->tally.epoch != state->reflex_epoch) {
+		armed->tally.epoch = state->reflex_epoch;
+		armed->tally.window_bytes = armed->action.window_bytes;
+	}
+	meet_exact(a, q, port, state, armed);
 }
 
 /* The next listed rule that is met, its table not yet in a->tables; NULL: none is left. */
@@ -130,40 +160,37 @@ static __always_inline struct weir_listed *meet_next(const struct question *q, c
 }
 
 /* The window field with which the segment goes on, by the rules of the ingress. */
-__noinline __u32 field_by_rules(const struct question *q)
+__noinline __u32 field_by_rules(const struct question *q, const struct weir_port *port,
+				const struct weir_port_state *state)
 {
 	struct answer a = {.window_bytes = NO_WINDOW};
-	struct weir_port_state *state;
+	struct weir_exact_key key = {};
 	struct weir_exact *exact;
-	struct weir_port *port;
 	__u32 from = 0, field;
 
-	if (!q)
+	if (!q || !port || !state)
 		return 0;
-	port = bpf_map_lookup_elem(&ports, &q->ifindex);
-	state = bpf_map_lookup_elem(&port_states, &q->ifindex);
-	if (!port || !state)
-		return q->field;
-	exact = exact_of(q, port->bridge);
+	exact_key_of(&key, q, port->bridge);
+	exact = bpf_map_lookup_elem(&exact_rules, &key);
+	if (exact && !alive(&exact->action, &exact->tally, q->now_ns))
+		exact = NULL;
 	for (int hit = 0; hit < MAX_HITS; hit++) {
 		struct weir_listed *rule = meet_next(q, port, WEIR_INGRESS, a.tables, &from);
 		struct weir_tally *tally;
 
 		if (exact && (!rule || exact->action.priority >= rule->action.priority)) {
-			if (!(a.tables >> (exact->action.table_id & 31) & 1)) {
-				meet(&a, &exact->action, &exact->tally, q);
-				ask_window(&a, q, port, state, &exact->action, &exact->tally);
-			}
+			meet_exact(&a, q, port, state, exact);
 			exact = NULL;
 		}
 		if (!rule)
 			break;
 		tally = bpf_map_lookup_elem(&tallies, &rule->tally);
-		if (!tally || a.tables >> (rule->action.table_id & 31) & 1 || !alive(&rule->action, tally, q->now_ns))
+		if (!tally || table_done(&a, &rule->action) || !alive(&rule->action, tally, q->now_ns))
 			continue;
 		meet(&a, &rule->action, tally, q);
 		ask_window(&a, q, port, state, &rule->action, tally);
 	}
+	meet_armed(&a, q, port, state, &key);
 	if (a.window_bytes == NO_WINDOW)
 		return q->field;
 	field = weir_clamp_field(q->field, a.window_bytes, q->scale, q->mss, port->least_window_bytes);
@@ -173,16 +200,12 @@ __noinline __u32 field_by_rules(const struct question *q)
 }
 
 /* What the rules of the egress do to N_i for this segment: enum weir_count_op. */
-__noinline __u32 count_by_rules(const struct question *q)
+__noinline __u32 count_by_rules(const struct question *q, const struct weir_port *port)
 {
 	struct answer a = {};
-	struct weir_port *port;
 	__u32 from = 0;
 
-	if (!q)
-		return 0;
-	port = bpf_map_lookup_elem(&ports, &q->ifindex);
-	if (!port)
+	if (!q || !port)
 		return 0;
 	for (int hit = 0; hit < MAX_HITS; hit++) {
 		struct weir_listed *rule = meet_next(q, port, WEIR_EGRESS, a.tables, &from);

@@ -15,7 +15,16 @@
 
 enum weir_direction { WEIR_INGRESS, WEIR_EGRESS };
 enum weir_window_op { WEIR_WINDOW_NONE, WEIR_MOD_WINDOW, WEIR_SET_WINDOW, WEIR_FAIR_SHARE };
+enum weir_mark { WEIR_MARK_OFF, WEIR_MARK_STEP, WEIR_MARK_RAMP };
 enum weir_count_op { WEIR_COUNT_NONE, WEIR_INCREMENT_NI, WEIR_DECREMENT_NI };
+
+/* ---- the whole host, by the agent -------------------------------------------------------------- */
+
+struct weir_settings {
+	__u64 unix_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC */
+	__u32 report_kinds;   /* bit k: flow reports of enum weir_report_kind k are wanted */
+	__u32 simple_count;   /* N_i is the paper's integer: one a matching packet, no flow state */
+};
 
 /* ---- ports: facts by the agent, state by the programs ------------------------------------------ */
 
@@ -29,6 +38,17 @@ struct weir_port {
 	__u32 least_window_bytes; /* 0: one MSS of the flow */
 	__u32 assumed_scale;      /* of flows whose handshake was not seen; WEIR_NO_SCALE: leave them alone */
 	__u32 netns;              /* inode of the port's network namespace: ifindex alone is not unique */
+	__u32 mark_mode;          /* enum weir_mark: CE on ECN-capable packets, */
+	__u32 mark_min_pkts;      /* where the queue is longer than this, */
+	__u32 mark_max_pkts;      /* and surely from here on (the ramp's end) */
+	__u32 armed;              /* how many reflex entries this port has */
+	/* What the programs do not need, kept here for the agent's successor: */
+	__u64 cookie;
+	__u64 asked_capacity_bps; /* 0: the port's own */
+	__u32 common_rtt_us;
+	__u32 rtt_us;
+	__u32 priority;
+	__u32 asked_k_pkts;
 };
 
 enum weir_alarm { WEIR_QUIET, WEIR_CONGESTED };
@@ -48,8 +68,12 @@ struct weir_port_state {
 	__u32 queue_bytes;
 	__u32 queue_max_pkts;
 	__u32 queue_max_bytes;
-	__u32 alarm;       /* enum weir_alarm */
-	__u32 quiet_looks; /* in a row, while congested */
+	__u32 alarm;        /* enum weir_alarm */
+	__u32 quiet_looks;  /* in a row, while congested */
+	__u32 looks;        /* since the crossing */
+	__u32 reflex_level; /* armed entries of rank < level are on */
+	__u32 reflex_epoch; /* counts the crossings: what an entry left of its window lasts one epoch */
+	__u32 pad;
 };
 
 /* ---- flows: one entry a port and connection ---------------------------------------------------- */
@@ -68,7 +92,10 @@ enum weir_seen {
 	WEIR_FIN_IN = 4,
 	WEIR_FIN_OUT = 8,
 	WEIR_RST = 16,
-	WEIR_WAS_COUNTED = 32
+	WEIR_WAS_COUNTED = 32,
+	WEIR_IDLE = 64,        /* counted before, not now: no payload for long */
+	WEIR_ESTABLISHED = 128,
+	WEIR_SYN_AGAIN = 256   /* a SYN was repeated: the handshake tells no RTT */
 };
 
 struct weir_half {
@@ -81,9 +108,11 @@ struct weir_half {
 struct weir_flow {
 	struct weir_half local;
 	struct weir_half remote;
-	__u64 first_ns;
-	__u64 last_ns;
-	__u64 out_bytes; /* leaving by the port, headers included */
+	__u64 first_ns;    /* of the first SYN */
+	__u64 last_ns;     /* of the last segment, either way */
+	__u64 payload_ns;  /* of the last payload that left by the port */
+	__u64 reported_ns; /* when it was last reported active */
+	__u64 out_bytes;   /* leaving by the port, headers included */
 	__u32 seen;      /* enum weir_seen */
 	__u32 counted;   /* this flow is one of the port's N_i */
 };
@@ -92,9 +121,13 @@ struct weir_flow {
 struct weir_sweep {
 	__u64 now_ns;
 	__u64 closed_ns; /* flows that have ended leave when silent for this long, */
-	__u64 silent_ns; /* others when silent for this long */
+	__u64 silent_ns; /* others when silent for this long; */
+	__u64 idle_ns;   /* those without payload for this long leave N_i; 0: none */
+	__u64 active_ns; /* active flows are reported this often; 0: never */
 	__u32 ifindex;   /* not 0: all flows of this port leave, whatever their state */
 	__u32 removed;
+	__u32 idled;
+	__u32 pad;
 };
 
 /* ---- the extension table ----------------------------------------------------------------------- */
@@ -113,7 +146,9 @@ struct weir_action {
 	__u8 count_op;
 	__u8 alpha;
 	__u8 ip_version;
-	__u8 pad[5];
+	__u8 pad;
+	__u32 rank;          /* of a reflex entry, */
+	__u32 armed_ifindex; /* and the port whose crossing switches it on */
 };
 
 struct weir_tally {
@@ -122,7 +157,7 @@ struct weir_tally {
 	__u64 clamped;
 	__u64 used_ns;
 	__u32 window_bytes; /* MOD_WINDOW: what is left of it */
-	__u32 pad;
+	__u32 epoch;        /* of a reflex entry: for which crossing that is */
 };
 
 struct weir_exact_key {
@@ -172,14 +207,44 @@ struct weir_list {
 
 /* ---- events ------------------------------------------------------------------------------------ */
 
+enum weir_event_kind { WEIR_BUF_ALARM, WEIR_BUF_NORMAL, WEIR_REFLEX_ON, WEIR_REFLEX_OFF };
+
 struct weir_event {
 	__u64 crossing_ns;
 	__u32 ifindex;
-	__u32 normal; /* 0 BUF_ALARM, 1 BUF_NORMAL */
+	__u32 kind; /* enum weir_event_kind */
 	__u32 queue_pkts;
 	__u32 queue_bytes;
 	__u32 n_i;
-	__u32 pad;
+	__u32 rank; /* of the reflex entry that went on; with WEIR_REFLEX_OFF all are off */
+};
+
+enum weir_report_kind { WEIR_FLOW_OPENED = 1, WEIR_FLOW_ACTIVE, WEIR_FLOW_IDLE, WEIR_FLOW_CLOSED };
+enum weir_close_reason { WEIR_NOT_CLOSED, WEIR_BY_FIN, WEIR_BY_RST, WEIR_BY_SILENCE };
+
+/* One record of OFPT_FLOW_REPORT as it goes over the wire (docs/wire-format.md): big endian. */
+struct weir_report {
+	__u32 bridge; /* for the agent, not on the wire; host order */
+	__u32 pad0;
+	__u8 kind;
+	__u8 ip_version;
+	__u8 scale_src;
+	__u8 scale_dst;
+	__u32 src[4];
+	__u32 dst[4];
+	__u16 src_port;
+	__u16 dst_port;
+	__u16 mss_src;
+	__u16 mss_dst;
+	__u32 in_port;
+	__u32 out_port;
+	__u32 pad1;
+	__u64 sent_bytes;
+	__u64 first_ns; /* Unix time, like last_ns */
+	__u64 last_ns;
+	__u32 handshake_rtt_us;
+	__u8 reason;
+	__u8 pad2[3];
 };
 
 #endif

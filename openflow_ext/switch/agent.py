@@ -13,7 +13,7 @@ from pathlib import Path
 
 from openflow_ext.switch import capacity, takeover
 from openflow_ext.switch.config import SwitchSettings
-from openflow_ext.switch.dataplane import DataPlane, DataPlaneError, QueueEvent
+from openflow_ext.switch.dataplane import DataPlane, DataPlaneError, QueueEvent, SweepTimes
 from openflow_ext.switch.errors import SwitchError
 from openflow_ext.switch.locks import locked
 from openflow_ext.switch.ovsdb import Ovsdb, Row, as_list
@@ -206,7 +206,7 @@ class Agent:
         """Remove rules past their timeouts, and now and then flows that have ended."""
         self._ticks += 1
         if self._ticks % SWEEP_TICKS == 0:
-            dataplane.sweep()
+            dataplane.sweep(SweepTimes())
         tables = {extended.bridge.number: extended.bridge.table for extended in self._extended}
         for number, rule, _, _ in list(dataplane.expired()):
             if number in tables:

@@ -24,7 +24,8 @@ from openflow_ext.switch.agent import Agent, detach
 from openflow_ext.switch.config import SwitchSettings
 from openflow_ext.switch.dataplane import DataPlaneError, NoSuchPort, PortCounters
 from openflow_ext.switch.errors import SwitchError
-from openflow_ext.switch.kernel import KernelDataPlane, PinnedMaps
+from openflow_ext.switch.kernel import KernelDataPlane
+from openflow_ext.switch.pinned import PinnedMaps
 
 
 class _JsonLines(logging.Formatter):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import enum
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -66,23 +67,67 @@ class PortCounters:
     untracked: int = 0
 
 
+class QueueEventKind(enum.IntEnum):
+    """What the kernel saw at a queue: the alarm, its end, and the reflex entries going on and off."""
+
+    BUF_ALARM = 0
+    BUF_NORMAL = 1
+    REFLEX_ON = 2
+    REFLEX_OFF = 3
+
+
 @dataclass(frozen=True, slots=True)
 class QueueEvent:
-    """BUF_ALARM (``normal`` False) or BUF_NORMAL, as the kernel saw it. crossing_ns is Unix time."""
+    """A queue event. crossing_ns is Unix time; rank is that of the entry that went on (REFLEX_ON)."""
 
     ifindex: int
-    normal: bool
+    kind: QueueEventKind
     queue_pkts: int
     queue_bytes: int
     n_i: int
     crossing_ns: int
+    rank: int = 0
+
+    @property
+    def normal(self) -> bool:
+        return self.kind is QueueEventKind.BUF_NORMAL
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """What holds for all ports. report_kinds: bit k wants flow reports of kind k (wire FlowReportKind).
+
+    simple_count: N_i is the paper's integer (SCCP, section III.A), without flow state.
+    """
+
+    report_kinds: int = 0
+    simple_count: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SweepTimes:
+    """When flows leave, in seconds: ended and silent ones the table, those without payload N_i.
+
+    idle_s 0: never. active_s: how often an active flow is reported; 0: never.
+    """
+
+    closed_s: float = 10.0
+    silent_s: float = 300.0
+    idle_s: float = 0.0
+    active_s: float = 0.0
 
 
 class DataPlane(Protocol):
     """One host's data plane. A bridge is known by a small number that the agent gives it."""
 
-    def attach(self, ifindex: int, ifname: str, bridge: int, ofport: int) -> None:
-        """Put the programs on a port. Idempotent; adopts what an earlier agent left."""
+    def attach(
+        self, ifindex: int, ifname: str, bridge: int, ofport: int, *, kernel_datapath: bool = False
+    ) -> None:
+        """Put the programs on a port. Idempotent; adopts what an earlier agent left.
+
+        kernel_datapath: at tc's ingress, where OVS's kernel datapath and bridges look after it; else by
+        XDP, which is before the packet sockets of the userspace datapath.
+        """
 
     def detach(self, ifindex: int) -> None:
         """Take the programs off a port (gone or alive) and forget its facts."""
@@ -92,6 +137,12 @@ class DataPlane(Protocol):
 
     def configure(self, ifindex: int, settings: PortSettings, capacity_bps: int) -> None:
         """Set a port's facts; ``capacity_bps`` is the rate in force (never 0)."""
+
+    def settings(self, ifindex: int) -> tuple[PortSettings, int]:
+        """What configure() last set, also by an earlier agent: settings and capacity. Raises NoSuchPort."""
+
+    def configure_host(self, settings: HostSettings) -> None:
+        """Set what holds for all ports."""
 
     def counters(self, ifindex: int) -> PortCounters:
         """Read a port's counters. Raises NoSuchPort."""
@@ -110,8 +161,22 @@ class DataPlane(Protocol):
         """Rules past their timeout: (bridge, rule, counters, hard). The data plane already ignores
         them; the agent removes them."""
 
-    def sweep(self, closed_s: float = 10.0, silent_s: float = 300.0) -> int:
-        """Drop flows that ended closed_s ago and those silent for silent_s (ghosts); how many."""
+    def arm(self, ifindex: int, bridge: int, rules: Sequence[Rule]) -> None:
+        """Replace a port's reflex entries: exact MOD_WINDOW rules by rank. Raises NoSuchPort, TableFull,
+        UnsupportedMatch; then nothing has changed."""
+
+    def armed(self, ifindex: int) -> list[tuple[Rule, RuleStats]]:
+        """A port's reflex entries by rank."""
+
+    def sweep(self, times: SweepTimes) -> int:
+        """Let flows go whose time has come; how many left the table."""
+
+    def reports_fd(self) -> int:
+        """A descriptor that is readable when flow reports wait."""
+
+    def reports(self) -> tuple[dict[int, bytes], int]:
+        """The flow reports since the last call: by bridge, records as they go over the wire, oldest first;
+        and how many were lost since then because they were not read in time."""
 
     def events_fd(self) -> int:
         """A descriptor that is readable when queue events wait."""

@@ -4,98 +4,46 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from openflow_ext.paths import artifact
 from openflow_ext.switch import libbpf
 from openflow_ext.switch.dataplane import (
     DataPlaneError,
+    HostSettings,
     NoSuchPort,
-    PortCounters,
     PortSettings,
     QueueEvent,
+    QueueEventKind,
+    SweepTimes,
 )
-from openflow_ext.switch.layout import constants, ffi
-from openflow_ext.switch.libbpf import BpfError, Map
-from openflow_ext.switch.qdiscs import Qdiscs
-from openflow_ext.switch.rulemaps import RuleMaps
+from openflow_ext.switch.layout import ffi
+from openflow_ext.switch.libbpf import BpfError
+from openflow_ext.switch.pinned import BPFFS, PinnedMaps
+from openflow_ext.switch.rulemaps import ArmedMaps
 from openflow_ext.switch.rules import Rule, RuleStats
 
-BPFFS = Path("/sys/fs/bpf")
 NO_SCALE = 0xFF
 INGRESS_NAME = "weir_ingress"
+INGRESS_TC_NAME = "weir_ingress_tc"
 EGRESS_NAME = "weir_egress"
 _TRACEPOINTS = ("weir_enqueue", "weir_dequeue")
 _BITS_US_PER_BYTE_S = 8_000_000
-
-_TYPES = {
-    "ports": ("__u32", "struct weir_port"),
-    "port_states": ("__u32", "struct weir_port_state"),
-    "flows": ("struct weir_flow_key", "struct weir_flow"),
-    "exact_rules": ("struct weir_exact_key", "struct weir_exact"),
-    "lists": ("struct weir_list_key", "struct weir_list"),
-    "tallies": ("__u32", "struct weir_tally"),
-}
-
-
-class PinnedMaps:
-    """The maps of a data plane that runs, opened from their pins: what `weir ports` reads."""
-
-    def __init__(self, name: str = "weir") -> None:
-        self.folder = BPFFS / name
-        try:
-            self._maps = {
-                n: Map.pinned(self.folder / n, ffi, key, value) for n, (key, value) in _TYPES.items()
-            }
-        except BpfError as error:
-            raise DataPlaneError(
-                f"no data plane at {self.folder}: start `weir switch` first ({error})"
-            ) from error
-        self._rules = RuleMaps(self._maps["exact_rules"], self._maps["lists"], self._maps["tallies"])
-        self._qdiscs = Qdiscs()
-        self._dropped_before: dict[int, int] = {}
-
-    def close(self) -> None:
-        for held in self._maps.values():
-            os.close(held.fd)
-        self._maps.clear()
-        self._qdiscs.close()
-
-    def ports(self) -> dict[int, tuple[int, int]]:
-        """ifindex -> (bridge, OpenFlow port) of every port that carries the programs."""
-        return {int(k[0]): (int(v.bridge), int(v.ofport)) for k, v in self._maps["ports"].items()}
-
-    def counters(self, ifindex: int) -> PortCounters:
-        """A port's counters. Raises NoSuchPort."""
-        key = self._maps["ports"].key(ifindex)
-        port, state = self._maps["ports"].get(key), self._maps["port_states"].get(key)
-        if port is None or state is None:
-            raise NoSuchPort(f"interface {ifindex} does not carry the data plane")
-        return PortCounters(
-            n_i=int(state.n_i),
-            fair_share_bytes=min(int(port.bdp_bytes) // max(int(state.n_i), 1), 0xFFFFFFFF),
-            alarm_up=state.alarm == constants.WEIR_CONGESTED,
-            capacity_bps=int(port.capacity_bps),
-            queue_pkts=int(state.queue_pkts),
-            queue_bytes=int(state.queue_bytes),
-            queue_max_pkts=int(state.queue_max_pkts),
-            queue_max_bytes=int(state.queue_max_bytes),
-            alarms=int(state.alarms),
-            normals=int(state.normals),
-            syns_counted=int(state.syns_counted),
-            fins_counted=int(state.fins_counted),
-            acks_seen=int(state.acks_seen),
-            clamped=int(state.clamped),
-            marked=int(state.marked),
-            drops=max(self._qdiscs.drops(ifindex) - self._dropped_before.get(ifindex, 0), 0),
-            unscaled=int(state.unscaled),
-            untracked=int(state.untracked),
-        )
-
-    def rules(self, bridge: int) -> list[tuple[Rule, RuleStats]]:
-        return self._rules.rules(bridge)
+_REPORT_HEADER = 8
+_PLAIN_SETTINGS = (
+    "rtt_us",
+    "common_rtt_us",
+    "least_window_bytes",
+    "cookie",
+    "priority",
+    "mark_mode",
+    "mark_min_pkts",
+    "mark_max_pkts",
+)
 
 
 class KernelDataPlane(PinnedMaps):
@@ -128,13 +76,25 @@ class KernelDataPlane(PinnedMaps):
         self._waiting: list[QueueEvent] = []
         events = self._object.map("events", ffi, "__u32", "__u32")
         self._ring = libbpf.RingBuffer(events.fd, self._take_event)
+        self._reports: dict[int, bytearray] = {}
+        self._lost_before = self._lost()
+        reports = self._object.map("reports", ffi, "__u32", "__u32")
+        self._report_ring = libbpf.RingBuffer(reports.fd, self._take_report)
+        self._armed = ArmedMaps(self._maps["armed_rules"])
+        if fresh:
+            self.configure_host(HostSettings())
 
-    def attach(self, ifindex: int, ifname: str, bridge: int, ofport: int) -> None:
+    def attach(
+        self, ifindex: int, ifname: str, bridge: int, ofport: int, *, kernel_datapath: bool = False
+    ) -> None:
         self.enter_port(ifindex, bridge, ofport)
         self._dropped_before.setdefault(ifindex, self._qdiscs.drops(ifindex))
         try:
-            libbpf.tc_egress_attach(ifindex, self.program(EGRESS_NAME))
-            self._attach_xdp(ifindex)
+            libbpf.tc_attach(ifindex, libbpf.TC_EGRESS, self.program(EGRESS_NAME))
+            if kernel_datapath:
+                libbpf.tc_attach(ifindex, libbpf.TC_INGRESS, self.program(INGRESS_TC_NAME))
+            else:
+                self._attach_xdp(ifindex)
         except BpfError as error:
             self.detach(ifindex)
             raise DataPlaneError(f"{ifname}: {error}") from error
@@ -151,7 +111,7 @@ class KernelDataPlane(PinnedMaps):
 
     def detach(self, ifindex: int) -> None:
         key = self._maps["ports"].key(ifindex)
-        for take_off in (_detach_xdp, libbpf.tc_egress_detach):
+        for take_off in (_detach_xdp, _detach_ingress, _detach_egress):
             try:
                 take_off(ifindex)
             except OSError as error:
@@ -172,16 +132,47 @@ class KernelDataPlane(PinnedMaps):
         return {ifindex: bridge for ifindex, (bridge, _) in self.ports().items()}
 
     def configure(self, ifindex: int, settings: PortSettings, capacity_bps: int) -> None:
-        key = self._maps["ports"].key(ifindex)
-        port = self._maps["ports"].get(key)
-        if port is None:
-            raise NoSuchPort(f"interface {ifindex} does not carry the data plane")
-        port.capacity_bps = capacity_bps
+        port = self._port(ifindex)
+        port.capacity_bps, port.asked_capacity_bps = capacity_bps, settings.capacity_bps
         port.bdp_bytes = capacity_bps * settings.common_rtt_us // _BITS_US_PER_BYTE_S
         port.look_ns = settings.rtt_us * 1000 // 2
         port.k_pkts = settings.k_pkts if settings.alarm else 0
-        port.least_window_bytes = settings.least_window_bytes
-        self._maps["ports"].put(key, port)
+        port.asked_k_pkts = settings.k_pkts
+        for name in _PLAIN_SETTINGS:
+            setattr(port, name, getattr(settings, name))
+        self._maps["ports"].put(self._maps["ports"].key(ifindex), port)
+
+    def settings(self, ifindex: int) -> tuple[PortSettings, int]:
+        port = self._port(ifindex)
+        plain = {name: int(getattr(port, name)) for name in _PLAIN_SETTINGS}
+        settings = PortSettings(
+            alarm=port.k_pkts > 0,
+            k_pkts=int(port.asked_k_pkts),
+            capacity_bps=int(port.asked_capacity_bps),
+            **plain,
+        )
+        return settings, int(port.capacity_bps)
+
+    def configure_host(self, settings: HostSettings) -> None:
+        held = self._maps["settings"].value()
+        held.unix_offset_ns = _unix_offset_ns()
+        held.report_kinds, held.simple_count = settings.report_kinds, settings.simple_count
+        self._maps["settings"].put(self._maps["settings"].key(0), held)
+
+    def arm(self, ifindex: int, bridge: int, rules: Sequence[Rule]) -> None:
+        port = self._port(ifindex)
+        self._armed.replace(bridge, ifindex, rules)
+        port.armed = len(rules)
+        self._maps["ports"].put(self._maps["ports"].key(ifindex), port)
+
+    def armed(self, ifindex: int) -> list[tuple[Rule, RuleStats]]:
+        return self._armed.of(ifindex)
+
+    def _port(self, ifindex: int) -> Any:
+        port = self._maps["ports"].get(self._maps["ports"].key(ifindex))
+        if port is None:
+            raise NoSuchPort(f"interface {ifindex} does not carry the data plane")
+        return port
 
     def put(self, bridge: int, rule: Rule) -> None:
         self._rules.put(bridge, rule)
@@ -192,8 +183,13 @@ class KernelDataPlane(PinnedMaps):
     def expired(self) -> Iterable[tuple[int, Rule, RuleStats, bool]]:
         return self._rules.expired()
 
-    def sweep(self, closed_s: float = 10.0, silent_s: float = 300.0) -> int:
-        return self._sweep(closed_ns=int(closed_s * 1e9), silent_ns=int(silent_s * 1e9))
+    def sweep(self, times: SweepTimes) -> int:
+        return self._sweep(
+            closed_ns=int(times.closed_s * 1e9),
+            silent_ns=int(times.silent_s * 1e9),
+            idle_ns=int(times.idle_s * 1e9),
+            active_ns=int(times.active_s * 1e9),
+        )
 
     def events_fd(self) -> int:
         return self._ring.fd
@@ -203,8 +199,24 @@ class KernelDataPlane(PinnedMaps):
         waiting, self._waiting = self._waiting, []
         return waiting
 
+    def reports_fd(self) -> int:
+        return self._report_ring.fd
+
+    def reports(self) -> tuple[dict[int, bytes], int]:
+        self._report_ring.consume()
+        reports, self._reports = self._reports, {}
+        lost = self._lost()
+        newly, self._lost_before = lost - self._lost_before, lost
+        return {bridge: bytes(records) for bridge, records in reports.items()}, newly
+
+    def _lost(self) -> int:
+        held = self._maps["reports_lost"]
+        counter = held.get(held.key(0))
+        return int(counter[0]) if counter is not None else 0
+
     def close(self) -> None:
         self._ring.close()
+        self._report_ring.close()
         self._object.close()
         super().close()
 
@@ -256,39 +268,48 @@ class KernelDataPlane(PinnedMaps):
 
     # -- running -------------------------------------------------------------------------------
 
-    def _sweep(self, *, ifindex: int = 0, closed_ns: int = 0, silent_ns: int = 0) -> int:
-        asked = ffi.new(
-            "struct weir_sweep *",
-            {
-                "now_ns": time.monotonic_ns(),
-                "closed_ns": closed_ns,
-                "silent_ns": silent_ns,
-                "ifindex": ifindex,
-            },
-        )
+    def _sweep(self, **asked_for: int) -> int:
+        asked = ffi.new("struct weir_sweep *", {"now_ns": time.monotonic_ns()} | asked_for)
         context = bytearray(ffi.buffer(asked))
         libbpf.run(self.program("weir_sweep"), context=context)
         return int(ffi.from_buffer("struct weir_sweep *", context).removed)
 
     def _take_event(self, record: bytes) -> None:
         event = ffi.from_buffer("struct weir_event *", record)
-        to_unix_ns = time.time_ns() - time.monotonic_ns()
         self._waiting.append(
             QueueEvent(
                 ifindex=int(event.ifindex),
-                normal=bool(event.normal),
+                kind=QueueEventKind(event.kind),
                 queue_pkts=int(event.queue_pkts),
                 queue_bytes=int(event.queue_bytes),
                 n_i=int(event.n_i),
-                crossing_ns=int(event.crossing_ns) + to_unix_ns,
+                crossing_ns=int(event.crossing_ns) + _unix_offset_ns(),
+                rank=int(event.rank) if event.kind == QueueEventKind.REFLEX_ON else 0,
             )
         )
+
+    def _take_report(self, record: bytes) -> None:
+        bridge = int.from_bytes(record[:4], sys.byteorder)
+        self._reports.setdefault(bridge, bytearray()).extend(record[_REPORT_HEADER:])
+
+
+def _unix_offset_ns() -> int:
+    """CLOCK_REALTIME - CLOCK_MONOTONIC, now."""
+    return time.time_ns() - time.monotonic_ns()
 
 
 def _detach_xdp(ifindex: int) -> None:
     there = libbpf.xdp_program(ifindex)
     if there and libbpf.program_name(there) == INGRESS_NAME[:15]:
         libbpf.xdp_detach(ifindex)
+
+
+def _detach_ingress(ifindex: int) -> None:
+    libbpf.tc_detach(ifindex, libbpf.TC_INGRESS)
+
+
+def _detach_egress(ifindex: int) -> None:
+    libbpf.tc_detach(ifindex, libbpf.TC_EGRESS)
 
 
 def _remove_pins(folder: Path) -> None:

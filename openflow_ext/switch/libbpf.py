@@ -21,8 +21,9 @@ __all__ = ["BpfError", "Link", "Map", "Object", "RingBuffer"]
 
 XDP_NATIVE = 1 << 2
 XDP_GENERIC = 1 << 1
+TC_INGRESS = 1
+TC_EGRESS = 2
 _XDP_ONLY_IF_FREE = 1 << 0
-_TC_EGRESS = 2
 _TC_REPLACE = 1 << 0
 _TC_PRIORITY = 7
 _NOEXIST = 1
@@ -252,9 +253,9 @@ def xdp_detach(ifindex: int) -> None:
     check(lib().bpf_xdp_detach(ifindex, 0, ffi.NULL), f"detach XDP from interface {ifindex}")
 
 
-def _egress_hook(ifindex: int) -> Any:
+def _tc_hook(ifindex: int, where: int) -> Any:
     hook = ffi.new("struct bpf_tc_hook *")
-    hook.sz, hook.ifindex, hook.attach_point = ffi.sizeof("struct bpf_tc_hook"), ifindex, _TC_EGRESS
+    hook.sz, hook.ifindex, hook.attach_point = ffi.sizeof("struct bpf_tc_hook"), ifindex, where
     return hook
 
 
@@ -264,20 +265,20 @@ def _tc_options(**fields: int) -> Any:
     return options
 
 
-def tc_egress_attach(ifindex: int, program_fd: int) -> None:
-    """Put a program on the egress of an interface (clsact, made where it is missing)."""
-    hook = _egress_hook(ifindex)
+def tc_attach(ifindex: int, where: int, program_fd: int) -> None:
+    """Put a program on TC_INGRESS or TC_EGRESS of an interface (clsact, made where it is missing)."""
+    hook = _tc_hook(ifindex, where)
     made = lib().bpf_tc_hook_create(hook)
     if made < 0 and made != -errno.EEXIST:
         check(made, f"make clsact on interface {ifindex}")
     options = _tc_options(prog_fd=program_fd, flags=_TC_REPLACE)
-    check(lib().bpf_tc_attach(hook, options), f"attach to the egress of interface {ifindex}")
+    check(lib().bpf_tc_attach(hook, options), f"attach to tc of interface {ifindex}")
 
 
-def tc_egress_detach(ifindex: int) -> None:
-    """Take our program off the egress. Raises BpfError (ENOENT, ENODEV) where it is not there."""
-    hook = _egress_hook(ifindex)
-    check(lib().bpf_tc_detach(hook, _tc_options()), f"detach from the egress of interface {ifindex}")
+def tc_detach(ifindex: int, where: int) -> None:
+    """Take our program off. Raises BpfError (ENOENT, ENODEV, EINVAL) where it is not there."""
+    hook = _tc_hook(ifindex, where)
+    check(lib().bpf_tc_detach(hook, _tc_options()), f"detach from tc of interface {ifindex}")
 
 
 def run(program_fd: int, *, packet: bytes = b"", context: bytearray | None = None) -> tuple[int, bytes]:

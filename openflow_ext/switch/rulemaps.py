@@ -8,54 +8,28 @@ whole, so that a packet sees the list before or after a change and nothing betwe
 from __future__ import annotations
 
 import errno
-import ipaddress
-import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from openflow_ext.switch.dataplane import TableFull, UnsupportedMatch
 from openflow_ext.switch.layout import constants, ffi
 from openflow_ext.switch.libbpf import BpfError, Map
-from openflow_ext.switch.rules import CountOp, Network, Rule, RuleStats, TcpMatch, WindowOp
+from openflow_ext.switch.ruleforms import (
+    decode_exact,
+    decode_listed,
+    exact_key,
+    fill_action,
+    fill_listed,
+    over,
+    start_tally,
+    stats_of,
+)
+from openflow_ext.switch.rules import CountOp, Rule, RuleStats, WindowOp
 
 MAX_LISTED = 64
-ANY_PORT = 0xFFFFFFFF
 INGRESS, EGRESS = int(constants.WEIR_INGRESS), int(constants.WEIR_EGRESS)
 MAX_TABLE = 31
-_NS = 1_000_000_000
-_MAPPED = 0xFFFF << 32
-_ALL = (1 << 128) - 1
-_MAPPED_MASK = _ALL ^ 0xFFFFFFFF
-
-
-def _words(value: int) -> list[int]:
-    """A 128-bit address as the maps hold it: four words in network order."""
-    return [socket.htonl(value >> shift & 0xFFFFFFFF) for shift in (96, 64, 32, 0)]
-
-
-def _number(words: Any) -> int:
-    return sum(socket.ntohl(words[i]) << (96 - 32 * i) for i in range(4))
-
-
-def _address(network: Network | None, ip_version: int) -> tuple[int, int]:
-    """A network as 128-bit value and mask; IPv4 is mapped into IPv6."""
-    if network is None:
-        return (_MAPPED, _MAPPED_MASK) if ip_version == 4 else (0, 0)
-    if network.version == 4:
-        return _MAPPED | int(network.network_address), _MAPPED_MASK | int(network.netmask)
-    return int(network.network_address), int(network.netmask)
-
-
-def _network(value: int, mask: int, ip_version: int) -> Network | None:
-    prefix = mask.bit_count()
-    if ip_version == 4:
-        return None if prefix == 96 else ipaddress.IPv4Network((value & 0xFFFFFFFF, prefix - 96))
-    return None if prefix == 0 else ipaddress.IPv6Network((value, prefix))
-
-
-def _stats(tally: Any) -> RuleStats:
-    return RuleStats(int(tally.packets), int(tally.bytes), int(tally.clamped))
 
 
 def same_entry(a: Rule, b: Rule) -> bool:
@@ -86,16 +60,16 @@ class RuleMaps:
     def remove(self, bridge: int, rule: Rule) -> RuleStats:
         """Remove the entry of the same table, match and priority; its last counters."""
         if rule.match.exact:
-            key = self._exact_key(bridge, rule.match)
+            key = exact_key(bridge, rule.match)
             held = self._exact.get(key)
-            if held is not None and same_entry(self._decode_exact(key, held), rule):
+            if held is not None and same_entry(decode_exact(key, held), rule):
                 self._exact.delete(key)
-                return _stats(held.tally)
+                return stats_of(held.tally)
         found = RuleStats()
         for direction in (INGRESS, EGRESS):
             for listed in self._read(bridge, direction):
-                if same_entry(self._decode(listed), rule):
-                    found = _stats(self._tally(listed.tally))
+                if same_entry(decode_listed(listed), rule):
+                    found = stats_of(self._tally(listed.tally))
                     self._write(bridge, direction, self._without(bridge, direction, rule))
         return found
 
@@ -105,25 +79,26 @@ class RuleMaps:
         seen: list[Rule] = []
         for direction in (INGRESS, EGRESS):
             for listed in self._read(bridge, direction):
-                rule = self._decode(listed)
+                rule = decode_listed(listed)
                 if not any(same_entry(rule, other) for other in seen):
                     seen.append(rule)
-                    found.append((rule, _stats(self._tally(listed.tally))))
+                    found.append((rule, stats_of(self._tally(listed.tally))))
         return sorted(found, key=lambda pair: (pair[0].table_id, -pair[0].priority))
 
     def expired(self) -> list[tuple[int, Rule, RuleStats, bool]]:
         """(bridge, rule, counters, hard) of each rule past a timeout of its own."""
         now = time.monotonic_ns()
         late = []
-        for bridge, rule, stats, over in self._all_exact():
-            if over(now) is not None:
-                late.append((bridge, rule, stats, bool(over(now))))
+        for bridge, rule, stats, is_over in self._all_exact():
+            hard = is_over(now)
+            if hard is not None:
+                late.append((bridge, rule, stats, hard))
         for key, _ in self._lists.items():
             for listed in self._read(key.bridge, key.direction):
                 tally = self._tally(listed.tally)
-                hard = self._over(listed.action, tally, now)
+                hard = over(listed.action, tally, now)
                 if hard is not None:
-                    late.append((int(key.bridge), self._decode(listed), _stats(tally), hard))
+                    late.append((int(key.bridge), decode_listed(listed), stats_of(tally), hard))
         return late
 
     # -- exact rules ---------------------------------------------------------------------------
@@ -132,46 +107,28 @@ class RuleMaps:
         """Exact, unless the one place of its 5-tuple is taken by an entry of other table or priority."""
         if not rule.match.exact or rule.count_op is not CountOp.NONE:
             return False
-        key = self._exact_key(bridge, rule.match)
+        key = exact_key(bridge, rule.match)
         held = self._exact.get(key)
-        return held is None or same_entry(self._decode_exact(key, held), rule)
+        return held is None or same_entry(decode_exact(key, held), rule)
 
     def _put_exact(self, bridge: int, rule: Rule) -> None:
         value = self._exact.value()
-        self._fill_action(value.action, rule)
-        self._start_tally(value.tally, rule)
+        fill_action(value.action, rule)
+        start_tally(value.tally, rule)
         try:
-            self._exact.put(self._exact_key(bridge, rule.match), value)
+            self._exact.put(exact_key(bridge, rule.match), value)
         except BpfError as error:
             if error.errno in (errno.E2BIG, errno.ENOMEM):
                 raise TableFull("the table of exact entries is full") from error
             raise
 
-    def _exact_key(self, bridge: int, match: TcpMatch) -> Any:
-        key = self._exact.key()
-        key.bridge = bridge
-        key.src, key.dst = (_words(_address(n, match.ip_version)[0]) for n in (match.src, match.dst))
-        key.src_port, key.dst_port = socket.htons(match.src_port or 0), socket.htons(match.dst_port or 0)
-        return key
-
-    def _decode_exact(self, key: Any, value: Any) -> Rule:
-        version = int(value.action.ip_version)
-        match = TcpMatch(
-            ip_version=version,
-            src=_network(_number(key.src), _ALL, version),
-            dst=_network(_number(key.dst), _ALL, version),
-            src_port=socket.ntohs(key.src_port),
-            dst_port=socket.ntohs(key.dst_port),
-        )
-        return self._decode_action(value.action, match)
-
     def _all_exact(self) -> Iterator[tuple[int, Rule, RuleStats, Any]]:
         for key, value in self._exact.items():
 
-            def over(now: int, value: Any = value) -> bool | None:
-                return self._over(value.action, value.tally, now)
+            def is_over(now: int, value: Any = value) -> bool | None:
+                return over(value.action, value.tally, now)
 
-            yield int(key.bridge), self._decode_exact(key, value), _stats(value.tally), over
+            yield int(key.bridge), decode_exact(key, value), stats_of(value.tally), is_over
 
     # -- listed rules --------------------------------------------------------------------------
 
@@ -186,15 +143,15 @@ class RuleMaps:
         return [] if held is None else [self._copy(held.rules[i]) for i in range(held.len)]
 
     def _without(self, bridge: int, direction: int, rule: Rule) -> list[Any]:
-        return [r for r in self._read(bridge, direction) if not same_entry(self._decode(r), rule)]
+        return [r for r in self._read(bridge, direction) if not same_entry(decode_listed(r), rule)]
 
     def _insert(self, bridge: int, direction: int, rule: Rule) -> None:
         kept = self._without(bridge, direction, rule)
         place = self._free_tally()
         listed = ffi.new("struct weir_listed *")
-        self._fill_listed(listed, rule, place)
+        fill_listed(listed, rule, place)
         tally = self._tallies.value()
-        self._start_tally(tally, rule)
+        start_tally(tally, rule)
         self._tallies.put(self._tallies.key(place), tally)
         after = next((i for i, r in enumerate(kept) if r.action.priority < rule.priority), len(kept))
         self._write(bridge, direction, [*kept[:after], listed[0], *kept[after:]])
@@ -225,35 +182,6 @@ class RuleMaps:
     def _tally(self, place: int) -> Any:
         return self._tallies.get(self._tallies.key(place))
 
-    def _fill_listed(self, listed: Any, rule: Rule, place: int) -> None:
-        match = rule.match
-        self._fill_action(listed.action, rule)
-        for side, network in (("src", match.src), ("dst", match.dst)):
-            value, mask = _address(network, match.ip_version)
-            setattr(listed, side, _words(value & mask))
-            setattr(listed, side + "_mask", _words(mask))
-        for side, port in (("src_port", match.src_port), ("dst_port", match.dst_port)):
-            setattr(listed, side, socket.htons(port or 0))
-            setattr(listed, side + "_mask", 0 if port is None else 0xFFFF)
-        listed.flags, listed.flags_mask = match.flags, match.flags_mask
-        listed.in_ofport = match.in_port or 0
-        listed.in_ofport_mask = 0 if match.in_port is None else 0xFFFFFFFF
-        listed.tally = place
-
-    def _decode(self, listed: Any) -> Rule:
-        version = int(listed.action.ip_version)
-        match = TcpMatch(
-            ip_version=version,
-            src=_network(_number(listed.src), _number(listed.src_mask), version),
-            dst=_network(_number(listed.dst), _number(listed.dst_mask), version),
-            src_port=socket.ntohs(listed.src_port) if listed.src_port_mask else None,
-            dst_port=socket.ntohs(listed.dst_port) if listed.dst_port_mask else None,
-            flags=int(listed.flags),
-            flags_mask=int(listed.flags_mask),
-            in_port=int(listed.in_ofport) if listed.in_ofport_mask else None,
-        )
-        return self._decode_action(listed.action, match)
-
     # -- what both kinds share -----------------------------------------------------------------
 
     @staticmethod
@@ -265,42 +193,37 @@ class RuleMaps:
         if rule.count_op is not CountOp.NONE and rule.match.in_port is not None:
             raise UnsupportedMatch("in_port with a count action: the input port is not known at egress")
 
-    @staticmethod
-    def _fill_action(action: Any, rule: Rule) -> None:
-        action.cookie, action.priority, action.table_id = rule.cookie, rule.priority, rule.table_id
-        action.window_op, action.window_bytes, action.alpha = rule.window_op, rule.window_bytes, rule.alpha
-        action.count_op = rule.count_op
-        action.count_ofport = ANY_PORT if rule.count_port is None else rule.count_port
-        action.ip_version = rule.match.ip_version
-        action.idle_timeout_s, action.hard_timeout_s = rule.idle_timeout_s, rule.hard_timeout_s
-        action.idle_ns = rule.idle_timeout_s * _NS
-        action.hard_end_ns = time.monotonic_ns() + rule.hard_timeout_s * _NS if rule.hard_timeout_s else 0
 
-    @staticmethod
-    def _decode_action(action: Any, match: TcpMatch) -> Rule:
-        return Rule(
-            table_id=int(action.table_id),
-            priority=int(action.priority),
-            cookie=int(action.cookie),
-            match=match,
-            window_op=WindowOp(action.window_op),
-            window_bytes=int(action.window_bytes),
-            alpha=int(action.alpha),
-            count_op=CountOp(action.count_op),
-            count_port=None if action.count_ofport == ANY_PORT else int(action.count_ofport),
-            idle_timeout_s=int(action.idle_timeout_s),
-            hard_timeout_s=int(action.hard_timeout_s),
-        )
+class ArmedMaps:
+    """The reflex entries: exact rules in a map of their own, by port and rank."""
 
-    @staticmethod
-    def _start_tally(tally: Any, rule: Rule) -> None:
-        tally.used_ns, tally.window_bytes = time.monotonic_ns(), rule.window_bytes
+    def __init__(self, armed: Map) -> None:
+        self._armed = armed
 
-    @staticmethod
-    def _over(action: Any, tally: Any, now: int) -> bool | None:
-        """None: the rule is alive; else whether it was the hard timeout that ended it."""
-        if action.hard_end_ns and now >= action.hard_end_ns:
-            return True
-        if action.idle_ns and now - tally.used_ns >= action.idle_ns:
-            return False
-        return None
+    def replace(self, bridge: int, ifindex: int, rules: Sequence[Rule]) -> None:
+        """Arm a port with `rules` in place of what it had."""
+        for rule in rules:
+            if not rule.match.exact or rule.window_op is not WindowOp.MOD_WINDOW:
+                raise UnsupportedMatch("a reflex entry is MOD_WINDOW on one connection's 5-tuple")
+        before = [pair for pair in self._armed.items() if pair[1].action.armed_ifindex == ifindex]
+        for key, _ in before:
+            self._armed.delete(key)
+        try:
+            for rank, rule in enumerate(rules):
+                value = self._armed.value()
+                fill_action(value.action, rule)
+                value.action.rank, value.action.armed_ifindex = rank, ifindex
+                value.action.hard_end_ns = 0
+                self._armed.put(exact_key(bridge, rule.match), value)
+        except BpfError as error:
+            for rule in rules:
+                self._armed.delete(exact_key(bridge, rule.match))
+            for key, value in before:
+                self._armed.put(key, value)
+            raise TableFull(f"the table of reflex entries: {error}") from error
+
+    def of(self, ifindex: int) -> list[tuple[Rule, RuleStats]]:
+        """What a port is armed with, by rank."""
+        held = [(k, v) for k, v in self._armed.items() if v.action.armed_ifindex == ifindex]
+        held.sort(key=lambda pair: int(pair[1].action.rank))
+        return [(decode_exact(key, value), stats_of(value.tally)) for key, value in held]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from openflow_ext import wire
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch import requests, split
-from openflow_ext.switch.dataplane import DataPlane, QueueEvent
+from openflow_ext.switch.dataplane import DataPlane, QueueEvent, QueueEventKind
 from openflow_ext.switch.errors import Refused
 from openflow_ext.switch.ports import Port, Ports
 from openflow_ext.switch.table import ExtensionTable, PendingChanges
@@ -24,6 +24,7 @@ _OWN_XID = 0x57656972
 """The xid of the agent's own PORT_DESC request. Should a controller use it for a request too, the order
 of the answers still tells them apart: the agent's comes first."""
 _OFPPR_DELETE = 1
+_TOLD = (QueueEventKind.BUF_ALARM, QueueEventKind.BUF_NORMAL)
 _PORT_SIZE = 64
 
 
@@ -156,7 +157,7 @@ class Session:
     def event(self, port: Port, event: QueueEvent) -> bytes:
         """BUF_ALARM or BUF_NORMAL of ``port`` for this controller; empty before its handshake is through."""
         description = self._descriptions.get(port.link.ofport)
-        if not self.ready or description is None:
+        if not self.ready or description is None or event.kind not in _TOLD:
             return b""
         kind = wire.BufNormal if event.normal else wire.BufAlarm
         message = kind(

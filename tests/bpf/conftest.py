@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from openflow_ext.switch import libbpf
-from openflow_ext.switch.dataplane import PortCounters, PortSettings
+from openflow_ext.switch.dataplane import HostSettings, PortCounters, PortSettings
 from openflow_ext.switch.kernel import KernelDataPlane
 from openflow_ext.switch.rules import CountOp, Rule, TcpMatch, WindowOp
 from tests.bpf.packets import ACK, SYN, Offer, Segment
@@ -24,13 +24,20 @@ class Bench:
     def __init__(self, plane: KernelDataPlane) -> None:
         self.plane = plane
         self._ingress = plane.program("weir_ingress")
+        self._ingress_tc = plane.program("weir_ingress_tc")
         self._egress = plane.program("weir_egress")
 
     def ingress(self, segment: Segment) -> bytes:
         return libbpf.run(self._ingress, packet=segment.pack())[1]
 
     def egress(self, segment: Segment) -> bytes:
-        return libbpf.run(self._egress, packet=segment.pack())[1]
+        return self.egress_raw(segment.pack())
+
+    def egress_raw(self, frame: bytes) -> bytes:
+        return libbpf.run(self._egress, packet=frame)[1]
+
+    def ingress_tc(self, segment: Segment) -> bytes:
+        return libbpf.run(self._ingress_tc, packet=segment.pack())[1]
 
     def handshake(self, local: Segment, ours: Offer | None = None, theirs: Offer | None = None) -> None:
         """The local host opens: SYN in, SYN-ACK out."""
@@ -72,12 +79,27 @@ def reverse(segment: Segment) -> Segment:
     )
 
 
-@pytest.fixture
-def bench() -> Iterator[Bench]:
+@pytest.fixture(scope="session")
+def plane() -> Iterator[KernelDataPlane]:
+    """One data plane for all tests that run programs: loading it takes the verifier a second."""
     plane = KernelDataPlane(f"weir-test-{os.getpid()}", max_flows=1000)
     try:
-        plane.enter_port(PORT, BRIDGE, OFPORT)
-        plane.configure(PORT, PortSettings(), 100_000_000)
-        yield Bench(plane)
+        yield plane
     finally:
         plane.destroy()
+
+
+@pytest.fixture
+def bench(plane: KernelDataPlane) -> Iterator[Bench]:
+    """The plane with its one port as new; afterwards the port, its flows and rules are gone."""
+    plane.enter_port(PORT, BRIDGE, OFPORT)
+    plane.configure(PORT, PortSettings(), 100_000_000)
+    try:
+        yield Bench(plane)
+    finally:
+        plane.arm(PORT, BRIDGE, [])
+        plane.detach(PORT)
+        for rule, _ in plane.rules(BRIDGE):
+            plane.remove(BRIDGE, rule)
+        plane.configure_host(HostSettings())
+        plane.reports()

@@ -37,7 +37,7 @@ def port() -> Iterator[tuple[str, KernelDataPlane]]:
         run(*f"tc qdisc add dev {name} root handle 1: htb default 1".split())
         run(*f"tc class add dev {name} parent 1: classid 1:1 htb rate 1mbit burst 1600".split())
         run(*f"tc qdisc add dev {name} parent 1:1 pfifo limit 40".split())
-        plane = KernelDataPlane(f"weir-test-{os.getpid()}")
+        plane = KernelDataPlane(f"weir-alarm-{os.getpid()}")
         plane.attach(socket.if_nametoindex(name), name, bridge=1, ofport=1)
         yield name, plane
     finally:

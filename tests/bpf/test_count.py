@@ -7,6 +7,7 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from openflow_ext.switch.dataplane import HostSettings, SweepTimes
 from tests.bpf.conftest import PORT, Bench, reverse
 from tests.bpf.packets import ACK, FIN, RST, SYN, Offer, Segment
 
@@ -76,9 +77,9 @@ def test_sweep_drops_ghosts_and_what_has_ended(bench: Bench) -> None:
     bench.egress(syn(ended))
     bench.egress(replace(ended, flags=RST))
 
-    assert bench.plane.sweep(closed_s=0, silent_s=300) == 1
+    assert bench.plane.sweep(SweepTimes(closed_s=0)) == 1
     assert bench.counters.n_i == 1
-    assert bench.plane.sweep(closed_s=0, silent_s=0) == 1
+    assert bench.plane.sweep(SweepTimes(closed_s=0, silent_s=0)) == 1
     assert bench.counters.n_i == 0
 
 
@@ -131,3 +132,47 @@ def test_n_i_equals_the_reference_model(bench: Bench, events: list[tuple[int, st
         elif kind == "rst" or event == "fin out":
             counted.discard(flow)
         assert bench.counters.n_i == len(counted)
+
+
+def data(segment: Segment) -> Segment:
+    return replace(segment, flags=ACK, payload=b"x" * 100)
+
+
+def test_idle_flows_leave_and_come_back_with_their_next_payload(bench: Bench) -> None:
+    """SCCP, section III.E."""
+    bench.count_by_flags()
+    bench.egress(syn(OUT))
+
+    bench.plane.sweep(SweepTimes(idle_s=1))
+    assert bench.counters.n_i == 1
+    bench.plane.sweep(SweepTimes(idle_s=1e-9))
+    assert bench.counters.n_i == 0
+    bench.egress(replace(OUT, flags=ACK))
+    assert bench.counters.n_i == 0, "a pure ACK is no payload"
+    bench.egress(data(OUT))
+    assert bench.counters.n_i == 1
+    bench.egress(replace(OUT, flags=FIN | ACK))
+    assert bench.counters.n_i == 0
+
+
+def test_an_idle_flow_that_ends_does_not_come_back(bench: Bench) -> None:
+    bench.count_by_flags()
+    bench.egress(syn(OUT))
+    bench.plane.sweep(SweepTimes(idle_s=1e-9))
+    bench.egress(replace(OUT, flags=FIN | ACK))
+
+    bench.egress(data(OUT))
+
+    assert bench.counters.n_i == 0
+
+
+def test_simple_count_is_the_papers_integer(bench: Bench) -> None:
+    """SCCP, section III.A: one a matching packet, no flow state; here at least never below 0."""
+    bench.plane.configure_host(HostSettings(simple_count=True))
+    bench.count_by_flags()
+    for _ in range(3):
+        bench.egress(syn(OUT))
+    assert bench.counters.n_i == 3
+    for _ in range(5):
+        bench.egress(replace(OUT, flags=FIN | ACK))
+    assert bench.counters.n_i == 0

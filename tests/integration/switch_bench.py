@@ -20,7 +20,7 @@ from typing import Any
 from openflow_ext import wire
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch.dataplane import DataPlaneError
-from openflow_ext.switch.kernel import PinnedMaps
+from openflow_ext.switch.pinned import PinnedMaps
 from openflow_ext.switch.rules import Rule
 
 DEADLINE_S = 30.0

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from openflow_ext.switch.dataplane import (
     DataPlaneError,
+    HostSettings,
     NoSuchPort,
     PortCounters,
     PortSettings,
     QueueEvent,
+    SweepTimes,
     TableFull,
 )
 from openflow_ext.switch.rules import Rule, RuleStats
@@ -31,8 +33,14 @@ class FakeDataPlane:
         self.state = "open"
         self._waiting: list[QueueEvent] = []
         self._reader, self._writer = os.pipe()
+        self.host = HostSettings()
+        self.armings: dict[int, list[Rule]] = {}
+        self._reports: dict[int, bytes] = {}
+        self._report_reader, self._report_writer = os.pipe()
 
-    def attach(self, ifindex: int, ifname: str, bridge: int, ofport: int) -> None:
+    def attach(
+        self, ifindex: int, ifname: str, bridge: int, ofport: int, *, kernel_datapath: bool = False
+    ) -> None:
         if ifindex in self.refuses:
             raise DataPlaneError(f"{ifname}: no XDP on this device")
         self.ports[ifindex] = (ifname, bridge, ofport)
@@ -72,9 +80,30 @@ class FakeDataPlane:
         past, self.past = self.past, []
         return past
 
-    def sweep(self, closed_s: float = 10.0, silent_s: float = 300.0) -> int:
+    def sweep(self, times: SweepTimes) -> int:
         self.swept += 1
         return 0
+
+    def settings(self, ifindex: int) -> tuple[PortSettings, int]:
+        if ifindex not in self.configured:
+            raise NoSuchPort(f"no port on interface {ifindex}")
+        return self.configured[ifindex]
+
+    def configure_host(self, settings: HostSettings) -> None:
+        self.host = settings
+
+    def arm(self, ifindex: int, bridge: int, rules: Sequence[Rule]) -> None:
+        self.armings[ifindex] = list(rules)
+
+    def armed(self, ifindex: int) -> list[tuple[Rule, RuleStats]]:
+        return [(rule, RuleStats()) for rule in self.armings.get(ifindex, [])]
+
+    def reports_fd(self) -> int:
+        return self._report_reader
+
+    def reports(self) -> tuple[dict[int, bytes], int]:
+        waiting, self._reports = self._reports, {}
+        return waiting, 0
 
     def happen(self, event: QueueEvent) -> None:
         """A queue event, as the kernel would tell it."""

@@ -10,7 +10,7 @@ import pytest
 
 from openflow_ext import wire
 from openflow_ext.switch import openflow as of
-from openflow_ext.switch.dataplane import QueueEvent
+from openflow_ext.switch.dataplane import QueueEvent, QueueEventKind
 from tests.unit.flowmods import datapath, parser, serialized
 from tests.unit.proxy_bench import FEATURES, PORT, Bench, Script, echo, perform, port_descriptions
 
@@ -23,7 +23,8 @@ def play(tmp_path: Path) -> Play:
 
 
 def event(normal: bool = False, ifindex: int = 11) -> QueueEvent:
-    return QueueEvent(ifindex, normal, 31, 46934, 4, 1_700_000_000_000_000_000)
+    kind = QueueEventKind.BUF_NORMAL if normal else QueueEventKind.BUF_ALARM
+    return QueueEvent(ifindex, kind, 31, 46934, 4, 1_700_000_000_000_000_000)
 
 
 def tell(bench: Bench, happened: QueueEvent) -> None:

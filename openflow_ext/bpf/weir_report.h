@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Flow reports, laid out by the kernel as they go over the wire, so that the agent only batches them. */
+#ifndef WEIR_REPORT_H
+#define WEIR_REPORT_H
+
+#define NS_PER_US 1000
+
+static __always_inline struct weir_settings *host_settings(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&settings, &zero);
+}
+
+static __always_inline void count_lost_report(void)
+{
+	__u32 zero = 0;
+	__u64 *lost = bpf_map_lookup_elem(&reports_lost, &zero);
+
+	if (lost)
+		__sync_fetch_and_add(lost, 1);
+}
+
+/* Report the direction that leaves by the port: the remote host is its source. */
+static __always_inline void report(const struct weir_settings *host, const struct weir_flow_key *key,
+				   const struct weir_flow *flow, const struct weir_port *port, __u8 kind, __u8 reason,
+				   __u64 rtt_ns)
+{
+	struct weir_report *r;
+	bool ipv4 = !key->local[0] && !key->local[1] && key->local[2] == bpf_htonl(0xffff);
+
+	if (!(host->report_kinds >> kind & 1))
+		return;
+	r = bpf_ringbuf_reserve(&reports, sizeof(*r), 0);
+	if (!r) {
+		count_lost_report();
+		return;
+	}
+	__builtin_memset(r, 0, sizeof(*r));
+	r->bridge = port->bridge;
+	r->kind = kind;
+	r->ip_version = ipv4 ? 4 : 6;
+	r->scale_src = flow->seen & WEIR_SYN_OUT ? flow->remote.scale : WEIR_NO_SCALE;
+	r->scale_dst = flow->seen & WEIR_SYN_IN ? flow->local.scale : WEIR_NO_SCALE;
+	__builtin_memcpy(r->src, key->remote, sizeof(r->src));
+	__builtin_memcpy(r->dst, key->local, sizeof(r->dst));
+	r->src_port = key->remote_port;
+	r->dst_port = key->local_port;
+	r->mss_src = bpf_htons(flow->remote.mss);
+	r->mss_dst = bpf_htons(flow->local.mss);
+	r->in_port = WEIR_ANY_PORT;
+	r->out_port = bpf_htonl(port->ofport);
+	r->sent_bytes = bpf_cpu_to_be64(flow->out_bytes);
+	r->first_ns = bpf_cpu_to_be64(flow->first_ns + host->unix_offset_ns);
+	r->last_ns = bpf_cpu_to_be64(flow->last_ns + host->unix_offset_ns);
+	r->handshake_rtt_us = bpf_htonl(rtt_ns / NS_PER_US);
+	r->reason = reason;
+	bpf_ringbuf_submit(r, 0);
+}
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the agent has the kernel do now and then over all flows: those that have ended and those silent for
+ * too long (ghosts) leave the table, those without payload (idle) leave N_i (SCCP, section III.E).
+ */
+#ifndef WEIR_SWEEP_H
+#define WEIR_SWEEP_H
+
+static __always_inline __u64 since(__u64 now_ns, __u64 then_ns)
+{
+	return now_ns > then_ns ? now_ns - then_ns : 0;
+}
+
+static __always_inline bool leaves(const struct weir_sweep *s, const struct weir_flow_key *key,
+				   const struct weir_flow *flow)
+{
+	if (s->ifindex)
+		return key->ifindex == s->ifindex;
+	return since(s->now_ns, flow->last_ns) >= (ended(flow) ? s->closed_ns : s->silent_ns);
+}
+
+static long sweep_flow(struct bpf_map *map, struct weir_flow_key *key, struct weir_flow *flow, struct weir_sweep *s)
+{
+	struct weir_port_state *state = bpf_map_lookup_elem(&port_states, &key->ifindex);
+	struct weir_port *port = bpf_map_lookup_elem(&ports, &key->ifindex);
+	struct weir_settings *host = host_settings();
+	bool told = port && host && flow->seen & WEIR_ESTABLISHED && !(flow->seen & (WEIR_FIN_OUT | WEIR_RST));
+
+	if (leaves(s, key, flow)) {
+		if (state)
+			end_count(flow, state);
+		if (told)
+			report(host, key, flow, port, WEIR_FLOW_CLOSED, WEIR_BY_SILENCE, 0);
+		bpf_map_delete_elem(map, key);
+		s->removed++;
+		return 0;
+	}
+	if (state && s->idle_ns && since(s->now_ns, flow->payload_ns) >= s->idle_ns && make_idle(flow, state)) {
+		s->idled++;
+		if (told)
+			report(host, key, flow, port, WEIR_FLOW_IDLE, WEIR_NOT_CLOSED, 0);
+	} else if (told && s->active_ns && flow->payload_ns > flow->reported_ns &&
+		   since(s->now_ns, flow->reported_ns) >= s->active_ns) {
+		flow->reported_ns = s->now_ns;
+		report(host, key, flow, port, WEIR_FLOW_ACTIVE, WEIR_NOT_CLOSED, 0);
+	}
+	return 0;
+}
+
+#endif

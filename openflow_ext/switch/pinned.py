@@ -1,0 +1,85 @@
+"""The maps of a data plane that runs, opened from their pins: what `weir ports` reads."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from openflow_ext.switch.dataplane import DataPlaneError, NoSuchPort, PortCounters
+from openflow_ext.switch.layout import constants, ffi
+from openflow_ext.switch.libbpf import BpfError, Map
+from openflow_ext.switch.qdiscs import Qdiscs
+from openflow_ext.switch.rulemaps import RuleMaps
+from openflow_ext.switch.rules import Rule, RuleStats
+
+BPFFS = Path("/sys/fs/bpf")
+
+_TYPES = {
+    "ports": ("__u32", "struct weir_port"),
+    "port_states": ("__u32", "struct weir_port_state"),
+    "flows": ("struct weir_flow_key", "struct weir_flow"),
+    "settings": ("__u32", "struct weir_settings"),
+    "reports_lost": ("__u32", "__u64"),
+    "armed_rules": ("struct weir_exact_key", "struct weir_exact"),
+    "exact_rules": ("struct weir_exact_key", "struct weir_exact"),
+    "lists": ("struct weir_list_key", "struct weir_list"),
+    "tallies": ("__u32", "struct weir_tally"),
+}
+
+
+class PinnedMaps:
+    """Read-only: counters and rules. Raises DataPlaneError where no data plane runs."""
+
+    def __init__(self, name: str = "weir") -> None:
+        self.folder = BPFFS / name
+        try:
+            self._maps = {
+                n: Map.pinned(self.folder / n, ffi, key, value) for n, (key, value) in _TYPES.items()
+            }
+        except BpfError as error:
+            raise DataPlaneError(
+                f"no data plane at {self.folder}: start `weir switch` first ({error})"
+            ) from error
+        self._rules = RuleMaps(self._maps["exact_rules"], self._maps["lists"], self._maps["tallies"])
+        self._qdiscs = Qdiscs()
+        self._dropped_before: dict[int, int] = {}
+
+    def close(self) -> None:
+        for held in self._maps.values():
+            os.close(held.fd)
+        self._maps.clear()
+        self._qdiscs.close()
+
+    def ports(self) -> dict[int, tuple[int, int]]:
+        """ifindex -> (bridge, OpenFlow port) of every port that carries the programs."""
+        return {int(k[0]): (int(v.bridge), int(v.ofport)) for k, v in self._maps["ports"].items()}
+
+    def counters(self, ifindex: int) -> PortCounters:
+        """A port's counters. Raises NoSuchPort."""
+        key = self._maps["ports"].key(ifindex)
+        port, state = self._maps["ports"].get(key), self._maps["port_states"].get(key)
+        if port is None or state is None:
+            raise NoSuchPort(f"interface {ifindex} does not carry the data plane")
+        return PortCounters(
+            n_i=int(state.n_i),
+            fair_share_bytes=min(int(port.bdp_bytes) // max(int(state.n_i), 1), 0xFFFFFFFF),
+            alarm_up=state.alarm == constants.WEIR_CONGESTED,
+            capacity_bps=int(port.capacity_bps),
+            queue_pkts=int(state.queue_pkts),
+            queue_bytes=int(state.queue_bytes),
+            queue_max_pkts=int(state.queue_max_pkts),
+            queue_max_bytes=int(state.queue_max_bytes),
+            alarms=int(state.alarms),
+            normals=int(state.normals),
+            syns_counted=int(state.syns_counted),
+            fins_counted=int(state.fins_counted),
+            acks_seen=int(state.acks_seen),
+            clamped=int(state.clamped),
+            marked=int(state.marked),
+            drops=max(self._qdiscs.drops(ifindex) - self._dropped_before.get(ifindex, 0), 0),
+            unscaled=int(state.unscaled),
+            untracked=int(state.untracked),
+        )
+
+    def rules(self, bridge: int) -> list[tuple[Rule, RuleStats]]:
+        return self._rules.rules(bridge)

@@ -1,0 +1,96 @@
+"""Reflex: armed entries that the port's crossing switches on, rank by rank, and BUF_NORMAL off."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from dataclasses import replace
+
+import pytest
+
+from openflow_ext.switch.dataplane import PortSettings, QueueEventKind, UnsupportedMatch
+from openflow_ext.switch.kernel import KernelDataPlane
+from openflow_ext.switch.rules import Rule, TcpMatch, WindowOp
+from tests.bpf.conftest import PORT, Bench
+from tests.bpf.packets import Offer, Segment, window_of
+from tests.bpf.test_alarm import K_PKTS, RTT_US, events_until_normal, port, send
+
+__all__ = ["port"]
+
+LOCAL = Segment()
+
+
+def entry(segment: Segment, window_bytes: int = 4 * 1448) -> Rule:
+    match = TcpMatch(
+        src=ipaddress.IPv4Network(segment.src),
+        dst=ipaddress.IPv4Network(segment.dst),
+        src_port=segment.src_port,
+        dst_port=segment.dst_port,
+    )
+    return Rule(0, 65535, 9, match, WindowOp.MOD_WINDOW, window_bytes, alpha=1)
+
+
+def at_level(bench: Bench, level: int, epoch: int) -> None:
+    states = bench.plane._maps["port_states"]
+    state = states.get(states.key(PORT))
+    state.reflex_level, state.reflex_epoch = level, epoch
+    states.put(states.key(PORT), state)
+
+
+def test_an_entry_is_on_while_its_rank_is_below_the_level(bench: Bench) -> None:
+    flows = [replace(LOCAL, src_port=port) for port in (1, 2)]
+    for flow in flows:
+        bench.handshake(flow, Offer(scale=3))
+    bench.plane.arm(PORT, 3, [entry(flow) for flow in flows])
+
+    def windows() -> list[int]:
+        return [window_of(bench.ingress(flow), flow) for flow in flows]
+
+    assert windows() == [65535, 65535]
+    at_level(bench, 1, epoch=1)
+    assert windows() == [4 * 181, 65535]
+    at_level(bench, 2, epoch=1)
+    assert windows() == [3 * 181, 4 * 181]
+    at_level(bench, 0, epoch=1)
+    assert windows() == [65535, 65535]
+    at_level(bench, 1, epoch=2)
+    assert windows() == [4 * 181, 65535], "a new crossing starts from the whole window"
+
+
+def test_arming_replaces_and_reads_back(bench: Bench) -> None:
+    first, second = entry(LOCAL), entry(replace(LOCAL, src_port=7))
+    bench.plane.arm(PORT, 3, [first, second])
+    assert [rule for rule, _ in bench.plane.armed(PORT)] == [first, second]
+    bench.plane.arm(PORT, 3, [second])
+    assert [rule for rule, _ in bench.plane.armed(PORT)] == [second]
+    bench.plane.arm(PORT, 3, [])
+    assert bench.plane.armed(PORT) == []
+
+
+def test_what_is_not_one_connections_mod_window_is_refused(bench: Bench) -> None:
+    good = entry(LOCAL)
+    bench.plane.arm(PORT, 3, [good])
+    for bad in (replace(good, match=TcpMatch()), replace(good, window_op=WindowOp.SET_WINDOW)):
+        with pytest.raises(UnsupportedMatch):
+            bench.plane.arm(PORT, 3, [bad])
+    assert [rule for rule, _ in bench.plane.armed(PORT)] == [good]
+
+
+def test_a_real_crossing_steps_through_the_ranks(port: tuple[str, KernelDataPlane]) -> None:
+    """The first rank with the crossing, the next after 3/2 RTT, all off on quiet."""
+    name, plane = port
+    ifindex = socket.if_nametoindex(name)
+    plane.configure(ifindex, PortSettings(alarm=True, k_pkts=K_PKTS, rtt_us=RTT_US), 1_000_000)
+    plane.arm(ifindex, 1, [entry(replace(LOCAL, src_port=p)) for p in range(1, 4)])
+
+    send(name, 30)
+    events = events_until_normal(plane)
+
+    kinds = [e.kind for e in events]
+    on = [e for e in events if e.kind is QueueEventKind.REFLEX_ON]
+    assert kinds[:2] == [QueueEventKind.REFLEX_ON, QueueEventKind.BUF_ALARM]
+    assert kinds[-2:] == [QueueEventKind.REFLEX_OFF, QueueEventKind.BUF_NORMAL]
+    assert [e.rank for e in on] == list(range(len(on)))
+    assert len(on) >= 2
+    step_us = (on[1].crossing_ns - on[0].crossing_ns) // 1000
+    assert step_us >= 3 * RTT_US // 2 - 1000

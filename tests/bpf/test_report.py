@@ -1,0 +1,95 @@
+"""Flow reports from the kernel, as they go over the wire."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from openflow_ext.switch.dataplane import HostSettings, SweepTimes
+from tests.bpf.conftest import BRIDGE, OFPORT, Bench, reverse
+from tests.bpf.packets import ACK, FIN, RST, SYN, Offer, Segment
+
+LOCAL = Segment()
+OUT = reverse(LOCAL)
+ALL = HostSettings(report_kinds=0b11110)
+OPENED, ACTIVE, IDLE, CLOSED = 1, 2, 3, 4
+
+
+def records(bench: Bench) -> list[bytes]:
+    by_bridge, lost = bench.plane.reports()
+    assert lost == 0
+    data = by_bridge.get(BRIDGE, b"")
+    return [data[at : at + 88] for at in range(0, len(data), 88)]
+
+
+def test_opened_with_the_handshakes_third_segment(bench: Bench) -> None:
+    bench.plane.configure_host(ALL)
+    bench.handshake(LOCAL, Offer(mss=1400, scale=7), Offer(mss=1460, scale=9))
+    assert records(bench) == []
+
+    bench.ingress(LOCAL)
+    (record,) = records(bench)
+
+    assert record[0:4] == bytes([OPENED, 4, 9, 7])
+    assert record[4:20] == bytes(10) + b"\xff\xff" + bytes([10, 0, 0, 2])
+    assert record[20:36] == bytes(10) + b"\xff\xff" + bytes([10, 0, 0, 1])
+    assert int.from_bytes(record[36:38]) == LOCAL.dst_port
+    assert int.from_bytes(record[38:40]) == LOCAL.src_port
+    assert (int.from_bytes(record[40:42]), int.from_bytes(record[42:44])) == (1460, 1400)
+    assert record[44:48] == b"\xff\xff\xff\xff"
+    assert int.from_bytes(record[48:52]) == OFPORT
+    first_ns, last_ns = int.from_bytes(record[64:72]), int.from_bytes(record[72:80])
+    rtt_us = int.from_bytes(record[80:84])
+    assert 0 < (last_ns - first_ns) // 1000 - rtt_us + 1 <= 2
+    assert record[84] == 0
+
+
+def test_a_repeated_syn_hides_the_rtt(bench: Bench) -> None:
+    bench.plane.configure_host(ALL)
+    bench.ingress(replace(LOCAL, flags=SYN, options=Offer().pack()))
+    bench.handshake(LOCAL)
+    bench.ingress(LOCAL)
+
+    (record,) = records(bench)
+    assert int.from_bytes(record[80:84]) == 0
+
+
+@pytest.mark.parametrize(
+    ("way", "flags", "reason"), [("egress", FIN | ACK, 1), ("egress", RST, 2), ("ingress", RST | ACK, 2)]
+)
+def test_closed_once(bench: Bench, way: str, flags: int, reason: int) -> None:
+    bench.handshake(LOCAL)
+    bench.ingress(LOCAL)
+    bench.plane.configure_host(ALL)
+    for _ in range(2):
+        getattr(bench, way)(replace(LOCAL if way == "ingress" else OUT, flags=flags))
+
+    (record,) = records(bench)
+    assert (record[0], record[84]) == (CLOSED, reason)
+
+
+def test_active_idle_and_silent_by_the_sweep(bench: Bench) -> None:
+    bench.count_by_flags()
+    bench.handshake(LOCAL)
+    bench.ingress(LOCAL)
+    bench.plane.configure_host(ALL)
+    bench.egress(replace(OUT, payload=b"x" * 1000))
+
+    bench.plane.sweep(SweepTimes(active_s=1e-9))
+    bench.plane.sweep(SweepTimes(active_s=1e-9))
+    bench.plane.sweep(SweepTimes(idle_s=1e-9))
+    bench.plane.sweep(SweepTimes(silent_s=0))
+
+    got = records(bench)
+    assert [(r[0], r[84]) for r in got] == [(ACTIVE, 0), (IDLE, 0), (CLOSED, 3)]
+    assert int.from_bytes(got[0][56:64]) > 1000
+
+
+def test_only_the_kinds_asked_for(bench: Bench) -> None:
+    bench.plane.configure_host(HostSettings(report_kinds=1 << CLOSED))
+    bench.handshake(LOCAL)
+    bench.ingress(LOCAL)
+    bench.egress(replace(OUT, flags=RST))
+
+    assert [r[0] for r in records(bench)] == [CLOSED]
