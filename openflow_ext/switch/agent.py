@@ -122,7 +122,9 @@ class Agent:
         for ifindex in [ifindex for ifindex, number in adopted.items() if number not in ours]:
             dataplane.detach(ifindex)
         for name, (number, is_known) in numbers.items():
-            ports = Ports(number, dataplane, [i for i, n in adopted.items() if n == number])
+            _, row = takeover.require(self._db, name)
+            mine = [ifindex for ifindex, owner in adopted.items() if owner == number]
+            ports = Ports(number, dataplane, mine, kernel_datapath=row["datapath_type"] != "netdev")
             table = ExtensionTable(number, dataplane)
             table.adopt() if is_known else table.purge()
             bridge = Bridge(name, number, dataplane, ports, table)
@@ -184,6 +186,7 @@ class Agent:
             if found is None:
                 continue
             _, row = found
+            extended.bridge.ports.kernel_datapath = row["datapath_type"] != "netdev"
             if takeover.NAME not in row["external_ids"]:
                 log.warning("bridge %s was made anew: taking it over", row["name"])
                 extended.bridge.table.purge()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch.dataplane import DataPlane, DataPlaneError, NoSuchPort, PortSettings
+from openflow_ext.switch.rules import Rule
 
 log = logging.getLogger(__name__)
 
@@ -28,13 +29,17 @@ class Link:
 
 @dataclass(slots=True, eq=False)
 class Port:
-    """A port that should carry the programs. ``rate_bps`` is what its qdisc or link allows."""
+    """A port that should carry the programs. ``rate_bps`` is what its qdisc or link allows.
+
+    Reflex entries of a rank below ``reflex_level`` are known to be on.
+    """
 
     link: Link
     rate_bps: int = DEFAULT_RATE_BPS
     settings: PortSettings = field(default_factory=PortSettings)
     attached: bool = False
-    adopted: bool = False
+    armed: tuple[Rule, ...] = ()
+    reflex_level: int = 0
 
     @property
     def capacity_bps(self) -> int:
@@ -45,11 +50,14 @@ class Port:
 class Ports:
     """The ports of one bridge, by ifindex and by OpenFlow port number.
 
-    ``adopted``: interfaces that carry an earlier agent's programs; their settings stay in force until a
-    controller sets them anew.
+    ``adopted``: interfaces that carry an earlier agent's programs; their settings stay in force.
+    ``kernel_datapath``: Open vSwitch forwards in the kernel, not in userspace.
     """
 
-    def __init__(self, bridge: int, dataplane: DataPlane, adopted: Collection[int] = ()) -> None:
+    def __init__(
+        self, bridge: int, dataplane: DataPlane, adopted: Collection[int] = (), kernel_datapath: bool = False
+    ) -> None:
+        self.kernel_datapath = kernel_datapath
         self._bridge = bridge
         self._dataplane = dataplane
         self._adopted = set(adopted)
@@ -84,8 +92,9 @@ class Ports:
         for link in links:
             port = self._ports.get(link.ifindex)
             if port is None or port.link != link:
-                settings = port.settings if port else self._settings
-                port = Port(link, rates_bps.get(link.ifindex, DEFAULT_RATE_BPS), settings)
+                fresh = Port(link, settings=self._settings)
+                port = dataclasses.replace(port, link=link, attached=False) if port else fresh
+                port.rate_bps = rates_bps.get(link.ifindex, DEFAULT_RATE_BPS)
                 self._ports[link.ifindex] = port
                 self._attach(port, first=True)
             elif not port.attached:
@@ -94,18 +103,22 @@ class Ports:
 
     def _attach(self, port: Port, first: bool) -> None:
         link = port.link
+        adopted = link.ifindex in self._adopted
         try:
-            self._dataplane.attach(link.ifindex, link.name, self._bridge, link.ofport)
-            port.adopted = link.ifindex in self._adopted
-            if not port.adopted:
-                self._push(port)
+            if adopted:
+                port.settings, _ = self._dataplane.settings(link.ifindex)
+                port.armed = tuple(rule for rule, _ in self._dataplane.armed(link.ifindex))
+            self._dataplane.attach(
+                link.ifindex, link.name, self._bridge, link.ofport, kernel_datapath=self.kernel_datapath
+            )
+            self._push(port)
         except DataPlaneError as error:
             if first:
                 log.error("port %s (%d) carries no programs: %s", link.name, link.ofport, error)
             return
         self._adopted.discard(link.ifindex)
         port.attached = True
-        log.info("port %s (%d) %s", link.name, link.ofport, "adopted" if port.adopted else "attached")
+        log.info("port %s (%d) %s", link.name, link.ofport, "adopted" if adopted else "attached")
 
     def _detach(self, ifindex: int) -> None:
         port = self._ports.pop(ifindex, None)
@@ -122,7 +135,7 @@ class Ports:
         if rate_bps == port.rate_bps:
             return
         before, port.rate_bps = port.capacity_bps, rate_bps
-        if port.attached and port.capacity_bps != before and not port.adopted:
+        if port.attached and port.capacity_bps != before:
             log.info("port %s: capacity is now %d bit/s", port.link.name, port.capacity_bps)
             try:
                 self._push(port)
@@ -142,21 +155,27 @@ class Ports:
             for port in self:
                 port.settings = dataclasses.replace(port.settings, **changes)
                 if port.attached:
-                    self._push_anew(port)
+                    self._push(port)
             return
-        port = self.numbered(port_no)
-        if not port.attached:
-            raise DataPlaneError(f"port {port.link.name} carries no programs")
+        port = self._attached(port_no)
         before, port.settings = port.settings, dataclasses.replace(port.settings, **changes)
         try:
-            self._push_anew(port)
+            self._push(port)
         except DataPlaneError:
             port.settings = before
             raise
 
-    def _push_anew(self, port: Port) -> None:
-        self._push(port)
-        port.adopted = False
+    def _attached(self, port_no: int) -> Port:
+        port = self.numbered(port_no)
+        if not port.attached:
+            raise DataPlaneError(f"port {port.link.name} carries no programs")
+        return port
+
+    def arm(self, port_no: int, rules: Sequence[Rule]) -> None:
+        """Replace a port's reflex entries, by rank. Raises NoSuchPort, DataPlaneError."""
+        port = self._attached(port_no)
+        self._dataplane.arm(port.link.ifindex, self._bridge, rules)
+        port.armed = tuple(rules)
 
     def in_force(self, port_no: int) -> tuple[PortSettings, int]:
         """Settings and capacity of a port; OFPP_ANY: those of ports to come, the smallest capacity.

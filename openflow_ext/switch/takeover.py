@@ -25,7 +25,7 @@ CONTROLLERS = "weir-controllers"
 _KEYS = (NAME, NUMBER, CONTROLLERS)
 
 COLUMNS = {
-    "Bridge": ("name", "ports", "controller", "external_ids"),
+    "Bridge": ("name", "ports", "controller", "external_ids", "datapath_type"),
     "Port": ("name", "interfaces"),
     "Interface": ("name", "ofport", "ifindex", "type"),
     "Controller": ("target",),

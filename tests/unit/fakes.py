@@ -25,6 +25,7 @@ class FakeDataPlane:
     def __init__(self, room: int = 1000) -> None:
         self.room = room
         self.refuses: set[int] = set()
+        self.in_kernel: set[int] = set()
         self.ports: dict[int, tuple[str, int, int]] = {}
         self.configured: dict[int, tuple[PortSettings, int]] = {}
         self.held: dict[tuple[int, Key], Rule] = {}
@@ -44,6 +45,8 @@ class FakeDataPlane:
         if ifindex in self.refuses:
             raise DataPlaneError(f"{ifname}: no XDP on this device")
         self.ports[ifindex] = (ifname, bridge, ofport)
+        if kernel_datapath:
+            self.in_kernel.add(ifindex)
 
     def detach(self, ifindex: int) -> None:
         self.ports.pop(ifindex, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from typing import Any
 
@@ -201,16 +202,24 @@ def test_a_port_with_another_number_is_attached_anew_with_its_settings(bench: Be
     assert bench.plane.configured[11][0].common_rtt_us == 300
 
 
-def test_an_adopted_port_keeps_its_settings_until_a_controller_speaks() -> None:
+def test_an_adopted_port_goes_on_with_its_settings() -> None:
     plane = FakeDataPlane()
     plane.attach(11, "s1-eth1", 1, 1)
     plane.attach(99, "gone", 1, 5)
-    earlier = (PortSettings(k_pkts=20), 5 * MBIT)
-    plane.configured[11] = earlier
+    earlier = PortSettings(alarm=True, k_pkts=20, rtt_us=200, cookie=7, priority=3)
+    plane.configured[11] = (earlier, 5 * MBIT)
     ports = Ports(1, plane, adopted=[11, 99])
-    ports.sync(LINKS, {})
     ports.sync(LINKS, {11: 3 * MBIT})
-    assert plane.configured[11] == earlier
+    assert plane.configured[11] == (earlier, 3 * MBIT)
     assert plane.attached() == {11: 1, 12: 1}
+    assert ports.in_force(1) == (earlier, 3 * MBIT)
     ports.configure(1, common_rtt_us=300)
-    assert plane.configured[11] == (PortSettings(common_rtt_us=300), 3 * MBIT)
+    assert plane.configured[11] == (dataclasses.replace(earlier, common_rtt_us=300), 3 * MBIT)
+    assert ports.in_force(2)[0] == PortSettings()
+
+
+def test_the_kernel_datapath_is_told_to_the_data_plane() -> None:
+    plane = FakeDataPlane()
+    ports = Ports(1, plane, kernel_datapath=True)
+    ports.sync(LINKS, {})
+    assert plane.in_kernel == {11, 12}
