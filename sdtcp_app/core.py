@@ -6,7 +6,10 @@ equation (5), once. The symbols are in ``equations.py``.
 
 Restore: once BUF_NORMAL came and the burst flows have ended, and at the latest ``clamp_limit_ns`` after the
 port's last alarm, for burst flows over standing connections never send a FIN. Burst flows are the port's
-flows that were not punished and are younger than the punished ones, at the time of BUF_NORMAL.
+flows that were not punished and are younger than the punished ones, at the time of BUF_NORMAL. Once all
+are punished (equation 5) the punished are the burst as well, and nothing tells which of them are: then
+only the limit ends the episode. Lifted at BUF_NORMAL, standing connections would begin their next burst
+with the windows that overran the queue in the last one.
 Lifted is one flow in 3/2 RTT, the one punished first: behind each clamp waits a full congestion window, and
 all of them at once would fill the queue that was just emptied. In 3/2 RTT the switch looks three times at
 the queue, so it can stop the lifting by an alarm; in order, because then all were slowed for as long.
@@ -132,6 +135,11 @@ class _Port:
     clamps: dict[int, _Clamp] = field(default_factory=dict)
     burst: tuple[AgeKey, AgeKey] | None = None
 
+    @property
+    def shared(self) -> bool:
+        """Whether equation (5) is in force."""
+        return any(clamp.equation is Equation.SHARED for clamp in self.clamps.values())
+
 
 class Sdtcp:
     """The controller's decisions for all ports; each call returns what to carry out, in order."""
@@ -255,7 +263,7 @@ class Sdtcp:
             return []
         if now_ns - state.last_alarm_ns >= self._policy.clamp_limit_ns:
             reason = LiftReason.LIMIT
-        elif state.up or (state.burst and self._flows.any_free_between(port, *state.burst)):
+        elif state.up or state.shared or (state.burst and self._flows.any_free_between(port, *state.burst)):
             return []
         else:
             reason = LiftReason.NORMAL

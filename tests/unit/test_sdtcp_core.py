@@ -110,6 +110,17 @@ def test_a_standing_connection_holds_clamps_only_to_the_limit():
     assert core.on_tick(MS + 2 * S) == [Lift(make_flow(1), LiftReason.LIMIT)]
 
 
+def test_once_all_are_punished_only_the_limit_ends_it():
+    """Nothing then tells burst from background, and a lift at BUF_NORMAL lets the next burst overrun the queue."""
+    _, core = setup(2)
+    for step in range(3):
+        core.on_alarm(alarm(), step * STEP)
+    last = 2 * STEP
+    assert core.on_normal(PORT, last + MS) == []
+    assert core.on_tick(last + 2 * S - 1) == []
+    assert [lift.reason for lift in core.on_tick(last + 2 * S)] == [LiftReason.LIMIT]
+
+
 def test_a_lost_normal_holds_clamps_only_to_the_limit():
     _, core = setup(1)
     core.on_alarm(alarm(), 0)
