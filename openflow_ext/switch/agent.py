@@ -6,26 +6,28 @@ import asyncio
 import contextlib
 import logging
 import socket
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
 from openflow_ext.switch import capacity, takeover
+from openflow_ext.switch.bridge import Bridge
 from openflow_ext.switch.config import SwitchSettings
-from openflow_ext.switch.dataplane import DataPlane, DataPlaneError, QueueEvent, SweepTimes
+from openflow_ext.switch.dataplane import DataPlane, DataPlaneError, QueueEvent
 from openflow_ext.switch.errors import SwitchError
 from openflow_ext.switch.locks import locked
 from openflow_ext.switch.ovsdb import Ovsdb, Row, as_list
 from openflow_ext.switch.ports import Link, Port, Ports
 from openflow_ext.switch.proxy import Controller, Proxy
-from openflow_ext.switch.session import Bridge, Session
+from openflow_ext.switch.reports import FlowReports
+from openflow_ext.switch.session import Session
 from openflow_ext.switch.table import ExtensionTable
 
 log = logging.getLogger(__name__)
 
 TICK_S = 1.0
-SWEEP_TICKS = 5
 _FIRST_RESERVED_OFPORT = 0xFF00
 
 Ready = Callable[[int, list[str]], None]
@@ -50,8 +52,9 @@ class Extended:
 
     def tell(self, port: Port, event: QueueEvent) -> None:
         """Send a queue event to every controller whose handshake is through."""
+        ranks = port.switched(event)
         for proxied in [proxied for proxy in self.proxies for proxied in proxy.sessions]:
-            if not proxied.notify(proxied.session.event(port, event)):
+            if not proxied.notify(proxied.session.event(port, event, ranks)):
                 log.warning("bridge %s: a controller reads too slowly: alarm lost", self.bridge.name)
 
 
@@ -71,8 +74,9 @@ class Agent:
         self._ready = ready
         self._extended: list[Extended] = []
         self._db: Ovsdb
+        self._reports: FlowReports
         self._trouble = ""
-        self._ticks = 0
+        self._next_tick = 0.0
 
     async def run(self, stop: asyncio.Event, keep: bool = False) -> None:
         """Extend the bridges until ``stop``; then hand all back, or with ``keep`` leave it to a successor.
@@ -117,7 +121,9 @@ class Agent:
     async def _start(
         self, dataplane: DataPlane, adopted: dict[int, int], controllers: dict[str, list[Controller]]
     ) -> None:
-        numbers = takeover.numbers(self._db, self._settings.bridges)
+        settings = self._settings
+        self._reports = FlowReports(dataplane, settings.count == "simple", settings.idle_s)
+        numbers = takeover.numbers(self._db, settings.bridges)
         ours = {number for number, _ in numbers.values()}
         for ifindex in [ifindex for ifindex, number in adopted.items() if number not in ours]:
             dataplane.detach(ifindex)
@@ -127,8 +133,8 @@ class Agent:
             ports = Ports(number, dataplane, mine, kernel_datapath=row["datapath_type"] != "netdev")
             table = ExtensionTable(number, dataplane)
             table.adopt() if is_known else table.purge()
-            bridge = Bridge(name, number, dataplane, ports, table)
-            self._extended.append(Extended(bridge, controllers[name], self._settings.rundir))
+            bridge = Bridge(name, number, dataplane, ports, table, self._reports, settings.framing)
+            self._extended.append(Extended(bridge, controllers[name], settings.rundir))
         await self._sync_ports()
         for extended in self._extended:
             for proxy in extended.proxies:
@@ -151,22 +157,29 @@ class Agent:
         loop = asyncio.get_running_loop()
         loop.add_reader(dataplane.events_fd(), self._tell_controllers, dataplane)
         stopping = asyncio.create_task(stop.wait())
+        self._reports.start()
         try:
             while not stop.is_set():
                 changed = asyncio.create_task(self._db.changed.wait())
-                await asyncio.wait({changed, stopping}, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED)
+                wait_s = self._reports.sweep_every_s()
+                await asyncio.wait({changed, stopping}, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
                 changed.cancel()
-                self._db.changed.clear()
                 await self._tick(dataplane)
         finally:
             stopping.cancel()
             loop.remove_reader(dataplane.events_fd())
+            self._reports.stop()
 
     async def _tick(self, dataplane: DataPlane) -> None:
         """Bring everything up to date; trouble is logged when it comes, not as long as it lasts."""
         trouble = ""
         try:
-            self._sweep(dataplane)
+            await asyncio.to_thread(dataplane.sweep, self._reports.times())
+            if not self._db.changed.is_set() and time.monotonic() < self._next_tick:
+                return
+            self._next_tick = time.monotonic() + TICK_S
+            self._db.changed.clear()
+            self._expire(dataplane)
             if self._db.closed.done():
                 await self._db.close()
                 self._db = await watch(self._settings.rundir)
@@ -205,11 +218,8 @@ class Agent:
         for extended in self._extended:
             extended.bridge.ports.sync(links[extended.bridge.name], rates_bps)
 
-    def _sweep(self, dataplane: DataPlane) -> None:
-        """Remove rules past their timeouts, and now and then flows that have ended."""
-        self._ticks += 1
-        if self._ticks % SWEEP_TICKS == 0:
-            dataplane.sweep(SweepTimes())
+    def _expire(self, dataplane: DataPlane) -> None:
+        """Remove rules past their timeouts."""
         tables = {extended.bridge.number: extended.bridge.table for extended in self._extended}
         for number, rule, _, _ in list(dataplane.expired()):
             if number in tables:

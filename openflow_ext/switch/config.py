@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
 from openflow_ext.settings import Section
+from openflow_ext.wire import Framing
 
 
 def _default_rundir() -> Path:
@@ -26,4 +28,13 @@ class SwitchSettings(Section):
     max_flows: int = Field(1_000_000, ge=1, description="TCP flows that the data plane can hold")
     assumed_scale: int | None = Field(
         None, ge=0, le=14, description="window scale of flows whose handshake was not seen; none: leave them"
+    )
+    idle_s: float = Field(
+        1.0, ge=0, allow_inf_nan=False, description="a flow without payload for so long leaves N_i; 0: never"
+    )
+    count: Literal["flows", "simple"] = Field(
+        "flows", description='"simple": N_i is the plain integer of SCCP, section III.A, without flow state'
+    )
+    framing: Framing = Field(
+        "experimenter", description='"native": BUF_ALARM and BUF_NORMAL as message types, in OpenFlow 1.3'
     )

@@ -4,6 +4,7 @@ SwitchError        anything the agent gives up on; one clear line for the operat
   BadFraming       a byte stream that is no OpenFlow; ends that session
   OvsdbError       the OVSDB server refused, or its answer makes no sense
 Refused            a controller's request that gets an OpenFlow error; carries its type and code
+Declined           a request of the extension that gets an error; carries the whole answer
 """
 
 from __future__ import annotations
@@ -28,3 +29,11 @@ class Refused(Exception):
         super().__init__(reason)
         self.error_type = error_type
         self.code = code
+
+
+class Declined(Exception):
+    """A request of the extension that was not carried out; ``answer`` is the error that goes back."""
+
+    def __init__(self, answer: bytes, reason: str) -> None:
+        super().__init__(reason)
+        self.answer = answer

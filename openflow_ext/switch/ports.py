@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from openflow_ext.switch import openflow as of
-from openflow_ext.switch.dataplane import DataPlane, DataPlaneError, NoSuchPort, PortSettings
+from openflow_ext.switch.dataplane import (
+    DataPlane,
+    DataPlaneError,
+    NoSuchPort,
+    PortSettings,
+    QueueEvent,
+    QueueEventKind,
+)
 from openflow_ext.switch.rules import Rule
 
 log = logging.getLogger(__name__)
@@ -45,6 +52,16 @@ class Port:
     def capacity_bps(self) -> int:
         """The rate in force: the controller's, else the port's own."""
         return self.settings.capacity_bps or self.rate_bps
+
+    def switched(self, event: QueueEvent) -> range:
+        """The ranks of the reflex entries that ``event`` says went on or off."""
+        if event.kind is QueueEventKind.REFLEX_ON:
+            self.reflex_level = event.rank + 1
+            return range(event.rank, event.rank + 1)
+        if event.kind is QueueEventKind.REFLEX_OFF:
+            ranks, self.reflex_level = range(max(self.reflex_level, 1)), 0
+            return ranks
+        return range(0)
 
 
 class Ports:

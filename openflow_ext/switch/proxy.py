@@ -14,6 +14,7 @@ from typing import cast
 
 from openflow_ext.switch.errors import BadFraming, SwitchError
 from openflow_ext.switch.openflow import Framer
+from openflow_ext.switch.reports import Send
 from openflow_ext.switch.session import FROM_CONTROLLER, FROM_SWITCH, Session, Verdict
 
 log = logging.getLogger(__name__)
@@ -140,9 +141,12 @@ class ProxiedSession:
     """A connection of Open vSwitch, joined to a connection to the controller while both live."""
 
     def __init__(
-        self, session: Session, controller: Controller, ended: Callable[[ProxiedSession, str], None]
+        self,
+        new_session: Callable[[str, Send], Session],
+        controller: Controller,
+        ended: Callable[[ProxiedSession, str], None],
     ) -> None:
-        self.session = session
+        self.session = session = new_session(controller.target, self.notify)
         self.connected = False
         self._controller = controller
         self._ended = ended
@@ -180,13 +184,16 @@ class ProxiedSession:
         self._over = True
         self.switch_end.close()
         self._controller_end.close()
+        self.session.ended()
         self._ended(self, reason)
 
 
 class Proxy:
     """Listens for one bridge's connections to one controller."""
 
-    def __init__(self, path: Path, controller: Controller, new_session: Callable[[str], Session]) -> None:
+    def __init__(
+        self, path: Path, controller: Controller, new_session: Callable[[str, Send], Session]
+    ) -> None:
         self.path = path
         self.sessions: set[ProxiedSession] = set()
         self._controller = controller
@@ -214,7 +221,7 @@ class Proxy:
             raise SwitchError(f"cannot listen on {self.path}: {error.strerror}") from error
 
     def _accept(self) -> _End:
-        proxied = ProxiedSession(self._new_session(self._controller.target), self._controller, self._ended)
+        proxied = ProxiedSession(self._new_session, self._controller, self._ended)
         self.sessions.add(proxied)
         task = asyncio.get_running_loop().create_task(proxied.connect())
         self._tasks.add(task)

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+LARGEST_WINDOW_BYTES = 0xFFFF << 14
+"""The largest window that TCP can offer (RFC 7323, section 2.2)."""
+
 
 @dataclass(frozen=True, slots=True)
 class TcpMatch:

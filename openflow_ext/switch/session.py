@@ -5,27 +5,41 @@ from __future__ import annotations
 import logging
 import struct
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from openflow_ext import wire
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch import requests, split
-from openflow_ext.switch.dataplane import DataPlane, QueueEvent, QueueEventKind
-from openflow_ext.switch.errors import Refused
-from openflow_ext.switch.ports import Port, Ports
-from openflow_ext.switch.table import ExtensionTable, PendingChanges
+from openflow_ext.switch.bridge import Bridge
+from openflow_ext.switch.dataplane import DataPlaneError, QueueEvent, QueueEventKind
+from openflow_ext.switch.errors import Declined, Refused
+from openflow_ext.switch.ports import Port
+from openflow_ext.switch.reports import Listener, Send
+from openflow_ext.switch.table import PendingChanges
 
 log = logging.getLogger(__name__)
 
-FROM_CONTROLLER = frozenset({of.OFPT_EXPERIMENTER, of.OFPT_FLOW_MOD, of.OFPT_MULTIPART_REQUEST})
-FROM_SWITCH = frozenset({of.OFPT_ERROR, of.OFPT_FEATURES_REPLY, of.OFPT_PORT_STATUS, of.OFPT_MULTIPART_REPLY})
+FROM_CONTROLLER = frozenset(
+    {of.OFPT_EXPERIMENTER, of.OFPT_FLOW_MOD, of.OFPT_MULTIPART_REQUEST, of.OFPT_ROLE_REQUEST}
+)
+FROM_SWITCH = frozenset(
+    {
+        of.OFPT_ERROR,
+        of.OFPT_FEATURES_REPLY,
+        of.OFPT_PORT_STATUS,
+        of.OFPT_MULTIPART_REPLY,
+        of.OFPT_ROLE_REPLY,
+        of.OFPT_ROLE_STATUS,
+    }
+)
 
 _OWN_XID = 0x57656972
 """The xid of the agent's own PORT_DESC request. Should a controller use it for a request too, the order
 of the answers still tells them apart: the agent's comes first."""
 _OFPPR_DELETE = 1
-_TOLD = (QueueEventKind.BUF_ALARM, QueueEventKind.BUF_NORMAL)
 _PORT_SIZE = 64
+_VERSIONS = (of.OFP13, of.OFP15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +50,12 @@ class Verdict:
     answer: bytes = b""
 
 
-@dataclass(slots=True, eq=False)
-class Bridge:
-    """An extended bridge: Open vSwitch's, the data plane's part of it, and its sessions."""
-
-    name: str
-    number: int
-    dataplane: DataPlane
-    ports: Ports
-    table: ExtensionTable
-
-
 class Session:
-    """Watches one session; ``controller`` is its name in the log."""
+    """Watches one session; ``controller`` is its name in the log, ``send`` sends to it unasked."""
 
-    def __init__(self, bridge: Bridge, controller: str) -> None:
+    def __init__(self, bridge: Bridge, controller: str, send: Send) -> None:
         self._bridge = bridge
+        self._send = send
         self._name = f"{bridge.name} <-> {controller}"
         self._pending = PendingChanges(time.monotonic)
         self._version = 0
@@ -65,10 +69,33 @@ class Session:
             return Verdict(forward=message)
         if message[1] == of.OFPT_FLOW_MOD:
             return self._flow_mod(message)
-        if wire.is_extension_message(message):
-            bridge = self._bridge
-            return Verdict(answer=requests.answer(message, bridge.ports, bridge.dataplane, self._name))
+        if message[1] == of.OFPT_ROLE_REQUEST:
+            self._bridge.roles.asked(self, _role(message))
+        elif wire.is_extension_message(message):
+            return Verdict(answer=self._answer(message))
         return Verdict(forward=message)
+
+    def _answer(self, message: bytes) -> bytes:
+        bridge = self._bridge
+        try:
+            return requests.answer(
+                message, bridge.ports, bridge.dataplane, self._listen, bridge.roles.is_slave(self)
+            )
+        except Declined as declined:
+            log.warning("%s: extension message refused: %s", self._name, declined)
+            return declined.answer
+
+    def _listen(self, config: wire.FlowReportConfig) -> None:
+        listener = Listener(self._bridge.number, config, self._version, self._send)
+        self._bridge.reports.ask(self, listener)
+
+    def ended(self) -> None:
+        """The session is over."""
+        self._bridge.roles.left(self)
+        try:
+            self._bridge.reports.leave(self)
+        except DataPlaneError as error:
+            log.error("%s: flow reports: %s", self._name, error)
 
     def _flow_mod(self, message: bytes) -> Verdict:
         if not split.may_extend(message) and not len(self._bridge.table):
@@ -95,6 +122,10 @@ class Session:
                 return self._features(message)
             case of.OFPT_PORT_STATUS:
                 self._port_status(message)
+            case of.OFPT_ROLE_REPLY:
+                self._bridge.roles.given(self, _role(message))
+            case of.OFPT_ROLE_STATUS if message[0] > of.OFP13:
+                self._bridge.roles.given(self, _role(message))
             case of.OFPT_MULTIPART_REPLY if self._is_own_reply(message):
                 self._port_descriptions(message)
                 return Verdict()
@@ -103,6 +134,8 @@ class Session:
     def _error(self, message: bytes) -> Verdict:
         """A refused FLOW_MOD is undone here too; the controller sees its own bytes quoted."""
         pending = self._pending.take(message[12:])
+        if message[8:10] == of.OFPET_ROLE_REQUEST_FAILED.to_bytes(2, "big"):
+            self._bridge.roles.refused(self)
         if pending is None:
             own = self._asked and not self.ready and message[4:8] == _OWN_XID.to_bytes(4, "big")
             return Verdict() if own else Verdict(forward=message)
@@ -114,7 +147,7 @@ class Session:
     def _features(self, message: bytes) -> Verdict:
         """The controller's handshake is through: now the agent asks for the ports."""
         self._version = message[0]
-        if self._version != of.OFP13:
+        if self._version not in _VERSIONS:
             log.warning("%s: OpenFlow version %d: no queue alarms", self._name, self._version)
             return Verdict(forward=message)
         if self._asked:
@@ -131,15 +164,23 @@ class Session:
         )
 
     def _port_descriptions(self, message: bytes) -> None:
-        for at in range(16, len(message), _PORT_SIZE):
-            self._describe(message[at : at + _PORT_SIZE])
+        for raw in self._ports_in(message[16:]):
+            self._describe(raw)
         (flags,) = struct.unpack_from("!H", message, 10)
         if not flags & of.OFPMPF_MORE:
             self.ready = True
             log.info("%s: session is up", self._name)
 
+    def _ports_in(self, data: bytes) -> Iterator[bytes]:
+        """The ofp_ports in ``data``, by their lengths."""
+        while data:
+            size = _PORT_SIZE if self._version == of.OFP13 else int.from_bytes(data[4:6], "big")
+            size = size or len(data)
+            yield data[:size]
+            data = data[size:]
+
     def _port_status(self, message: bytes) -> None:
-        if self._version != of.OFP13 or len(message) != 16 + _PORT_SIZE:
+        if self._version not in _VERSIONS:
             return
         if message[8] == _OFPPR_DELETE:
             self._descriptions.pop(int.from_bytes(message[16:20], "big"), None)
@@ -154,20 +195,47 @@ class Session:
         else:
             self._descriptions[port.port_no] = port
 
-    def event(self, port: Port, event: QueueEvent) -> bytes:
-        """BUF_ALARM or BUF_NORMAL of ``port`` for this controller; empty before its handshake is through."""
+    def event(self, port: Port, event: QueueEvent, ranks: range) -> bytes:
+        """What a queue event of ``port`` is to this controller; empty before its handshake is through.
+
+        ``ranks``: the reflex entries that went on or off.
+        """
         description = self._descriptions.get(port.link.ofport)
-        if not self.ready or description is None or event.kind not in _TOLD:
+        if not self.ready or description is None:
             return b""
-        kind = wire.BufNormal if event.normal else wire.BufAlarm
-        message = kind(
-            port=description,
-            port_buf_pkts=event.queue_pkts,
-            port_buf_bytes=event.queue_bytes,
-            port_rate_bps=port.capacity_bps,
-            cookie=port.settings.cookie,
-            priority=port.settings.priority,
-            n_i=event.n_i,
-            crossing_ns=event.crossing_ns,
-        )
-        return wire.encode_message(message, self._version)
+        messages = notices(port, event, ranks, description)
+        framing = self._bridge.framing
+        return b"".join(wire.encode_message(m, self._version, framing=framing) for m in messages)
+
+
+def _role(message: bytes) -> int:
+    return int.from_bytes(message[8:12], "big")
+
+
+def notices(port: Port, event: QueueEvent, ranks: range, description: wire.OfpPort) -> list[wire.Message]:
+    """The messages that tell a controller of a queue event."""
+    if event.kind in (QueueEventKind.REFLEX_ON, QueueEventKind.REFLEX_OFF):
+        return [_reflex(port, event, rank) for rank in ranks]
+    kind = wire.BufNormal if event.normal else wire.BufAlarm
+    message = kind(
+        port=description,
+        port_buf_pkts=event.queue_pkts,
+        port_buf_bytes=event.queue_bytes,
+        port_rate_bps=port.capacity_bps,
+        cookie=port.settings.cookie,
+        priority=port.settings.priority,
+        n_i=event.n_i,
+        crossing_ns=event.crossing_ns,
+    )
+    return [message]
+
+
+def _reflex(port: Port, event: QueueEvent, rank: int) -> wire.Reflex:
+    return wire.Reflex(
+        port_no=port.link.ofport,
+        rank=rank,
+        on=event.kind is QueueEventKind.REFLEX_ON,
+        n_i=event.n_i,
+        cookie=port.armed[rank].cookie if rank < len(port.armed) else 0,
+        when_ns=event.crossing_ns,
+    )

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from openflow_ext import wire
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch.errors import Refused
-from openflow_ext.switch.rules import CountOp, Network, Rule, TcpMatch, WindowOp
+from openflow_ext.switch.rules import LARGEST_WINDOW_BYTES, CountOp, Network, Rule, TcpMatch, WindowOp
 
 _ETH_TYPES = {4: 0x0800, 6: 0x86DD}
 _IPPROTO_TCP = 6
 _CARRIES_ACTIONS = (of.OFPIT_WRITE_ACTIONS, of.OFPIT_APPLY_ACTIONS)
-_LARGEST_WINDOW_BYTES = 0xFFFF << 14
 _ID = wire.WEIR_EXPERIMENTER_ID.to_bytes(4, "big")
 
 
@@ -146,8 +145,8 @@ def _with_action(rule: Rule, action: wire.Action) -> Rule:
 def _check_window(rule: Rule, window_bytes: int) -> None:
     if rule.window_op:
         raise _bad_action(of.OFPBAC_TOO_MANY, "two window actions in one entry")
-    if not 1 <= window_bytes <= _LARGEST_WINDOW_BYTES:
-        raise _bad_action(of.OFPBAC_BAD_ARGUMENT, f"window {window_bytes}: not 1 to {_LARGEST_WINDOW_BYTES}")
+    if not 1 <= window_bytes <= LARGEST_WINDOW_BYTES:
+        raise _bad_action(of.OFPBAC_BAD_ARGUMENT, f"window {window_bytes}: not 1 to {LARGEST_WINDOW_BYTES}")
 
 
 def _bad_action(code: int, reason: str) -> Refused:

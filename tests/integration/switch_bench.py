@@ -21,6 +21,7 @@ from openflow_ext import wire
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch.dataplane import DataPlaneError
 from openflow_ext.switch.pinned import PinnedMaps
+from openflow_ext.switch.rulemaps import ArmedMaps
 from openflow_ext.switch.rules import Rule
 
 DEADLINE_S = 30.0
@@ -184,14 +185,12 @@ class Controller:
             got.append(message)
         return got
 
-    def event(self) -> wire.BufAlarm | wire.BufNormal:
-        """The next queue event."""
+    def event(self) -> wire.Message:
+        """The next message of the extension."""
         while True:
             message = self.receive()
             if message[1] == of.OFPT_EXPERIMENTER:
-                decoded = wire.decode_message(message)
-                assert isinstance(decoded, wire.BufAlarm | wire.BufNormal)
-                return decoded
+                return wire.decode_message(message)
 
     def hang_up(self) -> None:
         if self.sock is not None:
@@ -264,6 +263,20 @@ class Bench:
         done = subprocess.run(["ip", "netns", "exec", self.host(1), *argv], check=False, capture_output=True)
         return done.returncode == 0
 
+    def connect_once(self, port: int) -> None:
+        """Host 1 opens a TCP connection to host 2, sends a little, and both close it."""
+        serve = (
+            "import socket, sys; s = socket.create_server(('', int(sys.argv[1]))); print(flush=True);"
+            " c, _ = s.accept(); c.recv(9); c.close()"
+        )
+        call = "import socket, sys; c = socket.create_connection(('10.77.0.2', int(sys.argv[1])), 20);"
+        call += " c.send(b'x'); c.recv(9); c.close()"
+        argv = (sys.executable, "-I", "-c", serve, str(port))
+        with subprocess.Popen(["ip", "netns", "exec", self.host(2), *argv], stdout=subprocess.PIPE) as server:
+            assert server.stdout is not None
+            server.stdout.readline()
+            run("ip", "netns", "exec", self.host(1), sys.executable, "-I", "-c", call, str(port))
+
     def _controller_rows(self) -> dict[str, str]:
         """Target -> UUID."""
         uuids = self.ovs.vsctl("get", "bridge", self.bridge, "controller").strip("[]").split(", ")
@@ -285,6 +298,12 @@ class Bench:
     def rules(self) -> list[Rule]:
         with contextlib.closing(PinnedMaps(self.name)) as maps:
             return [rule for rule, _ in maps.rules(1)]
+
+    def armed(self, number: int) -> list[Rule]:
+        """The reflex entries of a port, by rank."""
+        with contextlib.closing(PinnedMaps(self.name)) as maps:
+            held = ArmedMaps(maps._maps["armed_rules"])
+            return [rule for rule, _ in held.of(socket.if_nametoindex(self.port(number)))]
 
     def leftovers(self) -> list[str]:
         """What of an agent is still to be seen."""

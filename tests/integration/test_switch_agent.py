@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from ipaddress import IPv4Address
 
 import pytest
 
@@ -178,13 +179,43 @@ def test_a_full_queue_raises_the_alarm_and_an_empty_one_ends_it(bench: Bench, jo
     config = wire.PortConfig(2, wire.PortConfigFlags.ALARM, k_pkts=20, rtt_us=1000, cookie=0xC0, priority=3)
     reply = wire.decode_message(joined.ask(wire.encode_message(config, xid=5)))
     assert isinstance(reply, wire.PortConfigReply)
+    tuples = (IPv4Address("10.77.0.2"), IPv4Address("10.77.0.1"), 80)
+    armed = tuple(wire.ArmEntry(*tuples, 40000 + n, 1536, cookie=70 + n) for n in range(2))
+    joined.send(wire.encode_message(wire.Arm(2, armed), xid=6))
+    assert joined.barrier() == []
     flood = ("ping", "-q", "-f", "-l", "60", "-c", "60", "-s", "1400", "-W", "1", "10.77.0.2")
     run("ip", "netns", "exec", bench.host(1), *flood)
-    alarm = last = joined.event()
-    assert isinstance(alarm, wire.BufAlarm)
-    while isinstance(normal := joined.event(), wire.BufAlarm):
-        last = normal
+    told = [joined.event()]
+    while not isinstance(told[-1], wire.BufNormal):
+        told.append(joined.event())
+    reflex = [message for message in told if isinstance(message, wire.Reflex)]
+    alarm, *others = (message for message in told if isinstance(message, wire.BufAlarm))
+    last, normal = (others or [alarm])[-1], told[-1]
+    assert isinstance(told[0], wire.Reflex)
+    assert [(step.rank, step.on, step.cookie) for step in reflex] == [
+        (0, True, 70), (1, True, 71), (0, False, 70), (1, False, 71),
+    ]  # fmt: skip
     assert (alarm.port.port_no, alarm.port.name.decode()) == (2, bench.port(2))
     assert (alarm.cookie, alarm.priority) == (0xC0, 3)
     assert alarm.port_buf_pkts > 20
     assert alarm.crossing_ns <= last.crossing_ns < normal.crossing_ns
+    assert abs(reflex[0].when_ns - alarm.crossing_ns) < 1_000_000
+
+
+def test_flows_are_reported_from_opening_to_end(bench: Bench, joined: Controller) -> None:
+    joined.send(flow_mod({}, [FLOOD], xid=4))
+    kinds = wire.FlowKinds.OPENED | wire.FlowKinds.CLOSED
+    joined.send(wire.encode_message(wire.FlowReportConfig(kinds, interval_ms=10), xid=5))
+    assert joined.barrier() == []
+    bench.connect_once(8080)
+    records: list[wire.FlowRecord] = []
+    while len(records) < 4:
+        report = joined.event()
+        assert isinstance(report, wire.FlowReport)
+        assert report.lost == 0
+        records += report.records
+    client = {record.kind: record for record in records if record.dst_port == 8080}
+    opened, closed = client[wire.FlowKind.OPENED], client[wire.FlowKind.CLOSED]
+    assert (str(opened.src), str(opened.dst)) == ("10.77.0.1", "10.77.0.2")
+    assert (opened.out_port, closed.reason) == (2, wire.CloseReason.FIN)
+    assert closed.sent_bytes > opened.sent_bytes

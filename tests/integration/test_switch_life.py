@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from ipaddress import IPv4Address
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.integration.switch_bench import Bench, Controller, open_vswitch, run,
 from tests.unit.flowmods import TCP4, ext, flow_mod, output
 
 SET = ext(wire.SetWindow(1536))
+ALARM, WINDOW = wire.PortConfigFlags.ALARM, wire.PortConfigFlags.WINDOW
 
 
 @pytest.fixture
@@ -69,6 +71,22 @@ def test_a_killed_agent_s_work_goes_on_and_is_taken_over(bench: Bench, controlle
     assert successor.end() == 0
     assert bench.controllers() == ["tcp:127.0.0.1:1"]
     assert bench.leftovers() == []
+
+
+def test_a_killed_agent_s_settings_are_known_to_its_successor(bench: Bench, controller: Controller) -> None:
+    agent = bench.ready_agent(controller)
+    controller.accept()
+    config = wire.PortConfig(1, ALARM | WINDOW, 20, 500, common_rtt_us=300, cookie=0xC0, priority=3)
+    before = wire.decode_message(controller.ask(wire.encode_message(config, xid=5)))
+    armed = wire.ArmEntry(IPv4Address("10.77.0.2"), IPv4Address("10.77.0.1"), 80, 40000, 1536)
+    controller.send(wire.encode_message(wire.Arm(1, (armed,)), xid=6))
+    assert controller.barrier() == []
+    agent.end(signal.SIGKILL)
+    bench.ready_agent(controller)
+    controller.accept()
+    read = wire.encode_message(wire.PortConfig(1), xid=7)
+    assert wire.decode_message(controller.ask(read)) == before
+    assert [rule.window_bytes for rule in bench.armed(1)] == [1536]
 
 
 def test_keep_leaves_the_data_plane_for_a_successor(bench: Bench, controller: Controller) -> None:

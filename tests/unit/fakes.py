@@ -37,6 +37,7 @@ class FakeDataPlane:
         self.host = HostSettings()
         self.armings: dict[int, list[Rule]] = {}
         self._reports: dict[int, bytes] = {}
+        self._lost = 0
         self._report_reader, self._report_writer = os.pipe()
 
     def attach(
@@ -106,7 +107,16 @@ class FakeDataPlane:
 
     def reports(self) -> tuple[dict[int, bytes], int]:
         waiting, self._reports = self._reports, {}
-        return waiting, 0
+        lost, self._lost = self._lost, 0
+        if waiting or lost:
+            os.read(self._report_reader, 1000)
+        return waiting, lost
+
+    def report(self, bridge: int, records: bytes, lost: int = 0) -> None:
+        """Flow reports, as the kernel would leave them."""
+        self._reports[bridge] = self._reports.get(bridge, b"") + records
+        self._lost += lost
+        os.write(self._report_writer, b"!")
 
     def happen(self, event: QueueEvent) -> None:
         """A queue event, as the kernel would tell it."""
@@ -132,5 +142,5 @@ class FakeDataPlane:
         self._end()
 
     def _end(self) -> None:
-        os.close(self._reader)
-        os.close(self._writer)
+        for fd in (self._reader, self._writer, self._report_reader, self._report_writer):
+            os.close(fd)

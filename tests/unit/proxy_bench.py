@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from openflow_ext import wire
 from openflow_ext.switch import openflow as of
+from openflow_ext.switch.bridge import Bridge
 from openflow_ext.switch.ports import Link, Ports
 from openflow_ext.switch.proxy import Controller, Proxy
-from openflow_ext.switch.session import Bridge, Session
+from openflow_ext.switch.reports import FlowReports
+from openflow_ext.switch.session import Session
 from openflow_ext.switch.table import ExtensionTable
 from tests.unit.fakes import FakeDataPlane
 
@@ -24,6 +27,10 @@ FEATURES = of.HEADER.pack(4, of.OFPT_FEATURES_REPLY, 32, 9) + bytes(24)
 
 def echo(xid: int, size: int = 0) -> bytes:
     return of.HEADER.pack(4, 2, 8 + size, xid) + bytes(size)
+
+
+def barrier(xid: int) -> bytes:
+    return of.HEADER.pack(4, 20, 8, xid)
 
 
 def port_descriptions(xid: int, *ports: wire.OfpPort, more: bool = False) -> bytes:
@@ -61,7 +68,8 @@ class Bench:
         self.plane = FakeDataPlane()
         ports = Ports(1, self.plane)
         ports.sync([Link(11, "s1-eth1", 1)], {11: 10**8})
-        self.bridge = Bridge("s1", 1, self.plane, ports, ExtensionTable(1, self.plane))
+        self.reports = FlowReports(self.plane, idle_s=1.0)
+        self.bridge = Bridge("s1", 1, self.plane, ports, ExtensionTable(1, self.plane), self.reports)
         self.folder = folder
         self._accepted: asyncio.Queue[End] = asyncio.Queue()
         self._ends: list[End] = []
@@ -69,6 +77,8 @@ class Bench:
         self.proxy: Proxy
 
     async def start(self) -> None:
+        self.reports.start()
+
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             self._ends.append(End(reader, writer))
             await self._accepted.put(self._ends[-1])
@@ -76,7 +86,7 @@ class Bench:
         self.server = await asyncio.start_server(accept, "127.0.0.1", 0)
         host, port = self.server.sockets[0].getsockname()
         controller = Controller.parse(f"tcp:{host}:{port}")
-        self.proxy = Proxy(self.folder / "s1.controller", controller, lambda name: Session(self.bridge, name))
+        self.proxy = Proxy(self.folder / "s1.controller", controller, partial(Session, self.bridge))
         await self.proxy.listen()
 
     async def dial(self) -> End:
@@ -103,6 +113,7 @@ class Bench:
 
     async def close(self) -> None:
         await self.proxy.close()
+        self.reports.stop()
         self.server.close()
         for end in self._ends:
             end.writer.close()

@@ -8,6 +8,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ryu.ofproto import ofproto_v1_5
 
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch.errors import BadFraming
@@ -65,8 +66,8 @@ def test_an_error_quotes_the_request_and_its_xid() -> None:
 
 def test_the_codes_are_openflow_s_own() -> None:
     kinds = ("OFPBMC_", "OFPBAC_", "OFPBRC_", "OFPET_", "OFPFMFC_", "OFPT_", "OFPFC_", "OFPIT_", "OFPAT_")
-    for name in (name for name in dir(of) if name.startswith(kinds)):
-        assert getattr(of, name) == getattr(ofproto, name), name
+    for name in (name for name in dir(of) if name.startswith((*kinds, "OFPCR_"))):
+        assert getattr(of, name) == getattr(ofproto, name, getattr(ofproto_v1_5, name, None)), name
 
 
 def test_a_port_desc_request_is_what_ryu_sends() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from openflow_ext import wire
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch.dataplane import QueueEvent, QueueEventKind
 from tests.unit.flowmods import datapath, parser, serialized
-from tests.unit.proxy_bench import FEATURES, PORT, Bench, Script, echo, perform, port_descriptions
+from tests.unit.proxy_bench import FEATURES, PORT, Bench, Script, barrier, echo, perform, port_descriptions
 
 Play = Callable[[Script], None]
 
@@ -22,16 +23,20 @@ def play(tmp_path: Path) -> Play:
     return lambda script: perform(script, tmp_path)
 
 
+ON, OFF = QueueEventKind.REFLEX_ON, QueueEventKind.REFLEX_OFF
+WHEN_NS = 1_700_000_000_000_000_000
+
+
 def event(normal: bool = False, ifindex: int = 11) -> QueueEvent:
     kind = QueueEventKind.BUF_NORMAL if normal else QueueEventKind.BUF_ALARM
-    return QueueEvent(ifindex, kind, 31, 46934, 4, 1_700_000_000_000_000_000)
+    return QueueEvent(ifindex, kind, 31, 46934, 4, WHEN_NS)
 
 
 def tell(bench: Bench, happened: QueueEvent) -> None:
     port = bench.bridge.ports.get(happened.ifindex)
     assert port is not None
     for proxied in bench.proxy.sessions:
-        proxied.notify(proxied.session.event(port, happened))
+        proxied.notify(proxied.session.event(port, happened, port.switched(happened)))
 
 
 def test_alarms_go_to_sessions_whose_handshake_is_through(play: Play) -> None:
@@ -81,5 +86,35 @@ def test_the_controller_s_own_port_desc_passes(play: Play) -> None:
         switch.send(first, last, first, last)
         assert await controller.message() == first
         assert await controller.message() == last
+
+    play(script)
+
+
+def test_native_framing_is_the_paper_s_form(play: Play) -> None:
+    async def script(bench: Bench) -> None:
+        bench.bridge.framing = "native"
+        _, controller = await bench.join_ready()
+        tell(bench, event())
+        message = await controller.message()
+        assert message[1] == wire.OFPT_BUF_ALARM
+        assert wire.decode_message(message).port_buf_pkts == 31  # type: ignore[union-attr]
+
+    play(script)
+
+
+def test_every_step_of_the_reflex_is_told(play: Play) -> None:
+    async def script(bench: Bench) -> None:
+        switch, controller = await bench.join_ready()
+        addresses = IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")
+        entries = tuple(wire.ArmEntry(*addresses, 80, n, 1536, cookie=100 + n) for n in range(3))
+        controller.send(wire.encode_message(wire.Arm(1, entries), xid=3), barrier(4))
+        assert await switch.message() == barrier(4)
+        for kind, rank in ((ON, 0), (ON, 1), (OFF, 0)):
+            tell(bench, QueueEvent(11, kind, 1, 2, 4, WHEN_NS, rank))
+        told = [wire.decode_message(await controller.message()) for _ in range(4)]
+        assert told == [
+            wire.Reflex(1, rank, on, n_i=4, cookie=100 + rank, when_ns=WHEN_NS)
+            for rank, on in ((0, True), (1, True), (0, False), (1, False))
+        ]
 
     play(script)

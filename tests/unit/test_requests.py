@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import logging
 from typing import Any
 
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 from openflow_ext import wire
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch import requests
-from openflow_ext.switch.dataplane import PortSettings
+from openflow_ext.switch.dataplane import DataPlaneError, PortSettings, TableFull, UnsupportedMatch
+from openflow_ext.switch.errors import Declined
 from openflow_ext.switch.ports import DEFAULT_RATE_BPS, Link, Ports
+from openflow_ext.switch.rules import WindowOp
 from openflow_ext.wire import ErrorCode, PortConfigFlags
 from tests.unit.fakes import FakeDataPlane
 from tests.unit.flowmods import ofproto, parsed
@@ -33,11 +36,16 @@ ALARM, WINDOW, MARK, READ = (
 class Bench:
     def __init__(self) -> None:
         self.plane = FakeDataPlane()
+        self.listened: list[wire.FlowReportConfig] = []
+        self.is_slave = False
         self.ports = Ports(1, self.plane)
         self.ports.sync(LINKS, {11: 100 * MBIT})
 
     def ask_raw(self, message: bytes) -> bytes:
-        answer = requests.answer(message, self.ports, self.plane, "s1")
+        try:
+            answer = requests.answer(message, self.ports, self.plane, self.listened.append, self.is_slave)
+        except Declined as declined:
+            answer = declined.answer
         assert of.HEADER.unpack_from(answer)[3] == XID
         return answer
 
@@ -131,6 +139,71 @@ def test_unknown_ports_and_ports_without_programs(bench: Bench, caplog: pytest.L
     bench.plane.refuses.clear()
     bench.ports.sync((*LINKS, Link(13, "s1-eth3", 3)), {})
     assert bench.plane.configured[13][0].common_rtt_us == 1
+
+
+def entry(number: int, **fields: Any) -> wire.ArmEntry:
+    ends = ipaddress.IPv4Address("10.0.0.1"), ipaddress.IPv4Address("10.0.0.2")
+    return wire.ArmEntry(*ends, 80, number, **{"window_bytes": 1536, **fields})
+
+
+def test_arm_replaces_what_a_port_had(bench: Bench) -> None:
+    def arm(*entries: wire.ArmEntry) -> bytes:
+        message = wire.encode_message(wire.Arm(1, entries), xid=XID)
+        return requests.answer(message, bench.ports, bench.plane, bench.listened.append, False)
+
+    assert arm(entry(1, cookie=7, priority=9, hard_timeout_s=3), entry(2, alpha=2, table_id=1)) == b""
+    first, second = bench.plane.armings[11]
+    assert (first.match.exact, first.window_op, first.window_bytes) == (True, WindowOp.MOD_WINDOW, 1536)
+    assert (first.cookie, first.priority, first.hard_timeout_s) == (7, 9, 3)
+    assert (second.match.dst_port, second.alpha, second.table_id) == (2, 2, 1)
+    assert bench.ports.numbered(1).armed == (first, second)
+    assert arm() == b""
+    assert bench.plane.armings[11] == []
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        (wire.Arm(9, (entry(1),)), ErrorCode.BAD_PORT),
+        (wire.Arm(of.OFPP_ANY, (entry(1),)), ErrorCode.BAD_PORT),
+        (wire.Arm(1, (entry(1, window_bytes=0),)), ErrorCode.BAD_VALUE),
+        (wire.Arm(1, (entry(1, window_bytes=1 << 31),)), ErrorCode.BAD_VALUE),
+        (wire.Arm(1, (entry(1), entry(1, window_bytes=7))), ErrorCode.BAD_VALUE),
+    ],
+)
+def test_what_cannot_be_armed(bench: Bench, message: wire.Arm, code: ErrorCode) -> None:
+    assert bench.ask(message).code == code
+    assert bench.plane.armings == {}
+
+
+@pytest.mark.parametrize(
+    ("failure", "error"),
+    [
+        (TableFull("full"), (ofproto.OFPET_FLOW_MOD_FAILED, ofproto.OFPFMFC_TABLE_FULL)),
+        (UnsupportedMatch("no"), (0xFFFF, ErrorCode.BAD_VALUE)),
+        (DataPlaneError("broken"), (0xFFFF, ErrorCode.NO_DATAPLANE)),
+    ],
+)
+def test_what_the_data_plane_refuses_to_arm(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, failure: Exception, error: tuple[int, int]
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise failure
+
+    monkeypatch.setattr(bench.plane, "arm", refuse)
+    refusal = bench.ask_raw(wire.encode_message(wire.Arm(1, (entry(1),)), xid=XID))
+    assert (int.from_bytes(refusal[8:10], "big"), int.from_bytes(refusal[10:12], "big")) == error
+    assert bench.ports.numbered(1).armed == ()
+
+
+def test_a_slave_reads_and_changes_nothing(bench: Bench) -> None:
+    bench.is_slave = True
+    for request in (wire.PortConfig(1, ALARM, k_pkts=1, rtt_us=1), wire.Arm(1, (entry(1),))):
+        refusal = parsed(bench.ask_raw(wire.encode_message(request, xid=XID)))
+        assert (refusal.type, refusal.code) == (ofproto.OFPET_BAD_REQUEST, ofproto.OFPBRC_IS_SLAVE)
+    assert bench.plane.armings == {}
+    assert bench.configure(1, READ).k_pkts == 0
+    assert bench.ask(wire.PortCountersRequest()).records
 
 
 def test_unknown_and_malformed_messages(bench: Bench) -> None:

@@ -1,0 +1,173 @@
+"""Flow reports: what the data plane tells of flows, batched to the controllers that asked for it.
+
+The listeners together decide which kinds the data plane reports and how often it looks at idle and active
+flows. A controller that reads too slowly loses records, is told how many, and holds nobody else back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+
+from openflow_ext import wire
+from openflow_ext.switch.dataplane import DataPlane, HostSettings, SweepTimes
+
+RECORD_BYTES = 88
+WAITING_MAX = 1 << 16
+"""Records that wait for a slow controller; more are lost to it."""
+PAUSE_S = 0.05
+"""The longest that records stay in the data plane's ring, which holds more than a second of them."""
+RETRY_S = 0.01
+SWEEP_S = 1.0
+_SHORTEST_SWEEP_S = 0.1
+
+Send = Callable[[bytes], bool]
+"""Sends to a controller; False: it reads too slowly, and nothing was sent."""
+
+
+class Listener:
+    """One controller's session that asked for flow reports."""
+
+    def __init__(self, bridge: int, config: wire.FlowReportConfig, version: int, send: Send) -> None:
+        self.bridge = bridge
+        self.config = config
+        self.interval_s = config.interval_ms / 1000
+        self.timer: asyncio.TimerHandle | None = None
+        self._version = version
+        self._send = send
+        self._waiting = bytearray()
+        self._lost = 0
+
+    def __len__(self) -> int:
+        """How many records wait."""
+        return len(self._waiting) // RECORD_BYTES
+
+    def add(self, records: bytes, lost: int) -> None:
+        """Take records, of whatever kinds, and the count of those that the data plane lost."""
+        wanted = int(self.config.kinds)
+        starts = range(0, len(records), RECORD_BYTES)
+        if not all(wanted >> records[at] & 1 for at in starts):
+            records = b"".join(records[at : at + RECORD_BYTES] for at in starts if wanted >> records[at] & 1)
+        room = (WAITING_MAX - len(self)) * RECORD_BYTES
+        self._waiting += records[:room]
+        self._lost += lost + len(records[room:]) // RECORD_BYTES
+
+    def flush(self) -> bool:
+        """Send all that waits; False: the controller reads too slowly, and some still does."""
+        size = wire.FLOW_REPORT_MAX * RECORD_BYTES
+        while self._waiting or self._lost:
+            message = _message(bytes(self._waiting[:size]), self._lost, self._version)
+            if not self._send(message):
+                return False
+            self._lost = 0
+            del self._waiting[:size]
+        return True
+
+    def stop(self) -> None:
+        """Forget what waits."""
+        if self.timer is not None:
+            self.timer.cancel()
+
+
+def _message(records: bytes, lost: int, version: int) -> bytes:
+    """A FLOW_REPORT; the records are the data plane's, which writes them as they go over the wire."""
+    head = wire.encode_message(wire.FlowReport(lost=lost), version)
+    return head[:2] + (len(head) + len(records)).to_bytes(2, "big") + head[4:] + records
+
+
+class FlowReports:
+    """All flow reports of a host. ``idle_s``: when a flow is idle where no controller says; 0: never."""
+
+    def __init__(self, dataplane: DataPlane, simple_count: bool = False, idle_s: float = 0.0) -> None:
+        self._dataplane = dataplane
+        self._simple_count = simple_count
+        self._idle_s = idle_s
+        self._listeners: dict[Hashable, Listener] = {}
+        self._resume: asyncio.TimerHandle | None = None
+        self._running = False
+
+    def start(self) -> None:
+        """Set up the data plane and begin to read. Raises DataPlaneError."""
+        self._configure()
+        self._dataplane.reports()  # an earlier agent's, told to nobody
+        self._running = True
+        self._listen()
+
+    def stop(self) -> None:
+        """Stop to read; nobody listens any more. Raises DataPlaneError."""
+        self._running = False
+        for timer in (self._resume, *(listener.timer for listener in self._listeners.values())):
+            if timer is not None:
+                timer.cancel()
+        self._listeners.clear()
+        asyncio.get_running_loop().remove_reader(self._dataplane.reports_fd())
+        self._configure()
+
+    def ask(self, who: Hashable, listener: Listener) -> None:
+        """``who`` wants what ``listener`` says, instead of what it had before. Raises DataPlaneError."""
+        self._forget(who)
+        if listener.config.kinds:
+            self._listeners[who] = listener
+        self._configure()
+
+    def leave(self, who: Hashable) -> None:
+        """``who`` is gone. Raises DataPlaneError."""
+        if self._forget(who):
+            self._configure()
+
+    def _forget(self, who: Hashable) -> bool:
+        listener = self._listeners.pop(who, None)
+        if listener is None:
+            return False
+        listener.stop()
+        return True
+
+    def _configure(self) -> None:
+        kinds = 0
+        for listener in self._listeners.values():
+            kinds |= int(listener.config.kinds)
+        self._dataplane.configure_host(HostSettings(kinds, self._simple_count))
+
+    def times(self) -> SweepTimes:
+        """The shortest times that a controller asked for, else the switch's own."""
+        configs = [listener.config for listener in self._listeners.values()]
+        idle_ms = min((config.idle_ms for config in configs if config.idle_ms), default=0)
+        active_ms = min((config.active_ms for config in configs if config.active_ms), default=0)
+        return SweepTimes(idle_s=idle_ms / 1000 or self._idle_s, active_s=active_ms / 1000)
+
+    def sweep_every_s(self) -> float:
+        """How often the data plane is to be swept, that those times are kept by half."""
+        times = self.times()
+        asked = [seconds / 2 for seconds in (times.idle_s, times.active_s) if seconds]
+        return max(_SHORTEST_SWEEP_S, min([SWEEP_S, *asked]))
+
+    def _listen(self) -> None:
+        self._resume = None
+        if self._running:
+            asyncio.get_running_loop().add_reader(self._dataplane.reports_fd(), self._take)
+
+    def _take(self) -> None:
+        """Pass on what the data plane has; then let it gather more while nobody asked for it sooner."""
+        records, lost = self._dataplane.reports()
+        pause_s = min([PAUSE_S, *(listener.interval_s for listener in self._listeners.values())])
+        for listener in self._listeners.values():
+            listener.add(records.get(listener.bridge, b""), lost)
+            self._schedule(listener, listener.interval_s - pause_s)
+        if pause_s and self._listeners:
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._dataplane.reports_fd())
+            self._resume = loop.call_later(pause_s, self._listen)
+
+    def _schedule(self, listener: Listener, wait_s: float) -> None:
+        if listener.timer is not None and len(listener) < wire.FLOW_REPORT_MAX:
+            return
+        if wait_s > 0 and len(listener) < wire.FLOW_REPORT_MAX:
+            listener.timer = asyncio.get_running_loop().call_later(wait_s, self._flush, listener)
+        else:
+            self._flush(listener)
+
+    def _flush(self, listener: Listener) -> None:
+        listener.stop()
+        listener.timer = None
+        if not listener.flush():
+            listener.timer = asyncio.get_running_loop().call_later(RETRY_S, self._flush, listener)

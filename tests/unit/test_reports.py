@@ -1,0 +1,141 @@
+"""Flow reports: who gets which, in what batches, and what a slow reader loses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+
+from openflow_ext import wire
+from openflow_ext.switch.dataplane import HostSettings, SweepTimes
+from openflow_ext.switch.reports import RECORD_BYTES, WAITING_MAX, FlowReports, Listener
+from openflow_ext.wire import FlowKind, FlowKinds
+from tests.unit.fakes import FakeDataPlane
+from tests.unit.proxy_bench import Bench, End, Script, barrier, perform
+
+Play = Callable[[Script], None]
+EVERY = FlowKinds.OPENED | FlowKinds.ACTIVE | FlowKinds.IDLE | FlowKinds.CLOSED
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Play:
+    return lambda script: perform(script, tmp_path)
+
+
+def record(kind: FlowKind = FlowKind.OPENED, number: int = 1) -> wire.FlowRecord:
+    src, dst = IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")
+    reason = wire.CloseReason.FIN if kind is FlowKind.CLOSED else wire.CloseReason.NONE
+    return wire.FlowRecord(
+        kind=kind, src=src, dst=dst, src_port=number, dst_port=80, out_port=2, in_port=1,
+        scale_src=7, scale_dst=9, mss_src=1460, mss_dst=1448, sent_bytes=74,
+        first_ns=1, last_ns=2, handshake_rtt_us=250, reason=reason,
+    )  # fmt: skip
+
+
+def raw(*records: wire.FlowRecord) -> bytes:
+    return wire.encode_message(wire.FlowReport(records))[24:]
+
+
+async def ask(ends: tuple[End, End], config: wire.FlowReportConfig) -> None:
+    switch, controller = ends
+    controller.send(wire.encode_message(config, xid=3), barrier(4))
+    assert await switch.message() == barrier(4)
+
+
+def test_each_controller_gets_the_kinds_that_it_asked_for(play: Play) -> None:
+    async def script(bench: Bench) -> None:
+        all_of_them, openings = await bench.join_ready(), await bench.join_ready()
+        await ask(all_of_them, wire.FlowReportConfig(EVERY))
+        await ask(openings, wire.FlowReportConfig(FlowKinds.OPENED))
+        assert bench.plane.host == HostSettings(report_kinds=int(EVERY))
+        records = (record(), record(FlowKind.CLOSED), record(number=2))
+        bench.plane.report(1, raw(*records))
+        bench.plane.report(2, raw(record(number=9)))
+        assert wire.decode_message(await all_of_them[1].message()) == wire.FlowReport(records)
+        assert wire.decode_message(await openings[1].message()) == wire.FlowReport((records[0], records[2]))
+        await ask(all_of_them, wire.FlowReportConfig())
+        assert bench.plane.host == HostSettings(report_kinds=int(FlowKinds.OPENED))
+        openings[1].writer.close()
+        assert await openings[0].ends()
+        assert bench.plane.host == HostSettings()
+
+    play(script)
+
+
+def test_reports_wait_for_the_interval_and_come_in_one_message(play: Play) -> None:
+    async def script(bench: Bench) -> None:
+        ends = await bench.join_ready()
+        await ask(ends, wire.FlowReportConfig(EVERY, interval_ms=200))
+        for number in range(5):
+            bench.plane.report(1, raw(record(number=number)))
+        report = wire.decode_message(await ends[1].message())
+        assert [one.src_port for one in report.records] == [0, 1, 2, 3, 4]  # type: ignore[union-attr]
+        assert report.lost == 0  # type: ignore[union-attr]
+
+    play(script)
+
+
+def test_many_records_are_cut_into_messages_and_losses_told_once(play: Play) -> None:
+    async def script(bench: Bench) -> None:
+        ends = await bench.join_ready()
+        await ask(ends, wire.FlowReportConfig(EVERY, interval_ms=60_000))
+        bench.plane.report(1, raw(record()) * (2 * wire.FLOW_REPORT_MAX + 1), lost=3)
+        reports = [wire.decode_message(await ends[1].message()) for _ in range(3)]
+        sizes = [len(report.records) for report in reports]  # type: ignore[union-attr]
+        assert sizes == [wire.FLOW_REPORT_MAX, wire.FLOW_REPORT_MAX, 1]
+        assert [report.lost for report in reports] == [3, 0, 0]  # type: ignore[union-attr]
+
+    play(script)
+
+
+def test_a_slow_reader_loses_what_does_not_fit_and_is_told() -> None:
+    sent: list[bytes] = []
+    takes = False
+
+    def send(message: bytes) -> bool:
+        if takes:
+            sent.append(message)
+        return takes
+
+    listener = Listener(1, wire.FlowReportConfig(EVERY), wire.OFP15, send)
+    listener.add(raw(record()) * (WAITING_MAX - 1), 5)
+    listener.add(raw(record()) * 3, 0)
+    assert len(listener) == WAITING_MAX
+    assert not listener.flush()
+    takes = True
+    assert listener.flush()
+    assert sum(len(message) - 24 for message in sent) == WAITING_MAX * RECORD_BYTES
+    assert [int.from_bytes(message[16:24], "big") for message in sent[:2]] == [7, 0]
+    assert listener.flush()
+    assert sent[0][0] == wire.OFP15
+
+
+@pytest.mark.parametrize(
+    ("asked", "times", "every_s"),
+    [
+        ([], SweepTimes(idle_s=1.0), 0.5),
+        ([(0, 0)], SweepTimes(idle_s=1.0), 0.5),
+        ([(0, 4000), (0, 3000)], SweepTimes(idle_s=3.0), 1.0),
+        ([(500, 0), (0, 9000), (400, 0)], SweepTimes(idle_s=9.0, active_s=0.4), 0.2),
+        ([(10, 0)], SweepTimes(idle_s=1.0, active_s=0.01), 0.1),
+    ],
+)
+def test_the_shortest_times_that_anybody_asked_for_hold(
+    asked: list[tuple[int, int]], times: SweepTimes, every_s: float
+) -> None:
+    reports = FlowReports(FakeDataPlane(), idle_s=1.0)
+    for who, (active_ms, idle_ms) in enumerate(asked):
+        config = wire.FlowReportConfig(EVERY, active_ms=active_ms, idle_ms=idle_ms)
+        reports.ask(who, Listener(1, config, wire.OFP13, lambda _: True))
+    assert reports.times() == times
+    assert reports.sweep_every_s() == every_s
+
+
+def test_the_simple_count_is_told_to_the_data_plane() -> None:
+    plane = FakeDataPlane()
+    reports = FlowReports(plane, simple_count=True, idle_s=0)
+    reports.ask(1, Listener(1, wire.FlowReportConfig(FlowKinds.IDLE), wire.OFP13, lambda _: True))
+    assert plane.host == HostSettings(report_kinds=int(FlowKinds.IDLE), simple_count=True)
+    assert reports.sweep_every_s() == 1.0
