@@ -7,7 +7,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -20,7 +20,6 @@ from mininet_topos import lab as running
 from mininet_topos.errors import LabError
 from mininet_topos.experiment import Case, Experiment, demo
 from mininet_topos.net import require_machine
-from mininet_topos.report import make_report
 from mininet_topos.schemes import SCHEMES
 from mininet_topos.state import clean
 from mininet_topos.summary import Row
@@ -111,6 +110,8 @@ def incast_command(
 @click.option("--json", "as_json", is_flag=True, help="Print the rows of summary.json.")
 def report_command(folder: Path, as_json: bool) -> None:
     """Make summary, plots and report of a result FOLDER again from its raw records."""
+    from mininet_topos.report import make_report  # matplotlib takes a second to import
+
     with _errors_in_a_line():
         _show(make_report(folder), folder, as_json)
 
@@ -129,13 +130,15 @@ def clean_command(as_json: bool) -> None:
 
 
 def _carry_out(make: Any, out: Path | None, port: int | None, as_json: bool) -> None:
-    with _errors_in_a_line(), _sigterm_unwinds():
+    with _errors_in_a_line(), _signals_unwind():
         experiment: Experiment = make()
         require_machine()
         folder = _out(experiment.name, out)
         with _progress(experiment) as progress:
             running.run_experiment(experiment, folder, progress, port)
             progress.say("summary, plots, report")
+            from mininet_topos.report import make_report  # matplotlib takes a second to import
+
             rows = make_report(folder)
         _show(rows, folder, as_json)
 
@@ -146,7 +149,8 @@ def _errors_in_a_line() -> Iterator[None]:
     try:
         yield
     except LabError as error:
-        console.print(f"weir lab: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        line = " ".join(str(error).split())
+        console.print(f"weir lab: {line}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)
     except (KeyboardInterrupt, Terminated) as signalled:
         console.print("weir lab: broken off; nothing is left behind", style="red", soft_wrap=True)
@@ -154,32 +158,53 @@ def _errors_in_a_line() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _sigterm_unwinds() -> Iterator[None]:
-    """SIGTERM unwinds as Ctrl-C does, so that everything is cleaned up."""
+def _signals_unwind() -> Iterator[None]:
+    """SIGTERM unwinds as Ctrl-C does, so that all is cleaned up; both do, also where they were ignored."""
 
     def on_sigterm(_number: int, _frame: FrameType | None) -> NoReturn:
         raise Terminated
 
-    before = signal.signal(signal.SIGTERM, on_sigterm)
+    handlers = {signal.SIGTERM: on_sigterm, signal.SIGINT: signal.default_int_handler}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
 def _progress(experiment: Experiment) -> Iterator[running.Progress]:
+    """A bar on a terminal; elsewhere a line for each thing that is begun."""
+    if not console.is_terminal:
+        yield running.Progress(say=_begun(), done=lambda: None, warn=_plain)
+        return
     columns = (SpinnerColumn(), BarColumn(20), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting", total=running.steps(experiment))
+        yield running.Progress(
+            say=lambda text: bar.update(task, description=text),
+            done=lambda: bar.advance(task),
+            warn=lambda text: bar.console.print(text, style="yellow", markup=False, highlight=False),
+        )
 
-        def say(text: str) -> None:
-            bar.update(task, description=text)
 
-        def warn(text: str) -> None:
-            bar.console.print(text, style="yellow", markup=False, highlight=False)
+def _begun() -> Callable[[str], None]:
+    """Prints what is begun, but not how far it is."""
+    last = ""
 
-        yield running.Progress(say, lambda: bar.advance(task), warn)
+    def say(text: str) -> None:
+        nonlocal last
+        thing = text.partition(": query ")[0]
+        if thing != last:
+            _plain(thing)
+            last = thing
+
+    return say
+
+
+def _plain(text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _show(rows: list[Row], folder: Path, as_json: bool) -> None:

@@ -18,7 +18,7 @@ from mininet_topos.experiment import Case, Experiment
 from mininet_topos.net import network
 from mininet_topos.node import run
 from mininet_topos.probe import QueueProbe
-from mininet_topos.programs import Running, running
+from mininet_topos.programs import Running, require_free, running
 from mininet_topos.run import Runner
 from mininet_topos.schemes import SCHEMES
 
@@ -45,6 +45,7 @@ def run_experiment(experiment: Experiment, folder: Path, progress: Progress, por
 
     Raises BadExperiment, Unable, ProgramFailed, RunFailed; nothing of the network is left then either.
     """
+    require_free(port)
     make_folder(folder)
     meta = metadata(experiment)
     write_json(folder / "metadata.json", meta)
@@ -88,7 +89,8 @@ def run_case(runner: Runner, case: Case, scheme: Running, raw: Path, progress: P
 def make_folder(folder: Path) -> None:
     """Make the result folder. Raises BadExperiment where it exists already."""
     try:
-        (folder / "raw").mkdir(parents=True)
+        folder.mkdir(parents=True)
+        (folder / "raw").mkdir()
     except FileExistsError:
         raise BadExperiment(f"{folder} exists already: give another --out") from None
     except OSError as error:

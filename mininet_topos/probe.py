@@ -17,6 +17,7 @@ from cffi import FFI
 from numpy.typing import NDArray
 
 from mininet_topos.errors import LabError, Unable
+from mininet_topos.signals import undisturbed
 from openflow_ext.paths import ArtifactMissing, artifact
 from openflow_ext.switch.libbpf import BpfError, Object
 
@@ -36,6 +37,10 @@ class QueueProbe:
     """The probe, loaded once and aimed at one port at a time."""
 
     def __init__(self) -> None:
+        with undisturbed():  # an exception in libbpf's callbacks would be lost
+            self._load()
+
+    def _load(self) -> None:
         try:
             self._object = Object(artifact("queue_probe.bpf.o"))
             self._object.load()

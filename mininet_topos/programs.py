@@ -69,6 +69,12 @@ def is_listening(port: int) -> bool:
     return False
 
 
+def require_free(port: int | None) -> None:
+    """Raises LabError where somebody listens on a port that was asked for."""
+    if port is not None and is_listening(port):
+        raise LabError(f"port {port} is in use: choose another with --controller-port, or leave it out")
+
+
 @contextmanager
 def running(scheme: Scheme, net: Network, folder: Path, port: int | None = None) -> Iterator[Running]:
     """A scheme's programs for as long as the context lasts, ready and connected to the bridge.
@@ -76,8 +82,7 @@ def running(scheme: Scheme, net: Network, folder: Path, port: int | None = None)
     `folder` gets their configuration, logs and database. `port`: where the controller listens; none: a
     free one. Raises ProgramFailed, LabError.
     """
-    if port is not None and is_listening(port):
-        raise LabError(f"port {port} is in use: choose another with --controller-port, or leave it out")
+    require_free(port)
     port = port or free_port()
     folder.mkdir(parents=True)
     config = folder / "weir.toml"

@@ -118,9 +118,12 @@ static __always_inline __u16 lowered(struct passage *p, struct question *q)
 
 	q->scale = p->port->assumed_scale;
 	q->mss = DEFAULT_MSS;
+	q->least_bytes = p->port->least_window_bytes;
 	if (p->flow && handshake_seen(p->flow)) {
 		q->scale = scale_of(p->flow);
 		q->mss = mss_of(p->flow);
+		if (p->flow->seen & WEIR_PAIRS && q->least_bytes < 2 * q->mss)
+			q->least_bytes = 2 * q->mss;
 	} else if (q->scale > WEIR_MAX_SCALE) {
 		__sync_fetch_and_add(&p->state->unscaled, 1);
 		return before;
@@ -140,6 +143,8 @@ static __always_inline bool ingress(struct passage *p, struct question *q, struc
 	if (q->segment.flags & TCP_SYN || !(q->segment.flags & TCP_ACK))
 		return false;
 	__sync_fetch_and_add(&p->state->acks_seen, q->packets);
+	if (p->flow && !q->segment.payload)
+		note_ack(p->flow, p->port, p->state, bpf_ntohl(p->tcp->ack_seq), q->now_ns);
 	*after = lowered(p, q);
 	if (*after == p->tcp->window)
 		return false;

@@ -4,6 +4,9 @@
 #define WEIR_FLOW_H
 
 #define TIMESTAMPS_LEN 12 /* the option and its padding, in every segment once both sides offered it */
+#define NS_PER_S 1000000000ull
+#define DELAYED_ACK_NS 20000000ull /* Linux delays by 40 ms and more, RFC 1122 allows 500 */
+#define RESUMED_NS 5000000ull
 #define LEAST_MSS 88      /* below this an MSS is a mistake or an attack (Linux: TCP_MIN_MSS) */
 
 static __always_inline void key_of(struct weir_flow_key *key, __u32 ifindex, const struct segment *s,
@@ -62,9 +65,34 @@ static __always_inline void end_count(struct weir_flow *flow, struct weir_port_s
 	count_out(flow, state);
 }
 
+/*
+ * A sender with cwnd <= 3 puts out one segment at a time (Linux lets out half of cwnd at once, and the rest of
+ * a window only in whole segments), and waits 40 ms for the delayed ACK of each: with so small a window its
+ * cwnd never grows. It shows here: a pure ACK comes long after the last payload, and the next follows at once.
+ */
+static __always_inline void note_ack(struct weir_flow *flow, const struct weir_port *port,
+				     const struct weir_port_state *state, __u32 acked, __u64 now_ns)
+{
+	__u64 late_ns = DELAYED_ACK_NS;
+
+	if (acked == flow->acked)
+		return;
+	flow->acked = acked;
+	flow->late_ack_ns = 0;
+	if (now_ns - flow->payload_ns < late_ns)
+		return;
+	if (port->capacity_bps)
+		late_ns += state->queue_bytes * 8ull * NS_PER_S / port->capacity_bps;
+	if (now_ns - flow->payload_ns >= late_ns)
+		flow->late_ack_ns = now_ns;
+}
+
 /* Payload leaves by the port: a flow that was idle is one of N_i again. */
 static __always_inline void note_payload(struct weir_flow *flow, struct weir_port_state *state, __u64 now_ns)
 {
+	if (flow->late_ack_ns && now_ns - flow->late_ack_ns < RESUMED_NS)
+		flow->seen |= WEIR_PAIRS;
+	flow->late_ack_ns = 0;
 	flow->payload_ns = now_ns;
 	if (!(flow->seen & WEIR_IDLE))
 		return;

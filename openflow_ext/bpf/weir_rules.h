@@ -60,6 +60,7 @@ struct question {
 	__u32 field; /* the segment's window, and what it takes to read and write one: */
 	__u32 scale;
 	__u32 mss;
+	__u32 least_bytes; /* the floor of a window, see weir_window_field */
 	__u32 packets; /* segments on the wire: more than one in a super-packet */
 };
 
@@ -193,7 +194,7 @@ __noinline __u32 field_by_rules(const struct question *q, const struct weir_port
 	meet_armed(&a, q, port, state, &key);
 	if (a.window_bytes == NO_WINDOW)
 		return q->field;
-	field = weir_clamp_field(q->field, a.window_bytes, q->scale, q->mss, port->least_window_bytes);
+	field = weir_clamp_field(q->field, a.window_bytes, q->scale, q->mss, q->least_bytes);
 	if (field != q->field && a.clamper)
 		__sync_fetch_and_add(&a.clamper->clamped, 1);
 	return field;

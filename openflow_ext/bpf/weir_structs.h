@@ -95,7 +95,8 @@ enum weir_seen {
 	WEIR_WAS_COUNTED = 32,
 	WEIR_IDLE = 64,        /* counted before, not now: no payload for long */
 	WEIR_ESTABLISHED = 128,
-	WEIR_SYN_AGAIN = 256   /* a SYN was repeated: the handshake tells no RTT */
+	WEIR_SYN_AGAIN = 256,  /* a SYN was repeated: the handshake tells no RTT */
+	WEIR_PAIRS = 512       /* its sender waited for a delayed ACK: never less than two segments */
 };
 
 struct weir_half {
@@ -112,9 +113,12 @@ struct weir_flow {
 	__u64 last_ns;     /* of the last segment, either way */
 	__u64 payload_ns;  /* of the last payload that left by the port */
 	__u64 reported_ns; /* when it was last reported active */
+	__u64 late_ack_ns; /* of the last pure ACK that came long after its data; 0: none */
 	__u64 out_bytes;   /* leaving by the port, headers included */
 	__u32 seen;      /* enum weir_seen */
 	__u32 counted;   /* this flow is one of the port's N_i */
+	__u32 acked;     /* by the local host */
+	__u32 pad;
 };
 
 /* What weir_sweep is asked for and answers. */

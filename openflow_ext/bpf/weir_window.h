@@ -65,8 +65,10 @@ WEIR_INLINE weir_u32 weir_mod_window_next(weir_u32 window_bytes, weir_u32 alpha,
  *         its persist timer; a window of exactly one leaves each segment to the receiver's delayed
  *         ACK (RFC 1122, 4.2.3.2), so here the runt, which brings the ACK at once, is worth its cost.
  *
- * least_bytes > 0 allows less than one segment, for senders that do without SWS avoidance (SCCP,
- * section IV): then window_bytes is taken as it is, rounded down, at least one step.
+ * least_bytes moves that floor; 0: one segment.
+ * Below mss: less than a segment is allowed, for senders that do without SWS avoidance (SCCP, section
+ *         IV): window_bytes is taken as it is, rounded down, at least one step.
+ * Above mss: so many bytes, rounded up, whatever is asked for.
  */
 WEIR_INLINE weir_u32 weir_window_field(weir_u32 window_bytes, weir_u32 scale, weir_u32 mss, weir_u32 least_bytes)
 {
@@ -74,7 +76,9 @@ WEIR_INLINE weir_u32 weir_window_field(weir_u32 window_bytes, weir_u32 scale, we
 	weir_u32 field;
 
 	scale = scale > WEIR_MAX_SCALE ? WEIR_MAX_SCALE : scale;
-	if (segments >= 2) {
+	if (least_bytes > mss && segments * mss <= least_bytes) {
+		field = (least_bytes + (1u << scale) - 1) >> scale;
+	} else if (segments >= 2) {
 		field = (segments * mss) >> scale;
 	} else if (least_bytes && least_bytes < mss && window_bytes < mss) {
 		weir_u32 bytes = window_bytes > least_bytes ? window_bytes : least_bytes;

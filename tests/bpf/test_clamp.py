@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
+import time
 from dataclasses import replace
 
 import pytest
 
+from openflow_ext.switch.kernel import KernelDataPlane
 from openflow_ext.switch.rules import Rule, TcpMatch, WindowOp
-from tests.bpf.conftest import OFPORT, Bench
+from tests.bpf.conftest import OFPORT, Bench, reverse
 from tests.bpf.packets import ACK, FIN, PSH, RST, SYN, Offer, Segment, checksum_is_right, window_of
 
 LOCAL = Segment()
@@ -181,3 +183,23 @@ def test_entry_past_its_hard_timeout_does_nothing(bench: Bench, monkeypatch: pyt
 
     assert window_of(bench.ingress(LOCAL), LOCAL) == LOCAL.window
     assert [hard for _, _, _, hard in bench.plane.expired()] == [True]
+
+
+def test_a_sender_that_waits_for_delayed_acks_gets_two_segments(bench: Bench, plane: KernelDataPlane) -> None:
+    """One segment in flight, a pure ACK long after it, the next segment at once: cwnd is 3 or less."""
+    bench.clamp_all_to(1)
+    bench.handshake(LOCAL, Offer(scale=9))
+    data = replace(reverse(LOCAL), payload=b"x" * 1448)
+
+    def one_round(ack: int, wait_s: float, between: bytes = b"") -> int:
+        bench.egress(data)
+        time.sleep(wait_s)
+        return window_of(
+            bench.ingress(replace(LOCAL, ack=ack, payload=between)), replace(LOCAL, payload=between)
+        )
+
+    one, two = (1448 >> 9) + 1, -(-2 * 1448 // 512)
+    assert [one_round(1, 0), one_round(2, 0), one_round(3, 0)] == [one] * 3
+    assert [one_round(4, 0.03, b"query"), one_round(5, 0)] == [one] * 2, "an ACK that rides on data"
+    assert [one_round(6, 0.03), one_round(7, 0)] == [one, two]
+    assert one_round(8, 0) == two

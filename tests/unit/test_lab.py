@@ -140,8 +140,8 @@ def test_untouched_buckets_hold_what_was_left() -> None:
     trace = _trace(
         pkts_min=[0, 3, 0, 1], pkts_max=[0, 9, 0, 4], pkts_last=[0, 4, 0, 0], sent_total=[0, 50, 0, 80]
     )
-    assert trace.pkts.tolist() == [4, 9, 4, 4]  # before the first packet: as at its moment
-    assert trace.pkts_min.tolist()[1:] == [2, 4, 0]
+    assert trace.pkts.tolist() == [0, 9, 4, 4]
+    assert trace.pkts_min.tolist() == [0, 2, 4, 0]
     assert trace.sent_bytes.tolist() == [0, 0, 0, 30]
 
 

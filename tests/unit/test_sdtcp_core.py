@@ -111,7 +111,7 @@ def test_a_standing_connection_holds_clamps_only_to_the_limit():
 
 
 def test_once_all_are_punished_only_the_limit_ends_it():
-    """Nothing then tells burst from background, and a lift at BUF_NORMAL lets the next burst overrun the queue."""
+    """Nothing tells burst from background then; lifted, the next burst would overrun the queue again."""
     _, core = setup(2)
     for step in range(3):
         core.on_alarm(alarm(), step * STEP)

@@ -74,11 +74,15 @@ def test_field_lets_out_whole_segments(c: Any, window: int, scale: int, mss: int
 
 
 @given(window=windows, scale=scales, mss=segment_sizes, least=st.integers(1, 9000))
-def test_less_than_a_segment_only_when_told_so(c: Any, window: int, scale: int, mss: int, least: int) -> None:
+def test_the_floor_is_one_segment_or_what_it_is_told_to_be(
+    c: Any, window: int, scale: int, mss: int, least: int
+) -> None:
     field = c.weir_window_field(window, scale, mss, least)
 
     if least < mss and window < mss:
         assert field == max(max(window, least) >> scale, 1)
+    elif least > mss and window // mss * mss <= least:
+        assert field == min(-(-least >> scale), 0xFFFF)
     else:
         assert field == c.weir_window_field(window, scale, mss, 0)
 
