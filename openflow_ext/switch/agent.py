@@ -50,6 +50,11 @@ class Extended:
         """The controllers that Open vSwitch shall have."""
         return [proxy.target for proxy in self.proxies]
 
+    def look_after(self) -> None:
+        """Let every session ask Open vSwitch what it has to ask by now."""
+        for proxied in [proxied for proxy in self.proxies for proxied in proxy.sessions]:
+            proxied.look_after()
+
     def tell(self, port: Port, event: QueueEvent) -> None:
         """Send a queue event to every controller whose handshake is through."""
         ranks = port.switched(event)
@@ -186,6 +191,8 @@ class Agent:
                 log.info("connected to OVSDB again")
             await self._sync_bridges()
             await self._sync_ports()
+            for extended in self._extended:
+                extended.look_after()
         except (SwitchError, DataPlaneError) as error:
             trouble = str(error)
             if trouble != self._trouble:

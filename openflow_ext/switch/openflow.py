@@ -21,19 +21,23 @@ OFP15: Final = 6
 OFPT_ERROR: Final = 1
 OFPT_EXPERIMENTER: Final = 4
 OFPT_FEATURES_REPLY: Final = 6
+OFPT_FLOW_REMOVED: Final = 11
 OFPT_PORT_STATUS: Final = 12
 OFPT_FLOW_MOD: Final = 14
+OFPT_GROUP_MOD: Final = 15
 OFPT_MULTIPART_REQUEST: Final = 18
 OFPT_MULTIPART_REPLY: Final = 19
 
 OFPT_ROLE_REQUEST: Final = 24
 OFPT_ROLE_REPLY: Final = 25
+OFPT_METER_MOD: Final = 29
 OFPT_ROLE_STATUS: Final = 30
 
 OFPCR_ROLE_NOCHANGE: Final = 0
 OFPCR_ROLE_MASTER: Final = 2
 OFPCR_ROLE_SLAVE: Final = 3
 
+OFPMP_FLOW: Final = 1
 OFPMP_PORT_DESC: Final = 13
 OFPMPF_MORE: Final = 1
 
@@ -43,6 +47,9 @@ OFPFC_MODIFY_STRICT: Final = 2
 OFPFC_DELETE: Final = 3
 OFPFC_DELETE_STRICT: Final = 4
 
+OFPGC_DELETE: Final = 2
+OFPMC_DELETE: Final = 2
+
 OFPTT_ALL: Final = 0xFF
 OFPP_ANY: Final = 0xFFFFFFFF
 OFPG_ANY: Final = 0xFFFFFFFF
@@ -50,6 +57,7 @@ OFPP_LOCAL: Final = 0xFFFFFFFE
 
 OFPIT_WRITE_ACTIONS: Final = 3
 OFPIT_APPLY_ACTIONS: Final = 4
+OFPIT_METER: Final = 6
 OFPAT_OUTPUT: Final = 0
 OFPAT_GROUP: Final = 22
 
@@ -92,12 +100,14 @@ IN_PORT: Final = "in_port"
 TCP_SRC: Final = "tcp_src"
 TCP_DST: Final = "tcp_dst"
 TCP_FLAGS: Final = "tcp_flags"
+TCP_WINDOW: Final = "tcp_window"
 
 _NXM_0: Final = 0x0000
 _NXM_1: Final = 0x0001
 _OXM_BASIC: Final = 0x8000
 _OXM_EXPERIMENTER: Final = 0xFFFF
 _ONF: Final = 0x4F4E4600
+_WEIR: Final = 0x00576569
 _OXM_NAMES: Final[dict[OxmKey, str]] = {
     (_OXM_BASIC, 0): IN_PORT,
     (_OXM_BASIC, 5): ETH_TYPE,
@@ -110,6 +120,7 @@ _OXM_NAMES: Final[dict[OxmKey, str]] = {
     (_OXM_BASIC, 27): "ipv6_dst",
     (_OXM_BASIC, 42): TCP_FLAGS,
     (_OXM_EXPERIMENTER, 42, _ONF): TCP_FLAGS,
+    (_OXM_EXPERIMENTER, 1, _WEIR): TCP_WINDOW,
     (_NXM_1, 34): TCP_FLAGS,
     (_NXM_0, 3): ETH_TYPE,
     (_NXM_0, 6): IP_PROTO,
@@ -122,7 +133,7 @@ _OXM_NAMES: Final[dict[OxmKey, str]] = {
 }
 _SIZES: Final = {
     IN_PORT: 4, ETH_TYPE: 2, IP_PROTO: 1, "ipv4_src": 4, "ipv4_dst": 4, "ipv6_src": 16, "ipv6_dst": 16,
-    TCP_SRC: 2, TCP_DST: 2, TCP_FLAGS: 2,
+    TCP_SRC: 2, TCP_DST: 2, TCP_FLAGS: 2, TCP_WINDOW: 2,
 }  # fmt: skip
 
 

@@ -7,15 +7,17 @@ import contextlib
 import logging
 import os
 import re
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from openflow_ext.switch.errors import BadFraming, SwitchError
+from openflow_ext.switch.exchange import Verdict
 from openflow_ext.switch.openflow import Framer
 from openflow_ext.switch.reports import Send
-from openflow_ext.switch.session import FROM_CONTROLLER, FROM_SWITCH, Session, Verdict
+from openflow_ext.switch.session import FROM_CONTROLLER, FROM_SWITCH, Session
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +67,8 @@ class _End(asyncio.Protocol):
         self._judge = judge
         self._lost = lost
         self._answered_while_full = False
+        self._held: deque[tuple[bool, bytes]] = deque()
+        self.holding = False
         self.peer: _End | None = None
         self.transport: asyncio.Transport | None = None
         self.full = False
@@ -88,7 +92,7 @@ class _End(asyncio.Protocol):
         """Read only while the other end takes what comes, and this end takes our answers to it."""
         if self.transport is None or self.transport.is_closing():
             return
-        if self.peer is None or self.peer.full or (self.full and self._answered_while_full):
+        if self.peer is None or self.holding or self.peer.full or (self.full and self._answered_while_full):
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
@@ -107,25 +111,32 @@ class _End(asyncio.Protocol):
             self.peer.review_reading()
 
     def data_received(self, data: bytes) -> None:
-        onward: list[bytes] = []
-        back: list[bytes] = []
         broken = ""
         try:
-            for act_on, piece in self._framer.feed(data):
-                verdict = self._judge(piece) if act_on else Verdict(forward=piece)
-                onward.append(verdict.forward)
-                back.append(verdict.answer)
+            self._held.extend(self._framer.feed(data))
         except BadFraming as error:
             broken = str(error)
+        self.go_on()
+        if broken:
+            self._lost(broken)
+
+    def go_on(self) -> None:
+        """Pass on what has come, up to a message behind which the rest has to wait."""
+        onward: list[bytes] = []
+        back: list[bytes] = []
+        while self._held and not self.holding:
+            act_on, piece = self._held.popleft()
+            verdict = self._judge(piece) if act_on else Verdict(forward=piece)
+            onward.append(verdict.forward)
+            back.append(verdict.answer)
+            self.holding = verdict.hold
         if self.peer is not None:
             self.peer.write(b"".join(onward))
         answer = b"".join(back)
         if answer:
             self.write(answer)
             self._answered_while_full = self.full
-            self.review_reading()
-        if broken:
-            self._lost(broken)
+        self.review_reading()
 
     def write(self, data: bytes) -> None:
         """Send ``data``; nothing happens on an end that is already closed."""
@@ -151,8 +162,24 @@ class ProxiedSession:
         self._controller = controller
         self._ended = ended
         self._over = False
-        self.switch_end = _End(FROM_SWITCH, session.from_switch, self._end_of("Open vSwitch"))
+        self.switch_end = _End(FROM_SWITCH, self._from_switch, self._end_of("Open vSwitch"))
         self._controller_end = _End(FROM_CONTROLLER, session.from_controller, self._end_of("controller"))
+
+    def _from_switch(self, message: bytes) -> Verdict:
+        """Judge a message of Open vSwitch; the controller's may be waiting for it."""
+        verdict = self.session.from_switch(message)
+        if self._controller_end.holding and not self.session.holding:
+            asyncio.get_running_loop().call_soon(self._release)
+        return verdict
+
+    def _release(self) -> None:
+        if not self.session.holding:
+            self._controller_end.holding = False
+            self._controller_end.go_on()
+
+    def look_after(self) -> None:
+        """Ask Open vSwitch what the agent has to ask by now."""
+        self.switch_end.write(self.session.due())
 
     def _end_of(self, side: str) -> Callable[[str], None]:
         return lambda reason: self.end(f"{side}: {reason}")

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import logging
-import struct
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 
 from openflow_ext import wire
 from openflow_ext.switch import openflow as of
-from openflow_ext.switch import requests, split
+from openflow_ext.switch import requests
 from openflow_ext.switch.bridge import Bridge
 from openflow_ext.switch.dataplane import DataPlaneError, QueueEvent, QueueEventKind
-from openflow_ext.switch.errors import Declined, Refused
+from openflow_ext.switch.entries import FlowEntries
+from openflow_ext.switch.errors import Declined
+from openflow_ext.switch.exchange import OwnRequests, Verdict
 from openflow_ext.switch.ports import Port
 from openflow_ext.switch.reports import Listener, Send
-from openflow_ext.switch.table import PendingChanges
 
 log = logging.getLogger(__name__)
 
 FROM_CONTROLLER = frozenset(
-    {of.OFPT_EXPERIMENTER, of.OFPT_FLOW_MOD, of.OFPT_MULTIPART_REQUEST, of.OFPT_ROLE_REQUEST}
+    {
+        of.OFPT_EXPERIMENTER,
+        of.OFPT_FLOW_MOD,
+        of.OFPT_GROUP_MOD,
+        of.OFPT_METER_MOD,
+        of.OFPT_MULTIPART_REQUEST,
+        of.OFPT_ROLE_REQUEST,
+    }
 )
 FROM_SWITCH = frozenset(
     {
         of.OFPT_ERROR,
         of.OFPT_FEATURES_REPLY,
+        of.OFPT_FLOW_REMOVED,
         of.OFPT_PORT_STATUS,
         of.OFPT_MULTIPART_REPLY,
         of.OFPT_ROLE_REPLY,
@@ -34,20 +41,9 @@ FROM_SWITCH = frozenset(
     }
 )
 
-_OWN_XID = 0x57656972
-"""The xid of the agent's own PORT_DESC request. Should a controller use it for a request too, the order
-of the answers still tells them apart: the agent's comes first."""
 _OFPPR_DELETE = 1
 _PORT_SIZE = 64
 _VERSIONS = (of.OFP13, of.OFP15)
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What becomes of a message: bytes that go on in its direction, bytes that go back."""
-
-    forward: bytes = b""
-    answer: bytes = b""
 
 
 class Session:
@@ -57,18 +53,29 @@ class Session:
         self._bridge = bridge
         self._send = send
         self._name = f"{bridge.name} <-> {controller}"
-        self._pending = PendingChanges(time.monotonic)
+        self._own = OwnRequests()
+        self._entries = FlowEntries(bridge.table, self._own, self._name)
         self._version = 0
-        self._asked = False
         self._descriptions: dict[int, wire.OfpPort] = {}
         self.ready = False
+
+    @property
+    def holding(self) -> bool:
+        """Whether the controller's messages have to wait for an answer of Open vSwitch."""
+        return self._entries.holding
+
+    def due(self) -> bytes:
+        """What the agent has to ask Open vSwitch by now, if anything."""
+        return self._entries.due(self._version) if self._version in _VERSIONS else b""
 
     def from_controller(self, message: bytes) -> Verdict:
         """Judge a message of one of the types FROM_CONTROLLER."""
         if message[0] < of.OFP13:
             return Verdict(forward=message)
         if message[1] == of.OFPT_FLOW_MOD:
-            return self._flow_mod(message)
+            return self._entries.flow_mod(message)
+        if message[1] in (of.OFPT_GROUP_MOD, of.OFPT_METER_MOD):
+            return self._group_or_meter_mod(message)
         if message[1] == of.OFPT_ROLE_REQUEST:
             self._bridge.roles.asked(self, _role(message))
         elif wire.is_extension_message(message):
@@ -97,21 +104,10 @@ class Session:
         except DataPlaneError as error:
             log.error("%s: flow reports: %s", self._name, error)
 
-    def _flow_mod(self, message: bytes) -> Verdict:
-        if not split.may_extend(message) and not len(self._bridge.table):
+    def _group_or_meter_mod(self, message: bytes) -> Verdict:
+        if self._version not in _VERSIONS or not self._entries.takes_entries_along(message):
             return Verdict(forward=message)
-        try:
-            parts = split.split(message)
-            changes = self._bridge.table.apply(message, parts.actions)
-        except ValueError as error:
-            log.warning("%s: malformed FLOW_MOD left to Open vSwitch: %s", self._name, error)
-            return Verdict(forward=message)
-        except Refused as refusal:
-            log.warning("%s: FLOW_MOD refused: %s", self._name, refusal)
-            return Verdict(answer=of.error(message, refusal.error_type, refusal.code))
-        if changes or parts.actions:
-            self._pending.remember(parts.rest, message, changes)
-        return Verdict(forward=parts.rest)
+        return Verdict(forward=message + self._entries.check(self._version))
 
     def from_switch(self, message: bytes) -> Verdict:
         """Judge a message of one of the types FROM_SWITCH."""
@@ -120,56 +116,42 @@ class Session:
                 return self._error(message)
             case of.OFPT_FEATURES_REPLY:
                 return self._features(message)
+            case of.OFPT_MULTIPART_REPLY:
+                own = self._own.take(message)
+                return own or Verdict(forward=self._entries.told(message))
             case of.OFPT_PORT_STATUS:
                 self._port_status(message)
+            case of.OFPT_FLOW_REMOVED if message[0] >= of.OFP13:
+                self._entries.removed(message)
             case of.OFPT_ROLE_REPLY:
                 self._bridge.roles.given(self, _role(message))
             case of.OFPT_ROLE_STATUS if message[0] > of.OFP13:
                 self._bridge.roles.given(self, _role(message))
-            case of.OFPT_MULTIPART_REPLY if self._is_own_reply(message):
-                self._port_descriptions(message)
-                return Verdict()
         return Verdict(forward=message)
 
     def _error(self, message: bytes) -> Verdict:
-        """A refused FLOW_MOD is undone here too; the controller sees its own bytes quoted."""
-        pending = self._pending.take(message[12:])
         if message[8:10] == of.OFPET_ROLE_REQUEST_FAILED.to_bytes(2, "big"):
             self._bridge.roles.refused(self)
-        if pending is None:
-            own = self._asked and not self.ready and message[4:8] == _OWN_XID.to_bytes(4, "big")
-            return Verdict() if own else Verdict(forward=message)
-        changes, original = pending
-        self._bridge.table.undo(changes)
-        error_type, code = struct.unpack_from("!HH", message, 8)
-        return Verdict(forward=of.error(original, error_type, code))
+        return self._own.take(message) or self._entries.refused(message)
 
     def _features(self, message: bytes) -> Verdict:
-        """The controller's handshake is through: now the agent asks for the ports."""
+        """The controller's handshake is through: now the agent asks for the ports and the entries."""
+        if self._version:
+            return Verdict(forward=message)
         self._version = message[0]
         if self._version not in _VERSIONS:
             log.warning("%s: OpenFlow version %d: no queue alarms", self._name, self._version)
             return Verdict(forward=message)
-        if self._asked:
-            return Verdict(forward=message)
-        self._asked = True
-        return Verdict(forward=message, answer=of.port_desc_request(self._version, _OWN_XID))
+        ports = self._own.ask(partial(of.port_desc_request, self._version), self._port_descriptions)
+        return Verdict(forward=message, answer=ports + self._entries.check(self._version))
 
-    def _is_own_reply(self, message: bytes) -> bool:
-        return (
-            self._asked
-            and not self.ready
-            and message[4:8] == _OWN_XID.to_bytes(4, "big")
-            and message[8:10] == of.OFPMP_PORT_DESC.to_bytes(2, "big")
-        )
-
-    def _port_descriptions(self, message: bytes) -> None:
+    def _port_descriptions(self, message: bytes, last: bool) -> Verdict:
         for raw in self._ports_in(message[16:]):
             self._describe(raw)
-        (flags,) = struct.unpack_from("!H", message, 10)
-        if not flags & of.OFPMPF_MORE:
+        if last:
             self.ready = True
             log.info("%s: session is up", self._name)
+        return Verdict()
 
     def _ports_in(self, data: bytes) -> Iterator[bytes]:
         """The ofp_ports in ``data``, by their lengths."""

@@ -10,6 +10,7 @@ import ipaddress
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from openflow_ext import wire
 from openflow_ext.switch import openflow as of
@@ -18,6 +19,8 @@ from openflow_ext.switch.rules import LARGEST_WINDOW_BYTES, CountOp, Network, Ru
 
 _ETH_TYPES = {4: 0x0800, 6: 0x86DD}
 _IPPROTO_TCP = 6
+_COME_FIRST = (of.OFPIT_METER,)
+"""What is carried out before apply-actions (OpenFlow 1.3.5, section 5.9)."""
 _CARRIES_ACTIONS = (of.OFPIT_WRITE_ACTIONS, of.OFPIT_APPLY_ACTIONS)
 _ID = wire.WEIR_EXPERIMENTER_ID.to_bytes(4, "big")
 
@@ -33,6 +36,52 @@ class Split:
 def may_extend(flow_mod: bytes) -> bool:
     """A quick look: False when ``flow_mod`` surely carries no action of the extension."""
     return _ID in flow_mod
+
+
+def refuse_windows(match: bytes) -> None:
+    """Raises Refused for an ofp_match with tcp_window: neither part of the switch can match on it."""
+    if _ID not in match:
+        return
+    if of.TCP_WINDOW in of.read_match(match):
+        raise _bad_match(of.OFPBMC_BAD_FIELD, "tcp_window: the data plane cannot match on the window")
+
+
+def reinserted(instructions: bytes, actions: bytes) -> bytes:
+    """``instructions`` with ``actions`` first in their apply-actions. Raises ValueError."""
+    kept = list(of.tlvs(instructions))
+    before = b"".join(raw for kind, raw in kept if kind in _COME_FIRST)
+    rest = [(kind, raw) for kind, raw in kept if kind not in _COME_FIRST]
+    applied = b"".join(raw[8:] for kind, raw in rest if kind == of.OFPIT_APPLY_ACTIONS)
+    apply = struct.pack("!HH4x", of.OFPIT_APPLY_ACTIONS, 8 + len(actions) + len(applied)) + actions + applied
+    return before + apply + b"".join(raw for kind, raw in rest if kind != of.OFPIT_APPLY_ACTIONS)
+
+
+def actions_of(rule: Rule) -> bytes:
+    """The actions by which a controller would write ``rule``: with_actions' inverse."""
+    found: list[wire.Action] = []
+    match rule.window_op:
+        case WindowOp.MOD_WINDOW:
+            found.append(wire.ModWindow(rule.window_bytes, rule.alpha))
+        case WindowOp.SET_WINDOW:
+            found.append(wire.SetWindow(rule.window_bytes))
+        case WindowOp.FAIR_SHARE:
+            found.append(wire.SetWindow(wire.FAIR_SHARE))
+    port = of.OFPP_ANY if rule.count_port is None else rule.count_port
+    match rule.count_op:
+        case CountOp.INCREMENT_NI:
+            found.append(wire.IncrementNi(port))
+        case CountOp.DECREMENT_NI:
+            found.append(wire.DecrementNi(port))
+    return b"".join(map(wire.encode_action, found))
+
+
+@lru_cache(1 << 16)
+def tcp_match_in(match: bytes) -> TcpMatch | None:
+    """What an ofp_match says, where an extension entry can say it; the same ones come again and again."""
+    try:
+        return tcp_match(of.read_match(match))
+    except Refused:
+        return None
 
 
 def split(message: bytes) -> Split:
@@ -70,11 +119,11 @@ def _take_actions(instruction: bytes) -> tuple[bytes, list[bytes]]:
     return instruction[:2] + struct.pack("!H", 8 + len(actions)) + instruction[4:8] + actions, ours
 
 
-def outputs(message: bytes) -> tuple[frozenset[int], frozenset[int]]:
-    """The ports and the groups to which the actions of a FLOW_MOD send (for deletes by out_port)."""
+def outputs(instructions: bytes) -> tuple[frozenset[int], frozenset[int]]:
+    """The ports and the groups to which instructions send (for deletes by out_port)."""
     ports: set[int] = set()
     groups: set[int] = set()
-    for kind, instruction in of.tlvs(of.FlowMod.parse(message).instructions):
+    for kind, instruction in of.tlvs(instructions):
         if kind not in _CARRIES_ACTIONS:
             continue
         for action_type, action in of.tlvs(instruction[8:]):

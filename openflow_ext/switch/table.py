@@ -6,7 +6,10 @@ but through the DataPlane that is handed in.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import math
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -15,6 +18,7 @@ from openflow_ext.switch import openflow as of
 from openflow_ext.switch import split
 from openflow_ext.switch.dataplane import DataPlane, DataPlaneError, TableFull, UnsupportedMatch
 from openflow_ext.switch.errors import Refused
+from openflow_ext.switch.flowstats import Flow
 from openflow_ext.switch.rules import Rule, TcpMatch
 
 log = logging.getLogger(__name__)
@@ -23,15 +27,20 @@ Key = tuple[int, int, TcpMatch]
 
 PENDING_MAX = 4096
 PENDING_S = 30.0
+SETTLED_S = 2.0
+"""After this Open vSwitch has what was sent to it."""
+CLOCK_SLACK_S = 0.1
+"""How much older than here an entry may look to Open vSwitch, whose clock ticks with its main loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A rule, and where Open vSwitch's part of the entry sends (None: taken over, not known)."""
+    """A rule, and all of the entry's instructions as the controller wrote them (None: taken over from an
+    earlier agent, not known yet). ``since``: when the entry was added, by the table's clock."""
 
     rule: Rule
-    out_ports: frozenset[int] | None = None
-    out_groups: frozenset[int] | None = None
+    instructions: bytes | None = None
+    since: float = -math.inf
     fields: of.Fields = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -40,6 +49,13 @@ class Entry:
     @property
     def key(self) -> Key:
         return key_of(self.rule)
+
+    def sends_to(self, out_port: int, out_group: int) -> bool:
+        """Whether a command restricted to a port and a group (OFPP_ANY, OFPG_ANY: not) is about this."""
+        if (out_port, out_group) == (of.OFPP_ANY, of.OFPG_ANY):
+            return True
+        ports, groups = split.outputs(self.instructions or b"")
+        return out_port in (of.OFPP_ANY, *ports) and out_group in (of.OFPG_ANY, *groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +74,10 @@ def key_of(rule: Rule) -> Key:
 class ExtensionTable:
     """The rules of one bridge."""
 
-    def __init__(self, bridge: int, dataplane: DataPlane) -> None:
+    def __init__(self, bridge: int, dataplane: DataPlane, now: Callable[[], float] = time.monotonic) -> None:
         self._bridge = bridge
         self._dataplane = dataplane
+        self._now = now
         self._entries: dict[Key, Entry] = {}
 
     def __len__(self) -> int:
@@ -87,27 +104,86 @@ class ExtensionTable:
         """
         flow_mod = of.FlowMod.parse(message)
         if flow_mod.command == of.OFPFC_ADD:
-            return self._commit(self._add(flow_mod, message, actions))
+            return self._commit(self._add(flow_mod, actions))
         if flow_mod.command in (of.OFPFC_MODIFY, of.OFPFC_MODIFY_STRICT):
-            return self._commit(self._modify(flow_mod, message, actions))
+            return self._commit(Change(entry, None) for entry in self._selected(flow_mod))
         if flow_mod.command in (of.OFPFC_DELETE, of.OFPFC_DELETE_STRICT):
             return self._commit(Change(entry, None) for entry in self._deleted(flow_mod))
         return ()
 
-    def _add(self, flow_mod: of.FlowMod, message: bytes, actions: tuple[bytes, ...]) -> Iterable[Change]:
+    def modify(self, message: bytes, actions: tuple[bytes, ...], flows: Iterable[Flow]) -> tuple[Change, ...]:
+        """Do what a MODIFY with ``actions`` of the extension asks with ``flows``, Open vSwitch's entries
+        that it is about (for a strict one: among which it is).
+
+        Raises Refused, and nothing has changed then.
+        """
+        flow_mod = of.FlowMod.parse(message)
+        split.with_actions(Rule(flow_mod.table_id, flow_mod.priority, flow_mod.cookie), actions)
+        if flow_mod.command == of.OFPFC_MODIFY_STRICT:
+            match = of.read_match(flow_mod.match)
+            flows = [f for f in flows if f.priority == flow_mod.priority and of.read_match(f.match) == match]
+        return self._commit([self._modified(flow, flow_mod.instructions, actions) for flow in flows])
+
+    def _modified(self, flow: Flow, instructions: bytes, actions: tuple[bytes, ...]) -> Change:
+        before = self.find(flow)
+        if before is not None:
+            rule, since = before.rule, before.since
+        else:
+            left_s = max(1, math.ceil(flow.hard_timeout_s - flow.age_s)) if flow.hard_timeout_s else 0
+            rule = Rule(
+                table_id=flow.table_id,
+                priority=flow.priority,
+                cookie=flow.cookie,
+                match=split.tcp_match(of.read_match(flow.match)),
+                idle_timeout_s=flow.idle_timeout_s,
+                hard_timeout_s=left_s,
+            )
+            since = self._now() - flow.age_s
+        return Change(before, Entry(split.with_actions(rule, actions), instructions, since))
+
+    def find(self, flow: Flow) -> Entry | None:
+        """The extension part of an entry of Open vSwitch."""
+        match = split.tcp_match_in(flow.match)
+        return self._entries.get((flow.table_id, flow.priority, match)) if match else None
+
+    def whole(self, flow: Flow) -> bytes:
+        """The instructions of an entry of Open vSwitch with the extension's actions, as they were written.
+
+        Raises ValueError where the instructions make no sense.
+        """
+        entry = self.find(flow)
+        if entry is None:
+            return flow.instructions
+        if entry.instructions is None:
+            return split.reinserted(flow.instructions, split.actions_of(entry.rule))
+        return entry.instructions
+
+    def learn(self, flow: Flow) -> Entry | None:
+        """Complete an entry that was taken over, by Open vSwitch's part of it."""
+        entry = self.find(flow)
+        if entry is not None and entry.instructions is None:
+            entry = dataclasses.replace(entry, instructions=self.whole(flow))
+            self._entries[entry.key] = entry
+        return entry
+
+    def forget(self, entries: Iterable[Entry]) -> int:
+        """Remove entries that Open vSwitch no longer has; how many were still as they are given."""
+        gone = [entry for entry in entries if self._entries.get(entry.key) is entry]
+        for entry in gone:
+            self._remove(entry)
+        return len(gone)
+
+    def removed(self, flow: Flow) -> None:
+        """Open vSwitch has removed an entry by itself: by a timeout, a group's end, an eviction."""
+        entry = self.find(flow)
+        if entry is not None and self._now() - entry.since + CLOCK_SLACK_S >= flow.age_s:
+            self._remove(entry)
+
+    def _add(self, flow_mod: of.FlowMod, actions: tuple[bytes, ...]) -> Iterable[Change]:
         if actions:
-            after = Entry(split.rule_for(flow_mod, actions), *split.outputs(message))
+            after = Entry(split.rule_for(flow_mod, actions), flow_mod.instructions, self._now())
             return [Change(self._entries.get(after.key), after)]
         return [Change(entry, None) for entry in self._same(flow_mod, [flow_mod.table_id])]
-
-    def _modify(self, flow_mod: of.FlowMod, message: bytes, actions: tuple[bytes, ...]) -> Iterable[Change]:
-        split.with_actions(Rule(flow_mod.table_id, flow_mod.priority, flow_mod.cookie), actions)
-        out = split.outputs(message)
-        for entry in self._selected(flow_mod):
-            if actions:
-                yield Change(entry, Entry(split.with_actions(entry.rule, actions), *out))
-            else:
-                yield Change(entry, None)
 
     def _selected(self, flow_mod: of.FlowMod) -> list[Entry]:
         """The entries that a MODIFY or DELETE, strict or not, is about."""
@@ -134,12 +210,7 @@ class ExtensionTable:
         return [e for e in self if e.rule.table_id in tables and split.covers(fields, e.fields)]
 
     def _deleted(self, flow_mod: of.FlowMod) -> list[Entry]:
-        return [
-            entry
-            for entry in self._selected(flow_mod)
-            if (flow_mod.out_port == of.OFPP_ANY or flow_mod.out_port in (entry.out_ports or ()))
-            and (flow_mod.out_group == of.OFPG_ANY or flow_mod.out_group in (entry.out_groups or ()))
-        ]
+        return [e for e in self._selected(flow_mod) if e.sends_to(flow_mod.out_port, flow_mod.out_group)]
 
     def _commit(self, changes: Iterable[Change]) -> tuple[Change, ...]:
         """Carry out all of ``changes`` or none."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from openflow_ext import wire
+from openflow_ext.switch import flowstats
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch.dataplane import DataPlaneError
 from openflow_ext.switch.pinned import PinnedMaps
@@ -128,9 +129,10 @@ class Agent:
 
 
 class Controller:
-    """The controller's end of a session, by hand: OpenFlow 1.3 on a blocking socket."""
+    """The controller's end of a session, by hand: OpenFlow on a blocking socket."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: int = of.OFP13) -> None:
+        self.version = version
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.listener.settimeout(DEADLINE_S)
         self.target = f"tcp:127.0.0.1:{self.listener.getsockname()[1]}"
@@ -141,8 +143,8 @@ class Controller:
         self.hang_up()
         self.sock, _ = self.listener.accept()
         self.sock.settimeout(DEADLINE_S)
-        self.send(of.HEADER.pack(4, 0, 8, 1))
-        self.send(of.HEADER.pack(4, 5, 8, 2))
+        self.send(of.HEADER.pack(self.version, 0, 8, 1))
+        self.send(of.HEADER.pack(self.version, 5, 8, 2))
         self.answer_of(2)
 
     def send(self, *messages: bytes) -> None:
@@ -173,13 +175,21 @@ class Controller:
             pass
         return message
 
+    def flows(self) -> list[bytes]:
+        """The replies to a request for all flow entries."""
+        self.send(flowstats.request(self.version, 0xF1))
+        got = [self.answer_of(0xF1)]
+        while got[-1][11] & of.OFPMPF_MORE:
+            got.append(self.answer_of(0xF1))
+        return got
+
     def ask(self, message: bytes) -> bytes:
         self.send(message)
         return self.answer_of(of.HEADER.unpack_from(message)[3])
 
     def barrier(self, xid: int = 0xBA) -> list[bytes]:
         """All that comes before the answer to a barrier."""
-        self.send(of.HEADER.pack(4, 20, 8, xid))
+        self.send(of.HEADER.pack(self.version, 20, 8, xid))
         got = []
         while (message := self.receive())[1] != 21:
             got.append(message)

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from openflow_ext import wire
+from openflow_ext.switch import openflow as of
 from openflow_ext.switch import split
 from openflow_ext.switch.dataplane import UnsupportedMatch
 from openflow_ext.switch.errors import Refused
+from openflow_ext.switch.flowstats import Flow
 from openflow_ext.switch.rules import Rule, WindowOp
 from openflow_ext.switch.table import PENDING_MAX, Change, ExtensionTable, PendingChanges
 from tests.unit.fakes import FakeDataPlane
@@ -20,10 +22,18 @@ MOD = ext(wire.ModWindow(30000))
 BRIDGE = 5
 
 
+def flow(match: dict[str, Any], table_id: int, priority: int, cookie: int = 0, **fields: Any) -> Flow:
+    """An entry that Open vSwitch has."""
+    raw = of.FlowMod.parse(flow_mod({**TCP4, **match})).match
+    return Flow(table_id, priority, raw, cookie, **fields)
+
+
 class Bench:
     def __init__(self, room: int = 1000) -> None:
         self.plane = FakeDataPlane(room)
-        self.table = ExtensionTable(BRIDGE, self.plane)
+        self.now_s = 100.0
+        self.table = ExtensionTable(BRIDGE, self.plane, lambda: self.now_s)
+        self.others: list[Flow] = []
 
     def send(self, match: dict[str, Any] | None = None, *actions: Any, **fields: Any) -> tuple[Change, ...]:
         message = flow_mod({**TCP4, **(match or {})}, list(actions), **fields)
@@ -31,6 +41,13 @@ class Bench:
 
     def send_raw(self, message: bytes) -> tuple[Change, ...]:
         return self.table.apply(message, split.split(message).actions)
+
+    def modify(self, match: dict[str, Any], *actions: Any, **fields: Any) -> tuple[Change, ...]:
+        """A MODIFY about all entries of one table, as Open vSwitch would tell them."""
+        message = flow_mod({**TCP4, **match}, list(actions), **{"command": ofproto.OFPFC_MODIFY, **fields})
+        rules = [entry.rule for entry in self.table if entry.rule.table_id == fields["table_id"]]
+        flows = [flow({"tcp_dst": r.match.dst_port}, r.table_id, r.priority, r.cookie) for r in rules]
+        return self.table.modify(message, split.split(message).actions, [*flows, *self.others])
 
     def delete(self, match: dict[str, Any] | None = None, strict: bool = False, **fields: Any) -> None:
         command = ofproto.OFPFC_DELETE_STRICT if strict else ofproto.OFPFC_DELETE
@@ -109,9 +126,7 @@ def test_delete_strict(bench: Bench, match: dict[str, Any], priority: int, left:
 
 def test_modify_changes_the_operation_and_nothing_else(bench: Bench) -> None:
     before = {rule.match.dst_port: rule for rule in bench.rules}
-    bench.send(
-        {}, ext(wire.SetWindow()), command=ofproto.OFPFC_MODIFY, table_id=0, cookie=99, idle_timeout=99
-    )
+    bench.modify({}, ext(wire.SetWindow()), table_id=0, cookie=99, idle_timeout=99)
     after = {rule.match.dst_port: rule for rule in bench.rules}
     assert after[81] == before[81]
     for port in (80, 82):
@@ -127,17 +142,81 @@ def test_modify_strict_takes_one_and_without_our_actions_ends_it(bench: Bench) -
     assert bench.dst_ports == [81, 82]
 
 
-def test_modify_adds_nothing() -> None:
-    bench = Bench()
-    assert bench.send({}, MOD, command=ofproto.OFPFC_MODIFY) == ()
-    assert bench.rules == []
+def test_modify_reaches_entries_that_have_no_part_here_yet(bench: Bench) -> None:
+    bench.others = [
+        flow({"tcp_dst": 90}, 0, 5, cookie=9, idle_timeout_s=7, hard_timeout_s=60, age_s=20.5),
+        flow({"tcp_dst": 91}, 0, 6),
+    ]
+    added = bench.modify({}, MOD, output(4), table_id=0)
+    assert len(added) == 4
+    rules = {rule.match.dst_port: rule for rule in bench.rules}
+    assert (rules[90].cookie, rules[90].priority) == (9, 5)
+    assert (rules[90].idle_timeout_s, rules[90].hard_timeout_s) == (7, 40)
+    assert rules[91].hard_timeout_s == 0
+    bench.table.undo(added)
+    assert bench.dst_ports == [80, 81, 82]
+
+
+def test_modify_strict_means_one_entry(bench: Bench) -> None:
+    strict = {"command": ofproto.OFPFC_MODIFY_STRICT, "table_id": 0}
+    bench.modify({"tcp_dst": 80}, ext(wire.SetWindow(7)), priority=11, **strict)
+    bench.modify({"tcp_dst": 80}, ext(wire.SetWindow(8)), priority=10, **strict)
+    assert sorted(rule.window_bytes for rule in bench.rules) == [8, 30000, 30000]
+
+
+def test_modify_of_what_cannot_be_extended_is_refused_whole(bench: Bench) -> None:
+    before = bench.rules
+    bench.others = [Flow(0, 0, of.FlowMod.parse(flow_mod({})).match)]
+    with pytest.raises(Refused) as caught:
+        bench.modify({}, ext(wire.SetWindow()), table_id=0)
+    assert caught.value.error_type == ofproto.OFPET_BAD_MATCH
+    assert bench.rules == before
 
 
 def test_modify_with_a_bad_action_is_refused(bench: Bench) -> None:
     before = bench.rules
-    with pytest.raises(Refused):
-        bench.send({}, MOD, MOD, command=ofproto.OFPFC_MODIFY)
+    for table_id in (0, 9):
+        with pytest.raises(Refused):
+            bench.modify({}, MOD, MOD, table_id=table_id)
     assert bench.rules == before
+
+
+def test_an_entry_is_shown_as_it_was_written(bench: Bench) -> None:
+    one = flow({"tcp_dst": 80}, 0, 10)
+    written = of.FlowMod.parse(flow_mod(TCP4, [MOD, output(80)])).instructions
+    assert bench.table.whole(one) == written
+    other = flow({"tcp_dst": 99}, 0, 10)
+    assert bench.table.whole(dataclasses.replace(other, instructions=b"theirs")) == b"theirs"
+
+
+def test_an_adopted_entry_is_completed_by_open_vswitch_s_part(bench: Bench) -> None:
+    again = ExtensionTable(BRIDGE, bench.plane)
+    again.adopt()
+    theirs = of.FlowMod.parse(flow_mod(TCP4, [output(80)])).instructions
+    one = dataclasses.replace(flow({"tcp_dst": 80}, 0, 10), instructions=theirs)
+    written = of.FlowMod.parse(flow_mod(TCP4, [MOD, output(80)])).instructions
+    assert again.whole(one) == written
+    by_port = flow_mod({}, command=ofproto.OFPFC_DELETE, table_id=0, out_port=80)
+    assert again.apply(by_port, ()) == ()
+    assert again.learn(one) is not None
+    assert len(again.apply(by_port, ())) == 1
+    assert again.learn(flow({"tcp_dst": 99}, 0, 10)) is None
+
+
+def test_what_open_vswitch_removed_goes_unless_it_was_added_anew(bench: Bench) -> None:
+    bench.now_s += 10
+    bench.send({"tcp_dst": 81}, MOD, priority=10, table_id=1)
+    bench.table.removed(flow({"tcp_dst": 80}, 0, 10, age_s=10))
+    bench.table.removed(flow({"tcp_dst": 81}, 1, 10, age_s=10))
+    bench.table.removed(flow({"tcp_dst": 99}, 1, 10, age_s=10))
+    assert bench.dst_ports == [81, 82]
+
+
+def test_only_entries_that_are_still_the_same_are_forgotten(bench: Bench) -> None:
+    before = list(bench.table)
+    bench.send({"tcp_dst": 80}, MOD, priority=10)
+    assert bench.table.forget(before) == 2
+    assert bench.dst_ports == [80]
 
 
 def test_a_full_table_refuses_and_keeps_what_it_has() -> None:
@@ -164,7 +243,7 @@ def test_a_change_of_many_that_fails_half_way_changes_none(
 
     monkeypatch.setattr(bench.plane, "put", picky)
     with pytest.raises(Refused) as caught:
-        bench.send({}, ext(wire.SetWindow()), command=ofproto.OFPFC_MODIFY, table_id=0)
+        bench.modify({}, ext(wire.SetWindow()), table_id=0)
     assert caught.value.error_type == ofproto.OFPET_BAD_MATCH
     assert sorted(map(str, bench.rules)) == before
 

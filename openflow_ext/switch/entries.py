@@ -1,0 +1,167 @@
+"""Flow entries in one session: kept whole between the controller, the extension table and Open vSwitch."""
+
+from __future__ import annotations
+
+import logging
+import struct
+import time
+from functools import partial
+
+from openflow_ext.switch import flowstats, split
+from openflow_ext.switch import openflow as of
+from openflow_ext.switch.dataplane import DataPlaneError
+from openflow_ext.switch.errors import Refused
+from openflow_ext.switch.exchange import OwnRequests, Verdict
+from openflow_ext.switch.flowstats import Flow
+from openflow_ext.switch.split import Split
+from openflow_ext.switch.table import SETTLED_S, Change, Entry, ExtensionTable, Key, PendingChanges
+
+log = logging.getLogger(__name__)
+
+_MODIFIES = (of.OFPFC_MODIFY, of.OFPFC_MODIFY_STRICT)
+_DELETES = {of.OFPT_GROUP_MOD: of.OFPGC_DELETE, of.OFPT_METER_MOD: of.OFPMC_DELETE}
+
+
+class FlowEntries:
+    """What a session does to flow entries. ``holding``: the controller's next messages have to wait."""
+
+    def __init__(self, table: ExtensionTable, own: OwnRequests, name: str) -> None:
+        self._table = table
+        self._own = own
+        self._name = name
+        self._pending = PendingChanges(time.monotonic)
+        self._suspects: dict[Key, Entry] = {}
+        self._look_at = 0.0
+        self.holding = False
+
+    # -- from the controller ---------------------------------------------------------------------
+
+    def flow_mod(self, message: bytes) -> Verdict:
+        """Split a FLOW_MOD, and carry out the extension's part."""
+        if not split.may_extend(message) and not len(self._table):
+            return Verdict(forward=message)
+        try:
+            flow_mod = of.FlowMod.parse(message)
+            parts = split.split(message)
+            split.refuse_windows(flow_mod.match)
+            if parts.actions and flow_mod.command in _MODIFIES:
+                return self._look_up(message, flow_mod, parts)
+            return self._carried_out(message, parts, self._table.apply(message, parts.actions))
+        except ValueError as error:
+            log.warning("%s: malformed FLOW_MOD left to Open vSwitch: %s", self._name, error)
+            return Verdict(forward=message)
+        except Refused as refusal:
+            return self._refuse(message, refusal)
+
+    def _carried_out(self, message: bytes, parts: Split, changes: tuple[Change, ...]) -> Verdict:
+        if changes or parts.actions:
+            self._pending.remember(parts.rest, message, changes)
+        return Verdict(forward=parts.rest)
+
+    def _refuse(self, message: bytes, refusal: Refused) -> Verdict:
+        log.warning("%s: FLOW_MOD refused: %s", self._name, refusal)
+        return Verdict(answer=of.error(message, refusal.error_type, refusal.code))
+
+    def _look_up(self, message: bytes, flow_mod: of.FlowMod, parts: Split) -> Verdict:
+        """A MODIFY with actions of the extension: Open vSwitch knows which entries it is about."""
+        found: list[Flow] = []
+        reply = partial(self._looked_up, message, parts, found)
+        request = self._own.ask(lambda xid: flowstats.request(message[0], xid, flow_mod), reply)
+        self.holding = True
+        return Verdict(forward=request, hold=True)
+
+    def _looked_up(
+        self, message: bytes, parts: Split, found: list[Flow], reply: bytes, last: bool
+    ) -> Verdict:
+        try:
+            if not reply:
+                raise Refused(of.OFPET_FLOW_MOD_FAILED, of.OFPFMFC_UNKNOWN, "Open vSwitch tells no entries")
+            found += flowstats.flows(reply)
+            if not last:
+                return Verdict()
+            changes = self._table.modify(message, parts.actions, found)
+            verdict = self._carried_out(message, parts, changes)
+        except (Refused, ValueError) as error:
+            unknown = Refused(of.OFPET_FLOW_MOD_FAILED, of.OFPFMFC_UNKNOWN, str(error))
+            verdict = self._refuse(message, error if isinstance(error, Refused) else unknown)
+        self.holding = False
+        return Verdict(forward=verdict.answer, answer=verdict.forward)
+
+    def takes_entries_along(self, message: bytes) -> bool:
+        """Whether a GROUP_MOD or METER_MOD makes Open vSwitch remove entries: look which."""
+        return bool(len(self._table)) and message[8:10] == _DELETES[message[1]].to_bytes(2, "big")
+
+    # -- from Open vSwitch -----------------------------------------------------------------------
+
+    def refused(self, message: bytes) -> Verdict:
+        """A FLOW_MOD that Open vSwitch refuses is undone here too; the controller sees its own bytes."""
+        pending = self._pending.take(message[12:])
+        if pending is None:
+            return Verdict(forward=message)
+        changes, original = pending
+        self._table.undo(changes)
+        error_type, code = struct.unpack_from("!HH", message, 8)
+        return Verdict(forward=of.error(original, error_type, code))
+
+    def removed(self, message: bytes) -> None:
+        """FLOW_REMOVED: the extension's part goes too."""
+        if not len(self._table):
+            return
+        try:
+            self._table.removed(flowstats.removed(message))
+        except (ValueError, DataPlaneError) as error:
+            log.warning("%s: FLOW_REMOVED: %s", self._name, error)
+
+    def told(self, message: bytes) -> bytes:
+        """Flow statistics, with the extension's actions in them."""
+        if not len(self._table) or not flowstats.is_reply(message):
+            return message
+        try:
+            return self._whole(message)
+        except ValueError as error:
+            log.warning("%s: flow statistics: %s", self._name, error)
+            return message
+
+    def _whole(self, message: bytes) -> bytes:
+        flows = list(flowstats.flows(message))
+        whole = [self._table.whole(flow) for flow in flows]
+        if all(now == flow.instructions for now, flow in zip(whole, flows, strict=True)):
+            return message
+        shown = (flow.showing(now) for now, flow in zip(whole, flows, strict=True))
+        return flowstats.replies(message, shown)
+
+    # -- which entries Open vSwitch still has ----------------------------------------------------
+
+    def check(self, version: int) -> bytes:
+        """A request by which entries are found that Open vSwitch has lost, if there can be any."""
+        return self._compare(version, {entry.key: entry for entry in self._table})
+
+    def due(self, version: int) -> bytes:
+        """The second look at entries that were too young at the first, once its time has come."""
+        if not self._suspects or time.monotonic() < self._look_at:
+            return b""
+        return self._compare(version, self._suspects)
+
+    def _compare(self, version: int, suspects: dict[Key, Entry]) -> bytes:
+        self._suspects = {}
+        if not suspects:
+            return b""
+        reply = partial(self._compared, time.monotonic() - SETTLED_S, suspects)
+        return self._own.ask(lambda xid: flowstats.request(version, xid), reply)
+
+    def _compared(self, settled: float, suspects: dict[Key, Entry], reply: bytes, last: bool) -> Verdict:
+        """Entries that Open vSwitch does not tell are gone, if it had to know them by then."""
+        try:
+            for flow in flowstats.flows(reply):
+                if entry := self._table.learn(flow):
+                    suspects.pop(entry.key, None)
+            if reply and last:
+                self._suspects = {key: one for key, one in suspects.items() if one.since > settled}
+                self._look_at = time.monotonic() + SETTLED_S
+                gone = self._table.forget(one for key, one in suspects.items() if key not in self._suspects)
+                if gone:
+                    log.info("%s: Open vSwitch had lost %d entries: gone here too", self._name, gone)
+        except (ValueError, DataPlaneError) as error:
+            log.warning("%s: entries cannot be compared: %s", self._name, error)
+            suspects.clear()
+        return Verdict()

@@ -1,0 +1,236 @@
+"""Entries are whole: what a controller wrote it reads back, and no part outlives the other."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from openflow_ext import wire
+from openflow_ext.switch import flowstats
+from openflow_ext.switch import openflow as of
+from openflow_ext.switch.rules import WindowOp
+from tests.integration.switch_bench import Bench, Controller, open_vswitch, until
+from tests.unit.flowmods import (
+    APPLY,
+    TCP4,
+    WRITE,
+    datapath,
+    ext,
+    flow_mod,
+    instruction,
+    ofproto,
+    output,
+    parsed,
+    parser,
+    serialized,
+)
+
+SET, MOD = ext(wire.SetWindow(1536)), ext(wire.ModWindow(30000, 5))
+TCP6 = {"eth_type": 0x86DD, "ip_proto": 6}
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    with open_vswitch() as ovs:
+        bench = Bench(ovs)
+        try:
+            bench.build()
+            bench.ovs.vsctl("set", "bridge", bench.bridge, "protocols=OpenFlow13,OpenFlow15")
+            yield bench
+        finally:
+            bench.tear_down()
+
+
+@pytest.fixture(params=[of.OFP13, of.OFP15], ids=["1.3", "1.5"])
+def controller(request: pytest.FixtureRequest) -> Iterator[Controller]:
+    controller = Controller(request.param)
+    yield controller
+    controller.close()
+
+
+@pytest.fixture
+def joined(bench: Bench, controller: Controller) -> Controller:
+    """A controller whose session through a running agent is up."""
+    bench.ready_agent(controller)
+    controller.accept()
+    return controller
+
+
+def write(controller: Controller, *messages: bytes) -> None:
+    """Send FLOW_MODs, in the session's version: 1.3 and 1.5 write these alike."""
+    for message in messages:
+        controller.send(bytes([controller.version]) + message[1:])
+    assert controller.barrier() == []
+
+
+def shown(controller: Controller) -> dict[int, bytes]:
+    """Priority -> instructions of every entry, as the controller reads them."""
+    return {
+        flow.priority: flow.instructions for reply in controller.flows() for flow in flowstats.flows(reply)
+    }
+
+
+def instructions(message: bytes) -> bytes:
+    return of.FlowMod.parse(message).instructions
+
+
+MATCHES: list[dict[str, Any]] = [
+    TCP4,
+    TCP6,
+    {**TCP4, "ipv4_src": ("10.77.0.0", "255.255.0.0"), "ipv4_dst": "10.77.0.1", "tcp_dst": 80},
+    {**TCP4, "ipv4_src": "10.1.1.1", "ipv4_dst": "10.77.0.1", "tcp_src": 80, "tcp_dst": 40000},
+    {**TCP6, "ipv6_src": ("2001:db8::", "ffff:ffff::"), "tcp_src": 9},
+    {**TCP4, "in_port": 1},
+    {**TCP4, "tcp_flags": (2, 0x12)},
+]
+
+
+def test_every_match_and_mix_of_actions_is_read_back_and_found_again(
+    bench: Bench, joined: Controller
+) -> None:
+    written = [
+        flow_mod(match, [SET, output(2)], priority=100 + n, cookie=n) for n, match in enumerate(MATCHES)
+    ]
+    both = [instruction(APPLY, output(1), MOD, output(2)), instruction(WRITE, SET)]
+    written.append(flow_mod(TCP4, instructions=both[:1], priority=200))
+    written.append(flow_mod(TCP4, instructions=both[1:], priority=201))
+    goto = [instruction(APPLY, MOD), parser.OFPInstructionGotoTable(3)]
+    written.append(flow_mod(TCP4, instructions=goto, priority=202))
+    write(joined, *written, flow_mod({}, [output(1)], priority=7))
+    assert shown(joined) == {
+        7: instructions(flow_mod({}, [output(1)])),
+        **{of.FlowMod.parse(message).priority: instructions(message) for message in written},
+    }
+    before = bench.rules()
+    assert len(before) == len(written)
+    joined.accept()
+    assert joined.barrier() == []
+    until(lambda: joined.flows(), "the agent has compared the entries")
+    assert bench.rules() == before
+
+
+def test_a_reply_that_grows_is_cut_into_more_messages(bench: Bench, joined: Controller) -> None:
+    match = {**TCP4, "ipv4_src": "10.1.1.1", "ipv4_dst": "10.1.1.2", "tcp_src": 80}
+    many = [flow_mod({**match, "tcp_dst": n + 1}, [SET, output(2)], priority=n) for n in range(700)]
+    write(joined, *many)
+    replies = joined.flows()
+    assert len(replies) > 1
+    assert all(reply[11] == of.OFPMPF_MORE for reply in replies[:-1])
+    assert shown(joined) == {n: instructions(many[0]) for n in range(700)}
+
+
+def test_what_times_out_in_open_vswitch_is_gone_here_too(bench: Bench, joined: Controller) -> None:
+    flags = {"idle_timeout": 1, "flags": ofproto.OFPFF_SEND_FLOW_REM}
+    write(joined, flow_mod(TCP4, [SET, output(2)], priority=5, **flags))
+    removed = joined.receive()
+    while removed[1] != of.OFPT_FLOW_REMOVED:
+        removed = joined.receive()
+    assert flowstats.removed(removed).priority == 5
+    assert bench.rules() == []
+
+
+def test_modify_reaches_entries_written_without_our_actions(bench: Bench, joined: Controller) -> None:
+    write(
+        joined,
+        flow_mod({**TCP4, "tcp_dst": 80}, [output(2)], priority=5, cookie=9, idle_timeout=60),
+        flow_mod({**TCP4, "tcp_dst": 81}, [SET, output(2)], priority=6),
+        flow_mod({}, [output(1)], priority=1),
+    )
+    modify = flow_mod(TCP4, [MOD, output(1)], command=ofproto.OFPFC_MODIFY)
+    write(joined, modify)
+    assert {rule.priority: rule.window_op for rule in bench.rules()} == {
+        5: WindowOp.MOD_WINDOW,
+        6: WindowOp.MOD_WINDOW,
+    }
+    ours = next(rule for rule in bench.rules() if rule.priority == 5)
+    assert (ours.cookie, ours.idle_timeout_s) == (9, 60)
+    assert shown(joined)[5] == shown(joined)[6] == instructions(modify)
+    assert "actions=output:1" in "".join(bench.ovs.flows(bench.bridge))
+    strict = {"command": ofproto.OFPFC_MODIFY_STRICT, "priority": 5}
+    write(joined, flow_mod({**TCP4, "tcp_dst": 80}, [SET], **strict), flow_mod(TCP4, [SET], **strict))
+    assert {rule.priority: rule.window_op for rule in bench.rules()} == {
+        5: WindowOp.SET_WINDOW,
+        6: WindowOp.MOD_WINDOW,
+    }
+
+
+def test_modify_of_what_cannot_be_extended_changes_nothing(bench: Bench, joined: Controller) -> None:
+    write(joined, flow_mod({}, [output(1)], priority=1))
+    modify = flow_mod({}, [MOD, output(2)], command=ofproto.OFPFC_MODIFY, xid=9)
+    answer = joined.ask(bytes([joined.version]) + modify[1:])
+    assert (answer[1], answer[9]) == (of.OFPT_ERROR, of.OFPET_BAD_MATCH)
+    assert shown(joined) == {1: instructions(flow_mod({}, [output(1)]))}
+    assert bench.rules() == []
+
+
+def test_a_restarted_open_vswitch_has_lost_the_entries(bench: Bench, joined: Controller) -> None:
+    write(joined, flow_mod(TCP4, [SET, output(2)], priority=5))
+    assert bench.rules()
+    bench.ovs.stop("ovs-vswitchd")
+    bench.ovs.start_vswitchd()
+    joined.accept()
+    until(lambda: bench.rules() == [], "the entries are gone here too")
+
+
+def test_an_adopted_entry_is_read_back_and_deleted_by_its_port(bench: Bench, controller: Controller) -> None:
+    agent = bench.ready_agent(controller)
+    controller.accept()
+    whole = flow_mod(TCP4, [SET, output(2)], priority=5)
+    write(controller, whole)
+    agent.end(signal.SIGKILL)
+    bench.ready_agent(controller)
+    controller.accept()
+    assert shown(controller) == {5: instructions(whole)}
+    delete = {"command": ofproto.OFPFC_DELETE, "table_id": ofproto.OFPTT_ALL}
+    write(controller, flow_mod({}, out_port=1, **delete))
+    assert len(bench.rules()) == 1
+    write(controller, flow_mod({}, out_port=2, **delete))
+    assert bench.rules() == []
+    assert bench.ovs.flows(bench.bridge) == []
+
+
+@pytest.mark.parametrize("controller", [of.OFP13], indirect=True)
+def test_a_group_takes_its_entries_along(bench: Bench, controller: Controller) -> None:
+    bench.ready_agent(controller)
+    controller.accept()
+    buckets = [parser.OFPBucket(actions=[output(2)])]
+    group = (ofproto.OFPGT_INDIRECT, 77)
+    write(controller, serialized(parser.OFPGroupMod(datapath, ofproto.OFPGC_ADD, *group, buckets)))
+    write(controller, flow_mod(TCP4, [SET, parser.OFPActionGroup(77)], priority=5))
+    assert len(bench.rules()) == 1
+    write(controller, serialized(parser.OFPGroupMod(datapath, ofproto.OFPGC_DELETE, *group, [])))
+    until(lambda: bench.rules() == [], "the entry is gone with its group")
+
+
+def test_a_match_on_the_window_is_refused(bench: Bench, joined: Controller) -> None:
+    field = wire.encode_field(wire.TcpWindow(1000))
+    for actions in ([SET, output(2)], [output(2)]):
+        whole = with_field(flow_mod(TCP4, actions, xid=8), field)
+        answer = joined.ask(bytes([joined.version]) + whole[1:])
+        assert answer[1] == of.OFPT_ERROR
+        assert answer[8:12] == bytes([0, of.OFPET_BAD_MATCH, 0, of.OFPBMC_BAD_FIELD])
+    assert bench.rules() == []
+    assert bench.ovs.flows(bench.bridge) == []
+
+
+def with_field(message: bytes, field: bytes) -> bytes:
+    """A FLOW_MOD with one more OXM field in its match."""
+    at = of.FlowMod.MATCH_AT
+    length = int.from_bytes(message[at + 2 : at + 4], "big")
+    match = message[at : at + 2] + (length + len(field)).to_bytes(2, "big") + message[at + 4 : at + length]
+    match += field
+    whole = message[:at] + match + bytes(-len(match) % 8) + of.FlowMod.parse(message).instructions
+    return whole[:2] + len(whole).to_bytes(2, "big") + whole[4:]
+
+
+@pytest.mark.parametrize("controller", [of.OFP13], indirect=True)
+def test_our_actions_elsewhere_are_refused_by_open_vswitch(bench: Bench, controller: Controller) -> None:
+    bench.ready_agent(controller)
+    controller.accept()
+    bucket = parser.OFPBucket(actions=[SET, output(2)])
+    add = parser.OFPGroupMod(datapath, ofproto.OFPGC_ADD, ofproto.OFPGT_INDIRECT, 7, [bucket])
+    error = parsed(controller.ask(serialized(add, xid=9)))
+    assert (error.type, error.code) == (ofproto.OFPET_BAD_ACTION, ofproto.OFPBAC_BAD_EXPERIMENTER)

@@ -1,0 +1,160 @@
+"""Flow entries over real sockets: looked up before a MODIFY, shown whole, compared with Open vSwitch's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from openflow_ext import wire
+from openflow_ext.switch import flowstats
+from openflow_ext.switch import openflow as of
+from tests.unit.flowmods import ext, flow_mod, ofproto, output, parsed
+from tests.unit.proxy_bench import FEATURES, Bench, End, Script, barrier, echo, perform, port_descriptions
+from tests.unit.test_flowstats import entry_13, reply
+
+Play = Callable[[Script], None]
+SET = ext(wire.SetWindow())
+MODIFY = flow_mod(actions=[SET, output(3)], command=ofproto.OFPFC_MODIFY, xid=77)
+ROLE_REQUEST, ROLE_REPLY, MASTER, SLAVE = 24, 25, 2, 3
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Play:
+    return lambda script: perform(script, tmp_path)
+
+
+async def own_request(switch: End) -> int:
+    """The xid of the agent's own request for flow entries, which Open vSwitch gets next."""
+    request = await switch.message()
+    assert (request[1], request[8:10]) == (of.OFPT_MULTIPART_REQUEST, b"\0\x01")
+    return of.HEADER.unpack_from(request)[3]
+
+
+def answer(xid: int, *entries: bytes, more: bool = False) -> bytes:
+    message = reply(4, *entries, more=more)
+    return message[:4] + xid.to_bytes(4, "big") + message[8:]
+
+
+def test_a_modify_waits_for_the_entries_and_all_behind_it_waits_too(play: Play) -> None:
+    async def script(bench: Bench) -> None:
+        switch, controller = await bench.join()
+        controller.send(MODIFY, barrier(78), MODIFY, echo(79))
+        xid = await own_request(switch)
+        switch.send(echo(1))
+        assert await controller.message() == echo(1)
+        assert not bench.plane.held
+        switch.send(answer(xid, entry_13(5), more=True), answer(xid, entry_13(6)))
+        rest = flow_mod(actions=[output(3)], command=ofproto.OFPFC_MODIFY, xid=77)
+        assert await switch.message() == rest
+        assert sorted(rule.priority for rule in bench.plane.held.values()) == [5, 6]
+        assert await switch.message() == barrier(78)
+        xid = await own_request(switch)
+        switch.send(of.error(flowstats.request(4, xid), 1, 1))
+        error = parsed(await controller.message())
+        assert (error.type, error.xid) == (ofproto.OFPET_FLOW_MOD_FAILED, 77)
+        assert await switch.message() == echo(79)
+
+    play(script)
+
+
+def test_a_modify_that_open_vswitch_refuses_is_taken_back(play: Play) -> None:
+    async def script(bench: Bench) -> None:
+        switch, controller = await bench.join()
+        controller.send(MODIFY)
+        switch.send(answer(await own_request(switch), entry_13(5)))
+        sent = await switch.message()
+        assert len(bench.plane.held) == 1
+        switch.send(of.error(sent, ofproto.OFPET_BAD_ACTION, ofproto.OFPBAC_BAD_OUT_PORT))
+        assert bytes(parsed(await controller.message()).data) == MODIFY[:64]
+        assert not bench.plane.held
+
+    play(script)
+
+
+def test_a_session_ends_while_it_waits(play: Play) -> None:
+    async def script(bench: Bench) -> None:
+        switch, controller = await bench.join()
+        controller.send(MODIFY, echo(2))
+        await own_request(switch)
+        controller.writer.close()
+        switch.writer.close()
+        assert await controller.ends()
+
+    play(script)
+
+
+def test_entries_that_open_vswitch_lost_go_when_it_connects_anew(play: Play) -> None:
+    async def script(bench: Bench) -> None:
+        switch, controller = await bench.join()
+        for priority in (5, 6, 7):
+            controller.send(flow_mod(actions=[SET, output(3)], priority=priority, table_id=3))
+            await switch.message()
+        for entry in list(bench.bridge.table)[:2]:
+            object.__setattr__(entry, "since", -100.0)
+        again, other = await bench.join()
+        again.send(FEATURES)
+        assert await other.message() == FEATURES
+        ports = await again.message()
+        again.send(port_descriptions(of.HEADER.unpack_from(ports)[3]))
+        again.send(answer(await own_request(again), entry_13(6)), echo(9))
+        assert await other.message() == echo(9)
+        assert sorted(rule.priority for rule in bench.plane.held.values()) == [6, 7]
+
+    play(script)
+
+
+def test_what_is_told_of_entries_is_whole(play: Play) -> None:
+    async def script(bench: Bench) -> None:
+        switch, controller = await bench.join()
+        whole = flow_mod(actions=[SET, output(3)], priority=5, table_id=3)
+        controller.send(whole)
+        await switch.message()
+        switch.send(reply(4, entry_13(5), entry_13(6)))
+        ours, others = flowstats.flows(await controller.message())
+        assert ours.instructions == of.FlowMod.parse(whole).instructions
+        assert others.showing(others.instructions) == entry_13(6)
+        malformed = reply(4, entry_13(5))[:-4]
+        malformed = malformed[:2] + len(malformed).to_bytes(2, "big") + malformed[4:]
+        switch.send(malformed)
+        assert await controller.message() == malformed
+
+    play(script)
+
+
+def role(of_type: int, value: int, xid: int = 4) -> bytes:
+    return of.HEADER.pack(4, of_type, 24, xid) + value.to_bytes(4, "big") + bytes(12)
+
+
+def test_who_is_slave_changes_nothing(play: Play) -> None:
+    config = wire.encode_message(wire.PortConfig(1, wire.PortConfigFlags.WINDOW, common_rtt_us=9), xid=3)
+
+    async def is_refused(ends: tuple[End, End]) -> bool:
+        ends[1].send(config)
+        message = await ends[1].message()
+        return message[1] == of.OFPT_ERROR and message[8:12] == b"\0\x01\0\x0a"
+
+    async def become(ends: tuple[End, End], value: int) -> None:
+        ends[1].send(role(ROLE_REQUEST, value))
+        assert await ends[0].message() == role(ROLE_REQUEST, value)
+        ends[0].send(role(ROLE_REPLY, value))
+        assert await ends[1].message() == role(ROLE_REPLY, value)
+
+    async def script(bench: Bench) -> None:
+        first, second = await bench.join(), await bench.join()
+        assert not await is_refused(first)
+        await become(first, MASTER)
+        await become(second, SLAVE)
+        assert [await is_refused(first), await is_refused(second)] == [False, True]
+        second[1].send(role(ROLE_REQUEST, MASTER))
+        assert not await is_refused(second)
+        await second[0].message()
+        second[0].send(of.error(role(ROLE_REQUEST, MASTER), of.OFPET_ROLE_REQUEST_FAILED, 0), echo(1))
+        assert (await second[1].message())[1] == of.OFPT_ERROR
+        assert await second[1].message() == echo(1)
+        assert await is_refused(second)
+        await become(second, MASTER)
+        assert [await is_refused(first), await is_refused(second)] == [True, False]
+
+    play(script)
