@@ -11,6 +11,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 from mininet_topos.experiment import Experiment
 from mininet_topos.fidelity import query_span_ns
@@ -82,8 +83,9 @@ def query_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
             )
         axis.axvline(rows[0]["ideal_ms"], color="black", linewidth=0.8, linestyle=":", label="ideal")
         axis.set_xscale("log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
         axis.xaxis.set_major_formatter("{x:g}")
-        axis.xaxis.set_minor_formatter(_minor_label)
+        axis.xaxis.set_minor_locator(NullLocator())
         axis.set_title(f"{case}: {rows[0]['title']}", fontsize=8)
         axis.set_xlabel("query completion time (ms, log scale)")
         axis.set_ylim(0, 1.02)
@@ -93,12 +95,6 @@ def query_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
     axes[0].set_ylabel("part of the queries")
     return figure
-
-
-def _minor_label(value: float, _position: float) -> str:
-    """Labels 2, 3 and 5 between the powers of ten of a logarithmic axis."""
-    digit = value / 10 ** np.floor(np.log10(value))
-    return f"{value:g}" if round(digit) in (2, 3, 5) and abs(digit - round(digit)) < 1e-6 else ""
 
 
 def queue_over_time(folder: Path, experiment: Experiment, rows: list[Row]) -> Figure:
