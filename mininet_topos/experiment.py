@@ -42,6 +42,7 @@ class Experiment:
     """All that fixes an experiment. Raises BadExperiment where it makes no sense.
 
     ``warmup_s``: how long the long flows run before the first query; ``tail_s``: and after the last.
+    ``repeat_until_s``: void runs are repeated until the experiment has taken so long.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Experiment:
     tail_s: float = 3.0
     congestion_control: str = "reno"
     seed: int = 1
+    repeat_until_s: float = 3600.0
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.schemes if name not in SCHEMES]
@@ -122,4 +124,5 @@ def demo(queries: int = 20) -> Experiment:
         schemes=("plain", "sdtcp", "sccp"),
         bandwidth_mbps=100,
         queue_bytes=150_000,
+        repeat_until_s=150,
     )

@@ -45,6 +45,7 @@ def run_experiment(experiment: Experiment, folder: Path, progress: Progress, por
 
     Raises BadExperiment, Unable, ProgramFailed, RunFailed; nothing of the network is left then either.
     """
+    repeat_until = time.monotonic() + experiment.repeat_until_s
     require_free(port)
     make_folder(folder)
     meta = metadata(experiment)
@@ -61,15 +62,17 @@ def run_experiment(experiment: Experiment, folder: Path, progress: Progress, por
             with running(scheme, net, folder / "raw" / name, port) as now:
                 progress.done()
                 for case in experiment.cases:
-                    run_case(runner, case, now, folder / "raw", progress)
+                    run_case(runner, case, now, folder / "raw", progress, repeat_until)
                     progress.done()
     meta["ended"] = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     meta["load_at_end"] = os.getloadavg()
     write_json(folder / "metadata.json", meta)
 
 
-def run_case(runner: Runner, case: Case, scheme: Running, raw: Path, progress: Progress) -> None:
-    """Run a case; repeat it where the machine was at fault. The last attempt stands, void or not."""
+def run_case(
+    runner: Runner, case: Case, scheme: Running, raw: Path, progress: Progress, repeat_until: float
+) -> None:
+    """Run a case; repeat a void run while there is time. The last attempt stands, void or not."""
     for attempt in range(1, MOST_ATTEMPTS + 1):
         name = scheme.scheme.name
 
@@ -80,10 +83,12 @@ def run_case(runner: Runner, case: Case, scheme: Running, raw: Path, progress: P
         record = runner.run(case, scheme, raw / f"{case.name}-{name}-{attempt}", attempt, on_query)
         if record["valid"]:
             return
-        again = ", repeating" if attempt < MOST_ATTEMPTS else ", giving up: its row says valid=false"
-        progress.warn(
-            f"{name}, case {case.name}, attempt {attempt} is void: {'; '.join(record['reasons'])}{again}"
-        )
+        again = attempt < MOST_ATTEMPTS and time.monotonic() < repeat_until
+        reasons = "; ".join(record["reasons"])
+        what = "repeating" if again else "its row says valid=false"
+        progress.warn(f"{name}, case {case.name}, attempt {attempt} is void: {reasons}; {what}")
+        if not again:
+            return
 
 
 def make_folder(folder: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Self
 from mininet_topos.links import read_queue
 from mininet_topos.net import Network
 from mininet_topos.node import LabHost
-from mininet_topos.sndbuf import packet_sockets, vswitchd_pid
+from mininet_topos.ovs_buffers import packet_sockets, vswitchd_pid
 
 CPU_SAMPLE_S = 1.0
 TCP_COUNTERS = (

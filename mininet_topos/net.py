@@ -16,8 +16,8 @@ from mininet.net import Mininet
 from mininet_topos.errors import BadExperiment, LabError, Unable
 from mininet_topos.links import OFFLOADS_OFF, Bottleneck, shape
 from mininet_topos.node import LabHost, LabSwitch, run, vsctl
+from mininet_topos.ovs_buffers import deep_receive_buffers, ensure_send_buffer
 from mininet_topos.signals import undisturbed
-from mininet_topos.sndbuf import ensure_send_buffer
 from mininet_topos.state import LabState
 from mininet_topos.topo import Star
 
@@ -106,8 +106,9 @@ def network(workers: int, senders: int, bottleneck: Bottleneck) -> Iterator[Netw
         state.bridge_made = True
         state.save()
         net.build()
-        net.start()
-        check_ports(state)
+        with deep_receive_buffers():
+            net.start()
+            check_ports(state)
         built = Network(net, state)
         for ifname in state.interfaces:
             run("ethtool", "-K", ifname, *OFFLOADS_OFF.split())

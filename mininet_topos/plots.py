@@ -11,6 +11,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 from mininet_topos.experiment import Experiment
 from mininet_topos.fidelity import query_span_ns
@@ -82,20 +83,18 @@ def query_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
             )
         axis.axvline(rows[0]["ideal_ms"], color="black", linewidth=0.8, linestyle=":", label="ideal")
         axis.set_xscale("log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
         axis.xaxis.set_major_formatter("{x:g}")
-        axis.xaxis.set_minor_formatter(_minor_label)
+        axis.xaxis.set_minor_locator(NullLocator())
         axis.set_title(f"{case}: {rows[0]['title']}", fontsize=8)
         axis.set_xlabel("query completion time (ms, log scale)")
         axis.set_ylim(0, 1.02)
-        axis.legend(loc="lower right")
+    handles = {
+        text: line for axis in axes for line, text in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
     axes[0].set_ylabel("part of the queries")
     return figure
-
-
-def _minor_label(value: float, _position: float) -> str:
-    """Labels 2, 3 and 5 between the powers of ten of a logarithmic axis."""
-    digit = value / 10 ** np.floor(np.log10(value))
-    return f"{value:g}" if round(digit) in (2, 3, 5) and abs(digit - round(digit)) < 1e-6 else ""
 
 
 def queue_over_time(folder: Path, experiment: Experiment, rows: list[Row]) -> Figure:
@@ -131,26 +130,19 @@ def _queue_trace(folder: Path, row: Row) -> tuple[np.ndarray, np.ndarray]:
 
 
 def background(folder: Path, rows: list[Row]) -> Figure:
-    """The long flows' goodput over time, around the queries, one curve a scheme."""
+    """The long flows' goodput over time, one panel a scheme; shaded: from the first to the last query."""
     some = [row for row in rows if row["background_mbps"]]
-    figure, (axis,) = _panels(1, height_in=2.5)
-    for row in some:
+    figure, axes = _panels(len(some), sharey=True)
+    for axis, row in zip(axes, some, strict=True):
         look = LOOKS[row["scheme"]]
         records = list(read_records(folder / "raw" / row["run"] / "traffic.jsonl"))
         points = np.array([(r["t_ns"], r["bytes"]) for r in records if r["event"] == "goodput"])
-        _, end_ns = query_span_ns(records)
-        rate = 8e3 * np.diff(points[:, 1]) / np.diff(points[:, 0])
-        axis.plot(
-            (points[1:, 0] - end_ns) / 1e9,
-            rate,
-            color=look.colour,
-            linestyle=look.line,
-            label=look.label,
-            linewidth=0.9,
-        )
-    axis.axvline(0, color="black", linewidth=0.8, linestyle=":")
-    axis.set_xlabel("time since the last query ended (s)")
-    axis.set_ylabel("long flows' goodput (Mbit/s)")
-    axis.set_ylim(bottom=0)
-    axis.legend(loc="lower right")
+        start_ns, end_ns = query_span_ns(records)
+        rate_mbps = 8e3 * np.diff(points[:, 1]) / np.diff(points[:, 0])
+        axis.axvspan(0, (end_ns - start_ns) / 1e9, color="black", alpha=0.06, linewidth=0)
+        axis.plot((points[1:, 0] - start_ns) / 1e9, rate_mbps, color=look.colour, linewidth=0.8)
+        axis.set_title(f"{row['case']}: {look.label}", fontsize=8)
+        axis.set_xlabel("time since the first query (s)")
+    axes[0].set_ylabel("long flows' goodput (Mbit/s)")
+    axes[0].set_ylim(bottom=0)
     return figure

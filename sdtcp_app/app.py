@@ -77,7 +77,7 @@ class SdtcpApp(App):
         port = self._port(msg)
         if port is None:
             return
-        alarm = Alarm(port, msg.port_buf_bytes, msg.port_rate_bps, msg.n_i)
+        alarm = Alarm(port, msg.port_buf_bytes, msg.port_rate_bps, msg.n_i, msg.port_buf_pkts)
         decisions = self.core.on_alarm(alarm, time.monotonic_ns())
         for decision in decisions:
             msg.datapath.send_msg(entries.clamp(msg.datapath, decision, self.settings))

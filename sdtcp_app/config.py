@@ -32,6 +32,7 @@ class SdtcpSettings(Section):
     def policy(self) -> Policy:
         return Policy(
             rtt_us=self.rtt_us,
+            k_pkts=self.k_pkts,
             alpha=self.alpha,
             clamp_limit_ns=int(self.clamp_limit_s * _NS_PER_S),
             hard_limit_ns=self.hard_timeout_s * _NS_PER_S,

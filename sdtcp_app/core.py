@@ -2,7 +2,7 @@
 
 Alarm: the longest-lived flow whose data leaves by the port and that is not punished yet gets the window of
 equation (3); the next one only when alarmed again after 3/2 RTT. When none is left, each gets the share of
-equation (5), once. The symbols are in ``equations.py``.
+equation (5), and a smaller one as flows join. The symbols are in ``equations.py``.
 
 Restore: once BUF_NORMAL came and the burst flows have ended, and at the latest ``clamp_limit_ns`` after the
 port's last alarm, for burst flows over standing connections never send a FIN. Burst flows are the port's
@@ -28,7 +28,12 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from flowdb.flow import FiveTuple, Flow, PortKey
-from sdtcp_app.equations import average_window_bytes, punished_window_bytes, shared_window_bytes
+from sdtcp_app.equations import (
+    average_window_bytes,
+    punished_window_bytes,
+    settled_queue_bytes,
+    shared_window_bytes,
+)
 
 AgeKey = tuple[int, int]
 
@@ -50,6 +55,7 @@ class Policy:
     """The loop's settings: the RTT of equation (1), alpha of (4), and how long a clamp can last."""
 
     rtt_us: int = 1000
+    k_pkts: int = 20
     alpha: int = 5
     clamp_limit_ns: int = 2_000_000_000
     hard_limit_ns: int = 30_000_000_000
@@ -62,12 +68,16 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """BUF_ALARM: the port's queue and rate; ``n_i``: the flows that the switch counts, 0: it does not."""
+    """BUF_ALARM: the port's queue and rate.
+
+    ``n_i``: the flows that the switch counts, 0: it does not. ``queue_pkts`` 0: not told.
+    """
 
     port: PortKey
     queue_bytes: int
     port_rate_bps: int
     n_i: int = 0
+    queue_pkts: int = 0
 
 
 class Equation(enum.IntEnum):
@@ -121,6 +131,7 @@ Decision: TypeAlias = Punish | Lift
 class _Clamp:
     flow: Flow
     equation: Equation
+    window_bytes: int
     since_ns: int
 
 
@@ -171,11 +182,7 @@ class Sdtcp:
         if chosen is not None:
             decisions = [self._decide(alarm, chosen, Equation.PUNISHED, candidates)]
         else:
-            decisions = [
-                self._decide(alarm, clamp.flow, Equation.SHARED, len(state.clamps))
-                for clamp in state.clamps.values()
-                if clamp.equation is Equation.PUNISHED
-            ]
+            decisions = self._share(alarm, state)
         for decision in decisions:
             self._clamp(state, decision, now_ns)
         return decisions
@@ -220,10 +227,26 @@ class Sdtcp:
         states = [self._ports.pop(port) for port in gone]
         return [lift for state in states for lift in self._lift_all(state, LiftReason.SWITCH_GONE)]
 
+    def _share(self, alarm: Alarm, state: _Port) -> list[Punish]:
+        """Equation (5) for each flow that does not have it yet, or has a whole segment more than it gives."""
+        shares = [
+            (clamp, self._decide(alarm, clamp.flow, Equation.SHARED, len(state.clamps)))
+            for clamp in state.clamps.values()
+        ]
+        return [
+            share
+            for clamp, share in shares
+            if clamp.equation is Equation.PUNISHED
+            or clamp.window_bytes - share.window_bytes >= share.flow.mss_bytes
+        ]
+
     def _decide(self, alarm: Alarm, flow: Flow, equation: Equation, candidates: int) -> Punish:
         policy = self._policy
         n = alarm.n_i or self._flows.count(alarm.port) or 1
-        wc_bytes = average_window_bytes(alarm.port_rate_bps, policy.rtt_us, alarm.queue_bytes, n)
+        queue_bytes = alarm.queue_bytes
+        if equation is Equation.SHARED:
+            queue_bytes = settled_queue_bytes(queue_bytes, alarm.queue_pkts, policy.k_pkts)
+        wc_bytes = average_window_bytes(alarm.port_rate_bps, policy.rtt_us, queue_bytes, n)
         wr_bytes = flow.largest_window_bytes
         window: Callable[[int, int | None, int], int] = (
             punished_window_bytes if equation is Equation.PUNISHED else shared_window_bytes
@@ -236,7 +259,7 @@ class Sdtcp:
             candidates=candidates,
             capacity_bps=alarm.port_rate_bps,
             rtt_us=policy.rtt_us,
-            queue_bytes=alarm.queue_bytes,
+            queue_bytes=queue_bytes,
             n=n,
             wc_bytes=wc_bytes,
             wr_bytes=wr_bytes,
@@ -246,7 +269,7 @@ class Sdtcp:
         flow = decision.flow
         self._flows.hold(flow.id)
         state.clamps.pop(flow.id, None)
-        state.clamps[flow.id] = _Clamp(flow, decision.equation, now_ns)
+        state.clamps[flow.id] = _Clamp(flow, decision.equation, decision.window_bytes, now_ns)
         state.last_punish_ns = now_ns
         self._punished[flow.dpid, flow.key] = flow
 

@@ -16,6 +16,10 @@
 W_r. The paper reads it from ACKs that come to the controller; here none do. The switch itself applies a
 window only where it is smaller than the ACK's own, so min(..., W_r) is exact there, with the W_r of each
 ACK. The W_r given here is a bound, the largest window that the receiver's scale allows; None: unknown.
+
+Q(t) of equation (5). With all flows punished the windows of (5) add up to C x RTT + Q(t), which is just what
+is on its way: a queue that ran far above K while they were chosen one by one would be held there, and the
+alarm with it. So (5) takes the queue at which it shall settle: K packets of the mean size of those waiting.
 """
 
 from __future__ import annotations
@@ -49,6 +53,11 @@ def next_window_bytes(window_bytes: int, alpha: int, mss_bytes: int) -> int:
 def shared_window_bytes(wc_bytes: int, wr_bytes: int | None, mss_bytes: int) -> int:
     """Equation (5): the window of each flow when all are punished, an equal share that stays."""
     return max(_smaller(wc_bytes, wr_bytes), mss_bytes)
+
+
+def settled_queue_bytes(queue_bytes: int, queue_pkts: int, k_pkts: int) -> int:
+    """Q(t) for equation (5): the queue as it is up to K packets, the K packets' share of it beyond."""
+    return queue_bytes * k_pkts // queue_pkts if queue_pkts > k_pkts else queue_bytes
 
 
 def _smaller(window_bytes: int, wr_bytes: int | None) -> int:

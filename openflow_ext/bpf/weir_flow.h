@@ -7,6 +7,7 @@
 #define NS_PER_S 1000000000ull
 #define DELAYED_ACK_NS 20000000ull /* Linux delays by 40 ms and more, RFC 1122 allows 500 */
 #define RESUMED_NS 5000000ull
+#define LATE_ACKS 2
 #define LEAST_MSS 88      /* below this an MSS is a mistake or an attack (Linux: TCP_MIN_MSS) */
 
 static __always_inline void key_of(struct weir_flow_key *key, __u32 ifindex, const struct segment *s,
@@ -68,7 +69,8 @@ static __always_inline void end_count(struct weir_flow *flow, struct weir_port_s
 /*
  * A sender with cwnd <= 3 puts out one segment at a time (Linux lets out half of cwnd at once, and the rest of
  * a window only in whole segments), and waits 40 ms for the delayed ACK of each: with so small a window its
- * cwnd never grows. It shows here: a pure ACK comes long after the last payload, and the next follows at once.
+ * cwnd never grows. It shows here: a pure ACK comes long after the last payload, the next follows at once, and
+ * so again with the next one (once may be a host that was busy).
  */
 static __always_inline void note_ack(struct weir_flow *flow, const struct weir_port *port,
 				     const struct weir_port_state *state, __u32 acked, __u64 now_ns)
@@ -79,18 +81,18 @@ static __always_inline void note_ack(struct weir_flow *flow, const struct weir_p
 		return;
 	flow->acked = acked;
 	flow->late_ack_ns = 0;
-	if (now_ns - flow->payload_ns < late_ns)
-		return;
-	if (port->capacity_bps)
+	if (now_ns - flow->payload_ns >= late_ns && port->capacity_bps)
 		late_ns += state->queue_bytes * 8ull * NS_PER_S / port->capacity_bps;
 	if (now_ns - flow->payload_ns >= late_ns)
 		flow->late_ack_ns = now_ns;
+	else
+		flow->late_acks = 0;
 }
 
 /* Payload leaves by the port: a flow that was idle is one of N_i again. */
 static __always_inline void note_payload(struct weir_flow *flow, struct weir_port_state *state, __u64 now_ns)
 {
-	if (flow->late_ack_ns && now_ns - flow->late_ack_ns < RESUMED_NS)
+	if (flow->late_ack_ns && now_ns - flow->late_ack_ns < RESUMED_NS && ++flow->late_acks >= LATE_ACKS)
 		flow->seen |= WEIR_PAIRS;
 	flow->late_ack_ns = 0;
 	flow->payload_ns = now_ns;

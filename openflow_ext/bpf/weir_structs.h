@@ -118,7 +118,7 @@ struct weir_flow {
 	__u32 seen;      /* enum weir_seen */
 	__u32 counted;   /* this flow is one of the port's N_i */
 	__u32 acked;     /* by the local host */
-	__u32 pad;
+	__u32 late_acks; /* in a row, each with more data at once after it */
 };
 
 /* What weir_sweep is asked for and answers. */

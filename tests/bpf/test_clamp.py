@@ -201,5 +201,8 @@ def test_a_sender_that_waits_for_delayed_acks_gets_two_segments(bench: Bench, pl
     one, two = (1448 >> 9) + 1, -(-2 * 1448 // 512)
     assert [one_round(1, 0), one_round(2, 0), one_round(3, 0)] == [one] * 3
     assert [one_round(4, 0.03, b"query"), one_round(5, 0)] == [one] * 2, "an ACK that rides on data"
-    assert [one_round(6, 0.03), one_round(7, 0)] == [one, two]
-    assert one_round(8, 0) == two
+    assert [one_round(6, 0.03), one_round(7, 0), one_round(8, 0.03), one_round(9, 0)] == [one] * 4, (
+        "only once"
+    )
+    assert [one_round(10, 0.03), one_round(11, 0.03), one_round(12, 0)] == [one, one, two]
+    assert one_round(13, 0) == two

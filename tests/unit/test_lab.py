@@ -14,9 +14,9 @@ from mininet_topos.errors import BadExperiment
 from mininet_topos.experiment import Case, Experiment, demo
 from mininet_topos.fidelity import judge
 from mininet_topos.measure import Snapshot, parse_proc_net
+from mininet_topos.ovs_buffers import PacketSocket, parse_packet_sockets
 from mininet_topos.probe import BUCKET_TYPE, QueueTrace
 from mininet_topos.schemes import to_toml
-from mininet_topos.sndbuf import PacketSocket, parse_packet_sockets
 from mininet_topos.summary import background_figures, percentile
 
 CASE = Case("A", "2 workers", workers=2, size_bytes=32_000, background=0, queries=2)

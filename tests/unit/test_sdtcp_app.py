@@ -88,7 +88,7 @@ def test_a_share_is_a_steady_window(app, datapath, monkeypatch):
     app.on_alarm(alarm(datapath))
     monkeypatch.setattr("sdtcp_app.app.time.monotonic_ns", lambda: 10**18)
     app.on_alarm(alarm(datapath))
-    assert datapath.flow_mods()[1].extension[0].to_wire() == wire.SetWindow(28_750)
+    assert datapath.flow_mods()[1].extension[0].to_wire() == wire.SetWindow(21_250)
 
 
 def test_a_closed_flow_s_clamp_is_deleted_strictly(app, datapath):

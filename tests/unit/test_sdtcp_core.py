@@ -70,7 +70,28 @@ def test_all_punished_share_once():
     assert core.on_alarm(alarm(), 3 * STEP) == []
     index.add(make_flow(7))
     assert [p.equation for p in core.on_alarm(alarm(), 4 * STEP)] == [Equation.PUNISHED]
-    assert [(s.flow.id, s.equation) for s in core.on_alarm(alarm(), 5 * STEP)] == [(7, Equation.SHARED)]
+    assert {s.equation for s in core.on_alarm(alarm(), 5 * STEP)} == {Equation.SHARED}
+
+
+def test_the_share_holds_the_queue_at_k_and_not_where_it_ran_to():
+    """Equation (5) with 100 packets waiting and K = 20: 12.5 KB on the way, 30 KB in the queue, for two."""
+    _, core = setup(2)
+    overrun = Alarm(PORT, 150_000, 100_000_000, 0, 100)
+    for step in range(2):
+        core.on_alarm(overrun, step * STEP)
+    shared = core.on_alarm(overrun, 2 * STEP)
+    assert [(s.window_bytes, s.queue_bytes) for s in shared] == [(21_250, 30_000)] * 2
+
+
+def test_the_share_shrinks_by_whole_segments_as_flows_join():
+    index, core = setup(2)
+    for step in range(3):
+        core.on_alarm(alarm(), step * STEP)
+    index.add(make_flow(7))
+    core.on_alarm(alarm(), 3 * STEP)
+    shared = core.on_alarm(alarm(), 4 * STEP)
+    assert [(s.flow.id, s.window_bytes) for s in shared] == [(1, 19_166), (2, 19_166), (7, 19_166)]
+    assert core.on_alarm(alarm(queue_bytes=44_000), 5 * STEP) == []
 
 
 def test_a_port_without_flows_is_forgotten():

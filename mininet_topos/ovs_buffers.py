@@ -1,4 +1,4 @@
-"""Whether queues are what they say: the send buffer of OVS's userspace datapath.
+"""Whether queues are what they say: the socket buffers of OVS's userspace datapath.
 
 ovs-vswitchd sends through one AF_PACKET socket, whose buffer is `net.core.wmem_default` at the moment
 the socket is made (its first packet). Packets that wait in a port's qdisc count against it: with the
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from mininet_topos.errors import Unable
 from mininet_topos.node import run
 
 WANTED_BYTES = 16 * 1024 * 1024
+RECEIVE_BYTES = 4 * 1024 * 1024
+_RECEIVE = Path("/proc/sys/net/core/rmem_default")
 _SYSCTLS = (Path("/proc/sys/net/core/wmem_max"), Path("/proc/sys/net/core/wmem_default"))
 
 
@@ -51,6 +55,17 @@ def parse_packet_sockets(text: str, pid: int) -> list[PacketSocket]:
         if match and f",pid={pid}," in line:
             found.append(PacketSocket(match[1], int(match[2]), int(match[3])))
     return found
+
+
+@contextmanager
+def deep_receive_buffers() -> Iterator[None]:
+    """Packet sockets that OVS opens meanwhile (for ports that it gets) hold bursts of whole TCP windows."""
+    before = _RECEIVE.read_text()
+    _RECEIVE.write_text(f"{max(int(before), RECEIVE_BYTES)}\n")
+    try:
+        yield
+    finally:
+        _RECEIVE.write_text(before)
 
 
 def ensure_send_buffer() -> None:
