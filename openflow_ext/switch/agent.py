@@ -180,10 +180,7 @@ class Agent:
             self._next_tick = time.monotonic() + TICK_S
             self._db.changed.clear()
             self._expire(dataplane)
-            if self._db.closed.done():
-                await self._db.close()
-                self._db = await watch(self._settings.rundir)
-                log.info("connected to OVSDB again")
+            await self._reconnect()
             await self._sync_bridges()
             await self._sync_ports()
         except (SwitchError, DataPlaneError) as error:
@@ -191,6 +188,13 @@ class Agent:
             if trouble != self._trouble:
                 log.error("%s", error)
         self._trouble = trouble
+
+    async def _reconnect(self) -> None:
+        """Connect to OVSDB again where the connection has ended. Raises SwitchError."""
+        if self._db.closed.done():
+            await self._db.close()
+            self._db = await watch(self._settings.rundir)
+            log.info("connected to OVSDB again")
 
     async def _sync_bridges(self) -> None:
         """Take a bridge over again that was made anew; notice when others took it from the agent."""
@@ -248,6 +252,7 @@ class Agent:
 
     async def _restore(self, name: str) -> None:
         try:
+            await self._reconnect()
             await takeover.restore(self._db, name, str(self._settings.rundir))
         except SwitchError as error:
             log.error("bridge %s keeps the agent's controllers: %s. Run weir switch --detach", name, error)
