@@ -59,6 +59,6 @@ $(BUILD)/%.bpf.o: openflow_ext/bpf/%.bpf.c $(BPF_HEADERS) $(BUILD)/vmlinux.h
 $(BUILD)/%.bpf.o: mininet_topos/%.bpf.c $(BPF_HEADERS) $(BUILD)/vmlinux.h
 	clang $(BPF_CFLAGS) -c $< -o $@
 
-$(BUILD)/weir-%: mininet_topos/%.c
+$(BUILD)/weir-%: mininet_topos/%.c $(wildcard mininet_topos/*.h)
 	@mkdir -p $(BUILD)
 	cc -O2 -g -Wall -Wextra -Werror $< -o $@

@@ -197,7 +197,7 @@ class Agent:
         self._trouble = trouble
 
     async def _reconnect(self) -> None:
-        """Be connected to OVSDB. Raises SwitchError."""
+        """Connect to OVSDB again where the connection has ended. Raises SwitchError."""
         if self._db.closed.done():
             await self._db.close()
             self._db = await watch(self._settings.rundir)

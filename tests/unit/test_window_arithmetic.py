@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openflow_ext.paths import PROJECT
+from sccp_app.core import PortPolicy, fair_share_bytes
+from sdtcp_app.equations import next_window_bytes
 from tests.bpf.packets import checksum
 
 DECLARATIONS = """
@@ -59,6 +61,18 @@ def test_fair_share_is_equation_1(c: Any, capacity: int, rtt: int, flows: int) -
 @given(window=windows, alpha=st.integers(0, 255), mss=segment_sizes)
 def test_mod_window_decay(c: Any, window: int, alpha: int, mss: int) -> None:
     assert c.weir_mod_window_next(window, alpha, mss) == max(window - alpha * mss, mss)
+
+
+@given(capacity=st.integers(1, 10**12), rtt=st.integers(1, 10**6), flows=st.integers(0, 10**6))
+def test_sccp_core_says_the_same(c: Any, capacity: int, rtt: int, flows: int) -> None:
+    share = c.weir_fair_share_bytes(c.weir_bdp_bytes(capacity, rtt), flows)
+
+    assert share == min(fair_share_bytes(PortPolicy(rtt, capacity), flows), 2**32 - 1)
+
+
+@given(window=windows, alpha=st.integers(1, 255), mss=segment_sizes)
+def test_sdtcp_core_says_the_same(c: Any, window: int, alpha: int, mss: int) -> None:
+    assert c.weir_mod_window_next(window, alpha, mss) == next_window_bytes(window, alpha, mss)
 
 
 @given(window=windows, scale=scales, mss=segment_sizes)
