@@ -108,6 +108,7 @@ class KernelDataPlane(PinnedMaps):
         self._maps["port_states"].put(key, self._maps["port_states"].value(), only_new=True)
         self._timers.put(key, self._timers.value(), only_new=True)
         self._maps["ports"].put(key, port)
+        self._begin_epoch()
 
     def detach(self, ifindex: int) -> None:
         key = self._maps["ports"].key(ifindex)
@@ -154,7 +155,7 @@ class KernelDataPlane(PinnedMaps):
         return settings, int(port.capacity_bps)
 
     def configure_host(self, settings: HostSettings) -> None:
-        held = self._maps["settings"].value()
+        held = self._host()
         held.unix_offset_ns = _unix_offset_ns()
         held.report_kinds, held.simple_count = settings.report_kinds, settings.simple_count
         self._maps["settings"].put(self._maps["settings"].key(0), held)
@@ -176,6 +177,16 @@ class KernelDataPlane(PinnedMaps):
 
     def put(self, bridge: int, rule: Rule) -> None:
         self._rules.put(bridge, rule)
+        self._begin_epoch()
+
+    def _host(self) -> Any:
+        return self._maps["settings"].get(self._maps["settings"].key(0))
+
+    def _begin_epoch(self) -> None:
+        """From now on the programs look again for exact rules of flows that had none."""
+        held = self._host()
+        held.rules_epoch = held.rules_epoch % 0xFFFFFFFF + 1
+        self._maps["settings"].put(self._maps["settings"].key(0), held)
 
     def remove(self, bridge: int, rule: Rule) -> RuleStats:
         return self._rules.remove(bridge, rule)
