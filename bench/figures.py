@@ -56,7 +56,9 @@ def present(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]
 
 
 def _text(value: Any) -> str:
-    return value.show(1 if value.median < 100 else 0) if isinstance(value, Spread) else str(value)
+    if not isinstance(value, Spread):
+        return str(value)
+    return value.show(3 if value.median < 10 else 1 if value.median < 100 else 0)
 
 
 def _plain(value: Spread) -> dict[str, float]:

@@ -14,8 +14,8 @@ ffi = FFI()
 ffi.cdef("""
 struct iovec { void *base; size_t len; };
 struct mmsghdr {
-    void *name; uint32_t namelen; struct iovec *iov; size_t iovlen; void *control; size_t controllen; int flags;
-    unsigned int len;
+    void *name; uint32_t namelen; struct iovec *iov; size_t iovlen; void *control; size_t controllen;
+    int flags; unsigned int len;
 };
 int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags);
 """)

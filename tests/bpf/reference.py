@@ -1,7 +1,7 @@
 """N_i as it should be: what a port's segments, sweeps and restarts do to it, in plain Python.
 
-A flow is in N_i from the first SYN or SYN-ACK that leaves by the port until a FIN that leaves or a RST either way;
-it is out while idle; a SYN with another initial sequence number begins a new connection.
+A flow is in N_i from the first SYN or SYN-ACK that leaves by the port until a FIN that leaves or a RST either
+way; it is out while idle; a SYN with another initial sequence number begins a new connection.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Reference:
 
     @staticmethod
     def _count(flow: Flow, way: str, flags: int) -> None:
-        """SCCP's Table I: a segment that leaves meets the first entry of SYN, FIN and RST that it has a flag of."""
+        """SCCP's Table I: what leaves meets the first entry of SYN, FIN and RST that it has."""
         if way == "out" and flags & SYN:
             flow.counted = flow.counted or not flow.was_counted
             flow.was_counted = True
@@ -85,9 +85,8 @@ class Reference:
 
     def sweep(self, closed_at: int, silent_at: int, idle_at: int) -> int:
         """Flows silent since these times leave; how many."""
-        gone = [
-            key for key, flow in self.flows.items() if flow.last_at <= (closed_at if flow.ended else silent_at)
-        ]
+        since = {True: closed_at, False: silent_at}
+        gone = [key for key, flow in self.flows.items() if flow.last_at <= since[flow.ended]]
         for key in gone:
             del self.flows[key]
         for flow in self.flows.values():

@@ -1,7 +1,7 @@
 """N_i against the reference model, over many random segments: WEIR_SEGMENTS=1000000 for the issue's million.
 
 Connections open and close in every way that TCP has; what they send is lost, duplicated, reordered and
-retransmitted before it comes to the port. Between segments the table is swept, the link flaps, the agent restarts.
+retransmitted before it comes to the port. In between the table is swept, the link flaps, the agent restarts.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ KEYS = 60
 STEPS_A_SWEEP = 500
 CHECKED_EVERY = 8
 LOG = 30
+WAYS = ("in", "out")
 
 Step = tuple[int, str, int, int, bool]
 """Flow, way ("in", "out"), flags, initial sequence number of that way, payload."""
@@ -86,7 +87,7 @@ class Traffic:
     def _connection(self, key: int) -> list[Step]:
         chance = self._chance
         isns = {"in": next(self._isn), "out": next(self._isn)}
-        data = [(chance.choice(("in", "out")), chance.choice(("data", ACK))) for _ in range(chance.randrange(8))]
+        data = [(chance.choice(WAYS), chance.choice(("data", ACK))) for _ in range(chance.randrange(8))]
         script = (*chance.choice(OPENINGS), *data, *chance.choice(CLOSINGS))
         return [self._step(key, way, what, isns[way]) for way, what in script]
 
@@ -96,7 +97,7 @@ class Traffic:
 
     def _anything(self, key: int) -> Step:
         chance = self._chance
-        return key, chance.choice(("in", "out")), chance.randrange(0x20), chance.randrange(4), chance.random() < 0.5
+        return key, chance.choice(WAYS), chance.randrange(0x20), chance.randrange(4), chance.random() < 0.5
 
 
 def frame(step: Step) -> bytes:
