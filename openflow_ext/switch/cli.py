@@ -40,7 +40,7 @@ class _JsonLines(logging.Formatter):
     "--controller",
     "controllers",
     multiple=True,
-    help="tcp:HOST[:PORT] or unix:PATH; may be given again. Without it: the controllers that the bridge has.",
+    help="tcp:HOST[:PORT], ssl:HOST[:PORT] or unix:PATH; may be given again. Else: the bridge's own.",
 )
 @click.option("--name", help="Name of the data plane and its pins (default weir).")
 @click.option("--rundir", type=click.Path(path_type=Path), help="Open vSwitch's run directory.")

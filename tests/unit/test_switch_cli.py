@@ -30,7 +30,7 @@ def lines(*argv: str) -> tuple[int, list[str]]:
     ("argv", "said"),
     [
         ((), "no bridge: give --bridge NAME"),
-        (("--bridge", "s1", "--controller", "ssl:h"), "expected tcp:HOST[:PORT] or unix:PATH"),
+        (("--bridge", "s1", "--controller", "udp:h"), "expected tcp:HOST[:PORT], ssl:HOST"),
         (("--bridge", "s1", "--rundir", "/nowhere"), "no directory /nowhere: start Open vSwitch"),
         (("--bridge", "s1", "--name", "a/b"), "[switch] name"),
     ],
