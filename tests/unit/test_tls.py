@@ -93,7 +93,7 @@ def exchange(folder: Path, tmp_path: Path, server_name: str) -> tuple[bool, Any]
 async def is_hung_up_on(switch: End, ends: asyncio.Queue[End]) -> bool:
     """Whether the session ends before a controller is there."""
     async with asyncio.timeout(DEADLINE_S):
-        while ends.empty() and not switch.reader.at_eof():
+        while ends.empty() and not (switch.reader.at_eof() or switch.reader.exception()):
             await asyncio.sleep(0.01)
     return ends.empty()
 
