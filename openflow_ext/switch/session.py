@@ -66,7 +66,7 @@ class Session:
 
     def due(self) -> bytes:
         """What the agent has to ask Open vSwitch by now, if anything."""
-        return self._entries.due(self._version) if self._version in _VERSIONS else b""
+        return self._entries.due(self._version)
 
     def from_controller(self, message: bytes) -> Verdict:
         """Judge a message of one of the types FROM_CONTROLLER."""
@@ -105,9 +105,9 @@ class Session:
             log.error("%s: flow reports: %s", self._name, error)
 
     def _group_or_meter_mod(self, message: bytes) -> Verdict:
-        if self._version not in _VERSIONS or not self._entries.takes_entries_along(message):
+        if not self._entries.takes_entries_along(message):
             return Verdict(forward=message)
-        return Verdict(forward=message + self._entries.check(self._version))
+        return Verdict(forward=message + self._entries.check(message[0]))
 
     def from_switch(self, message: bytes) -> Verdict:
         """Judge a message of one of the types FROM_SWITCH."""
@@ -139,11 +139,12 @@ class Session:
         if self._version:
             return Verdict(forward=message)
         self._version = message[0]
+        check = self._entries.check(self._version) if self._version >= of.OFP13 else b""
         if self._version not in _VERSIONS:
             log.warning("%s: OpenFlow version %d: no queue alarms", self._name, self._version)
-            return Verdict(forward=message)
+            return Verdict(forward=message, answer=check)
         ports = self._own.ask(partial(of.port_desc_request, self._version), self._port_descriptions)
-        return Verdict(forward=message, answer=ports + self._entries.check(self._version))
+        return Verdict(forward=message, answer=ports + check)
 
     def _port_descriptions(self, message: bytes, last: bool) -> Verdict:
         for raw in self._ports_in(message[16:]):
