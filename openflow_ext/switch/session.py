@@ -10,6 +10,7 @@ from openflow_ext import wire
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch import requests
 from openflow_ext.switch.bridge import Bridge
+from openflow_ext.switch.bundles import is_bundle_message
 from openflow_ext.switch.dataplane import DataPlaneError, QueueEvent, QueueEventKind
 from openflow_ext.switch.entries import FlowEntries
 from openflow_ext.switch.errors import Declined
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 
 FROM_CONTROLLER = frozenset(
     {
+        of.OFPT_BUNDLE_ADD_MESSAGE,
+        of.OFPT_BUNDLE_CONTROL,
         of.OFPT_EXPERIMENTER,
         of.OFPT_FLOW_MOD,
         of.OFPT_GROUP_MOD,
@@ -43,6 +46,8 @@ FROM_SWITCH = frozenset(
 
 _OFPPR_DELETE = 1
 _PORT_SIZE = 64
+_PORT_STATUS_SIZE = 16
+"""Without the port."""
 _VERSIONS = (of.OFP13, of.OFP15)
 
 
@@ -76,6 +81,8 @@ class Session:
             return self._entries.flow_mod(message)
         if message[1] in (of.OFPT_GROUP_MOD, of.OFPT_METER_MOD):
             return self._group_or_meter_mod(message)
+        if is_bundle_message(message):
+            return self._entries.bundled(message)
         if message[1] == of.OFPT_ROLE_REQUEST:
             self._bridge.roles.asked(self, _role(message))
         elif wire.is_extension_message(message):
@@ -163,7 +170,7 @@ class Session:
             data = data[size:]
 
     def _port_status(self, message: bytes) -> None:
-        if self._version not in _VERSIONS:
+        if self._version not in _VERSIONS or len(message) < _PORT_STATUS_SIZE:
             return
         if message[8] == _OFPPR_DELETE:
             self._descriptions.pop(int.from_bytes(message[16:20], "big"), None)
