@@ -24,8 +24,11 @@ PARTS = {
     "config": Part("weir.config:config", "Check the configuration file."),
     "controller": Part("weir.controller:controller", "Run the controller's apps, on Ryu or os-ken."),
     "doctor": Part("weir.doctor:doctor", "Say what this machine can do, and how to get the rest."),
+    "flows": Part(
+        "openflow_ext.switch.look:flows", "Show an extended switch's entries, or its tracked flows."
+    ),
     "lab": Part("mininet_topos.cli:lab", "Run experiments in Mininet."),
-    "ports": Part("openflow_ext.switch.cli:ports", "Show the ports of an extended switch."),
+    "ports": Part("openflow_ext.switch.look:ports", "Show the ports of an extended switch."),
     "switch": Part("openflow_ext.switch.cli:switch", "Extend a bridge of Open vSwitch: run the agent."),
 }
 

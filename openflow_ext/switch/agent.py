@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from openflow_ext.switch import capacity, takeover
+from openflow_ext.switch import capacity, takeover, tls
 from openflow_ext.switch.bridge import Bridge
 from openflow_ext.switch.config import SwitchSettings
 from openflow_ext.switch.dataplane import DataPlane, DataPlaneError, QueueEvent
@@ -91,12 +91,13 @@ class Agent:
         settings = self._settings
         if not settings.bridges:
             raise SwitchError("no bridge: give --bridge NAME, or bridges in [switch]")
-        asked = [Controller.parse(target) for target in settings.controllers]
+        for target in settings.controllers:
+            Controller.parse(target)
         async with AsyncExitStack() as stack:
             enter_locks(stack, settings.rundir, settings.name, settings.bridges)
             self._db = await watch(settings.rundir)
             stack.push_async_callback(self._close_db)
-            controllers = {name: asked or self._own_controllers(name) for name in settings.bridges}
+            controllers = {name: self._controllers(name) for name in settings.bridges}
             for name in settings.bridges:
                 takeover.require(self._db, name)
                 check_running(settings.rundir, name)
@@ -112,8 +113,13 @@ class Agent:
     async def _close_db(self) -> None:
         await self._db.close()
 
-    def _own_controllers(self, name: str) -> list[Controller]:
-        """The controllers that the bridge has itself."""
+    def _controllers(self, name: str) -> list[Controller]:
+        """The controllers that were asked for, else those that the bridge has itself."""
+        targets = self._settings.controllers or self._own_targets(name)
+        context = partial(tls.client_context, self._settings, self._db)
+        return [Controller.parse(target, context) for target in targets]
+
+    def _own_targets(self, name: str) -> list[str]:
         _, bridge = takeover.require(self._db, name)
         if takeover.is_ours(self._db, bridge, str(self._settings.rundir)):
             found = takeover.saved_targets(bridge)
@@ -121,7 +127,7 @@ class Agent:
             found = takeover.targets(self._db, bridge)
         if not found:
             raise SwitchError(f"bridge {name} has no controller: give --controller tcp:HOST:PORT")
-        return [Controller.parse(target) for target in found]
+        return found
 
     async def _start(
         self, dataplane: DataPlane, adopted: dict[int, int], controllers: dict[str, list[Controller]]

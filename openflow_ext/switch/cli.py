@@ -1,31 +1,25 @@
-"""``weir switch`` and ``weir ports``."""
+"""``weir switch``: options, settings, the process."""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import logging
 import os
 import signal
 import socket
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 
 from openflow_ext.settings import SettingsError, check, load
 from openflow_ext.switch.agent import Agent, detach
 from openflow_ext.switch.config import SwitchSettings
-from openflow_ext.switch.dataplane import DataPlaneError, NoSuchPort, PortCounters
+from openflow_ext.switch.dataplane import DataPlaneError
 from openflow_ext.switch.errors import SwitchError
 from openflow_ext.switch.kernel import KernelDataPlane
-from openflow_ext.switch.pinned import PinnedMaps
 
 
 class _JsonLines(logging.Formatter):
@@ -40,16 +34,50 @@ class _JsonLines(logging.Formatter):
     "--controller",
     "controllers",
     multiple=True,
-    help="tcp:HOST[:PORT] or unix:PATH; may be given again. Without it: the controllers that the bridge has.",
+    help="tcp:HOST[:PORT], ssl:HOST[:PORT] or unix:PATH; may be given again. Else: the bridge's own.",
 )
 @click.option("--name", help="Name of the data plane and its pins (default weir).")
 @click.option("--rundir", type=click.Path(path_type=Path), help="Open vSwitch's run directory.")
+@click.option(
+    "--count",
+    type=click.Choice(["flows", "simple"]),
+    help="What N_i is: live flows (default), or SCCP's plain integer, without flow state.",
+)
 @click.option("--keep", is_flag=True, help="At the end, leave the data plane working for a successor.")
 @click.option("--detach", "do_detach", is_flag=True, help="Remove what a killed agent has left, and end.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable lines.")
 @click.option("-q", "--quiet", is_flag=True, help="Log warnings only.")
 def switch(keep: bool, do_detach: bool, as_json: bool, quiet: bool, **options: Any) -> None:
-    """Extend Open vSwitch bridges: the agent that understands Weir's OpenFlow extension."""
+    """Extend Open vSwitch bridges: the agent that understands Weir's OpenFlow extension.
+
+    The agent puts itself between a bridge and its controllers, BPF programs on the bridge's ports, and
+    what it replaced back when it ends (Ctrl-C, SIGTERM). Forwarding goes on whatever becomes of it; killed,
+    it leaves counting, clamping and marking at work for a successor.
+
+    \b
+    Files, below Open vSwitch's run directory:
+      BRIDGE.controller*   the sockets that Open vSwitch connects to
+      weir.NAME.lock, BRIDGE.weir.lock   one agent a data plane, one a bridge
+    and /sys/fs/bpf/NAME, the data plane.
+
+    \b
+    Settings: section [switch] of the file that $WEIR_CONFIG names; options overrule it.
+      bridges, controllers, name, rundir        as the options
+      private_key, certificate, ca_certificate  for ssl: controllers (default: ovs-vsctl set-ssl's)
+      max_flows       TCP flows that can be tracked (1000000)
+      assumed_scale   window scale where no handshake was seen (none: such flows are not clamped)
+      idle_s          a flow without payload for so long leaves N_i (1; 0: never)
+      count           flows, or simple: SCCP's plain integer
+      framing         experimenter, or native: alarms as message types of OpenFlow 1.3
+
+    \b
+    Examples:
+      weir switch --bridge br0 --controller tcp:192.0.2.1:6653
+      weir switch --bridge br0 --keep      under a service manager (sd_notify is spoken)
+      weir switch --bridge br0 --detach    after a crash, to have the bridge as it was
+
+    Exit code 1, and one line that says why, where it cannot start; nothing has changed then.
+    """
     _set_up_log(as_json, quiet)
     try:
         settings = _settings(options)
@@ -123,77 +151,3 @@ def _fail(error: Exception, as_json: bool) -> None:
     else:
         click.echo(f"weir switch: {error}", err=True)
     sys.exit(1)
-
-
-@click.command()
-@click.option("--name", default="weir", help="Name of the data plane (default weir).")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a reading.")
-@click.option("--watch", is_flag=True, help="Read again each second until Ctrl-C.")
-def ports(name: str, as_json: bool, watch: bool) -> None:
-    """Show the port counters of a running data plane."""
-    try:
-        maps = PinnedMaps(name)
-        try:
-            _show(maps, as_json, watch)
-        finally:
-            maps.close()
-    except DataPlaneError as error:
-        _fail(error, as_json)
-    except KeyboardInterrupt:
-        pass
-
-
-def _show(maps: PinnedMaps, as_json: bool, watch: bool) -> None:
-    if as_json:
-        while True:
-            click.echo(json.dumps({"ports": read_ports(maps)}))
-            if not watch:
-                return
-            time.sleep(1)
-    if not watch:
-        Console().print(_table(read_ports(maps)))
-        return
-    with Live(_table(read_ports(maps))) as live:
-        while True:
-            time.sleep(1)
-            live.update(_table(read_ports(maps)))
-
-
-def read_ports(maps: PinnedMaps) -> list[dict[str, Any]]:
-    """Every port with its counters, by bridge and OpenFlow port number."""
-    rows = []
-    for ifindex, (bridge, ofport) in sorted(maps.ports().items(), key=lambda item: item[1]):
-        try:
-            counters = maps.counters(ifindex)
-        except NoSuchPort:
-            continue
-        place = {"name": _name(ifindex), "bridge": bridge, "ofport": ofport, "ifindex": ifindex}
-        rows.append(place | dataclasses.asdict(counters))
-    return rows
-
-
-def _name(ifindex: int) -> str:
-    try:
-        return socket.if_indextoname(ifindex)
-    except OSError:
-        return f"if{ifindex}"
-
-
-_SHOWN = [field.name for field in dataclasses.fields(PortCounters)]
-
-
-def _table(rows: list[dict[str, Any]]) -> Table:
-    """One column a port: a port has more counters than a terminal has room beside each other."""
-    table = Table(title="Port counters")
-    table.add_column("")
-    for row in rows:
-        table.add_column(f"{row['name']} ({row['ofport']})", justify="right")
-    for shown in _SHOWN:
-        table.add_row(
-            shown, *(f"{row[shown]:,}" if shown != "alarm_up" else _yes(row[shown]) for row in rows)
-        )
-    return table
-
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"

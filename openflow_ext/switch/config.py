@@ -22,8 +22,11 @@ class SwitchSettings(Section):
     name: str = Field("weir", pattern=r"^[A-Za-z0-9_-]{1,32}$", description="of the data plane and its pins")
     bridges: tuple[str, ...] = Field((), description="the bridges to extend")
     controllers: tuple[str, ...] = Field(
-        (), description="tcp:HOST[:PORT] or unix:PATH; none: those that the bridge has"
+        (), description="tcp:HOST[:PORT], ssl:HOST[:PORT] or unix:PATH; none: those that the bridge has"
     )
+    private_key: Path | None = Field(None, description="for ssl: controllers; none: Open vSwitch's (set-ssl)")
+    certificate: Path | None = Field(None, description="the switch's own, for ssl: controllers")
+    ca_certificate: Path | None = Field(None, description="of who signed the controllers' certificates")
     rundir: Path = Field(default_factory=_default_rundir, description="Open vSwitch's run directory")
     max_flows: int = Field(1_000_000, ge=1, description="TCP flows that the data plane can hold")
     assumed_scale: int | None = Field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import struct
 import time
@@ -9,6 +10,7 @@ from functools import partial
 
 from openflow_ext.switch import flowstats, split
 from openflow_ext.switch import openflow as of
+from openflow_ext.switch.bundles import Bundles
 from openflow_ext.switch.dataplane import DataPlaneError
 from openflow_ext.switch.errors import Refused
 from openflow_ext.switch.exchange import OwnRequests, Verdict
@@ -30,6 +32,7 @@ class FlowEntries:
         self._own = own
         self._name = name
         self._pending = PendingChanges(time.monotonic)
+        self._bundles = Bundles()
         self._suspects: dict[Key, Entry] = {}
         self._look_at = 0.0
         self.holding = False
@@ -87,6 +90,19 @@ class FlowEntries:
         self.holding = False
         return Verdict(forward=verdict.answer, answer=verdict.forward)
 
+    def bundled(self, message: bytes) -> Verdict:
+        """A message about a bundle: what it holds acts here when it is committed."""
+        if refusal := self._bundles.refusal(message):
+            log.warning("%s: actions of the extension in a bundle: refused", self._name)
+            return Verdict(answer=refusal)
+        changes: list[Change] = []
+        for flow_mod in self._bundles.take(message):
+            with contextlib.suppress(ValueError, Refused):  # Open vSwitch refuses these, and the whole commit
+                changes += self._table.apply(flow_mod, ())
+        if changes:
+            self._pending.remember(message, message, tuple(changes))
+        return Verdict(forward=message)
+
     def takes_entries_along(self, message: bytes) -> bool:
         """Whether a GROUP_MOD or METER_MOD makes Open vSwitch remove entries: look which."""
         return bool(len(self._table)) and message[8:10] == _DELETES[message[1]].to_bytes(2, "big")
@@ -95,6 +111,7 @@ class FlowEntries:
 
     def refused(self, message: bytes) -> Verdict:
         """A FLOW_MOD that Open vSwitch refuses is undone here too; the controller sees its own bytes."""
+        self._bundles.refused(message)
         pending = self._pending.take(message[12:])
         if pending is None:
             return Verdict(forward=message)

@@ -74,6 +74,7 @@ class KernelDataPlane(PinnedMaps):
                 _remove_pins(folder)
             raise DataPlaneError(f"the data plane does not load: {error}") from error
         self._waiting: list[QueueEvent] = []
+        self._event_offset_ns = 0
         events = self._object.map("events", ffi, "__u32", "__u32")
         self._ring = libbpf.RingBuffer(events.fd, self._take_event)
         self._reports: dict[int, bytearray] = {}
@@ -154,6 +155,14 @@ class KernelDataPlane(PinnedMaps):
         )
         return settings, int(port.capacity_bps)
 
+    def _follow_clock(self) -> None:
+        """Reports carry Unix time: tell the programs where that clock is now."""
+        settings = self._maps["settings"]
+        held = settings.get(settings.key(0))
+        if held is not None:
+            held.unix_offset_ns = _unix_offset_ns()
+            settings.put(settings.key(0), held)
+
     def configure_host(self, settings: HostSettings) -> None:
         held = self._host()
         held.unix_offset_ns = _unix_offset_ns()
@@ -195,6 +204,7 @@ class KernelDataPlane(PinnedMaps):
         return self._rules.expired()
 
     def sweep(self, times: SweepTimes) -> int:
+        self._follow_clock()
         return self._sweep(
             closed_ns=int(times.closed_s * 1e9),
             silent_ns=int(times.silent_s * 1e9),
@@ -206,6 +216,7 @@ class KernelDataPlane(PinnedMaps):
         return self._ring.fd
 
     def events(self) -> list[QueueEvent]:
+        self._event_offset_ns = _unix_offset_ns()
         self._ring.consume()
         waiting, self._waiting = self._waiting, []
         return waiting
@@ -294,7 +305,7 @@ class KernelDataPlane(PinnedMaps):
                 queue_pkts=int(event.queue_pkts),
                 queue_bytes=int(event.queue_bytes),
                 n_i=int(event.n_i),
-                crossing_ns=int(event.crossing_ns) + _unix_offset_ns(),
+                crossing_ns=int(event.crossing_ns) + self._event_offset_ns,
                 rank=int(event.rank) if event.kind == QueueEventKind.REFLEX_ON else 0,
             )
         )

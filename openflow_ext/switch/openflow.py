@@ -1,7 +1,7 @@
 """Raw OpenFlow 1.3 to 1.5: as much of the layouts as the agent needs to cut, split and answer messages.
 
 OpenFlow 1.4 and 1.5 share FLOW_MOD, its actions and the multipart header with 1.3. OpenFlow 1.0 to 1.2 is
-only cut into messages. Not implemented: bundles (1.4), packet-type aware matches (1.5).
+only cut into messages. Not implemented: packet-type aware matches (1.5).
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ OFPT_ROLE_REQUEST: Final = 24
 OFPT_ROLE_REPLY: Final = 25
 OFPT_METER_MOD: Final = 29
 OFPT_ROLE_STATUS: Final = 30
+OFPT_BUNDLE_CONTROL: Final = 33
+OFPT_BUNDLE_ADD_MESSAGE: Final = 34
 
 OFPCR_ROLE_NOCHANGE: Final = 0
 OFPCR_ROLE_MASTER: Final = 2
@@ -66,6 +68,8 @@ OFPET_BAD_ACTION: Final = 2
 OFPET_BAD_MATCH: Final = 4
 OFPET_FLOW_MOD_FAILED: Final = 5
 OFPET_ROLE_REQUEST_FAILED: Final = 11
+OFPET_BUNDLE_FAILED: Final = 17
+OFPET_EXPERIMENTER: Final = 0xFFFF
 OFPBRC_BAD_EXP_TYPE: Final = 4
 OFPBRC_BAD_LEN: Final = 6
 OFPBRC_IS_SLAVE: Final = 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from openflow_ext.switch.dataplane import DataPlaneError, NoSuchPort, PortCounters
@@ -11,6 +12,7 @@ from openflow_ext.switch.libbpf import BpfError, Map
 from openflow_ext.switch.qdiscs import Qdiscs
 from openflow_ext.switch.rulemaps import RuleMaps
 from openflow_ext.switch.rules import Rule, RuleStats
+from openflow_ext.switch.tracked import TrackedFlow, tracked
 
 BPFFS = Path("/sys/fs/bpf")
 
@@ -80,6 +82,10 @@ class PinnedMaps:
             unscaled=int(state.unscaled),
             untracked=int(state.untracked),
         )
+
+    def flows(self) -> Iterator[TrackedFlow]:
+        """The flows that are tracked, in no order, read as they are asked for."""
+        return tracked(self._maps["flows"])
 
     def rules(self, bridge: int) -> list[tuple[Rule, RuleStats]]:
         return self._rules.rules(bridge)

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import re
+import ssl
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,28 +25,33 @@ log = logging.getLogger(__name__)
 BUFFER_BYTES = 1 << 20
 """What may wait for a slow reader before the other side is read no more."""
 CONNECT_S = 5.0
-_TARGET = re.compile(r"(?:(tcp):(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::(\d+))?)|(?:(unix):(.+))")
+_TARGET = re.compile(r"(?:(tcp|ssl):(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::(\d+))?)|(?:(unix):(.+))")
 _OPENFLOW_PORT = 6653
 _LONGEST_UNIX_PATH = 107
 
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """Where a controller listens: ``tcp:HOST[:PORT]`` or ``unix:PATH``, as in ovs-vsctl."""
+    """Where a controller listens: ``tcp:HOST[:PORT]``, ``ssl:HOST[:PORT]`` or ``unix:PATH``, as in
+    ovs-vsctl; with ``tls`` it is spoken to by TLS."""
 
     target: str
     host: str = ""
     port: int = _OPENFLOW_PORT
     path: str = ""
+    tls: ssl.SSLContext | None = None
 
     @classmethod
-    def parse(cls, target: str) -> Controller:
-        """Raises SwitchError for anything else."""
+    def parse(cls, target: str, tls: Callable[[], ssl.SSLContext] | None = None) -> Controller:
+        """``tls`` makes the context for a target that wants TLS. Raises SwitchError for other targets."""
         match = _TARGET.fullmatch(target)
         port = int(match[3] or _OPENFLOW_PORT) if match else 0
         if match is None or not 1 <= port <= 65535:
-            raise SwitchError(f"controller {target!r}: expected tcp:HOST[:PORT] or unix:PATH")
-        return cls(target, host=(match[2] or "").strip("[]"), port=port, path=match[5] or "")
+            raise SwitchError(
+                f"controller {target!r}: expected tcp:HOST[:PORT], ssl:HOST[:PORT] or unix:PATH"
+            )
+        context = tls() if tls is not None and match[1] == "ssl" else None
+        return cls(target, (match[2] or "").strip("[]"), port, path=match[5] or "", tls=context)
 
     async def connect(self, end: _End) -> None:
         """Connect ``end`` to the controller. Raises OSError, TimeoutError."""
@@ -54,7 +60,7 @@ class Controller:
             if self.path:
                 await loop.create_unix_connection(lambda: end, self.path)
             else:
-                await loop.create_connection(lambda: end, self.host, self.port)
+                await loop.create_connection(lambda: end, self.host, self.port, ssl=self.tls)
 
 
 class _End(asyncio.Protocol):

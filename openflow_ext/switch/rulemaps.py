@@ -205,6 +205,9 @@ class ArmedMaps:
         for rule in rules:
             if not rule.match.exact or rule.window_op is not WindowOp.MOD_WINDOW:
                 raise UnsupportedMatch("a reflex entry is MOD_WINDOW on one connection's 5-tuple")
+            held = self._armed.get(exact_key(bridge, rule.match))
+            if held is not None and held.action.armed_ifindex != ifindex:
+                raise UnsupportedMatch(f"{rule.match} is armed on another port already")
         before = [pair for pair in self._armed.items() if pair[1].action.armed_ifindex == ifindex]
         for key, _ in before:
             self._armed.delete(key)

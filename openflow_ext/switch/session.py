@@ -10,6 +10,7 @@ from openflow_ext import wire
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch import requests
 from openflow_ext.switch.bridge import Bridge
+from openflow_ext.switch.bundles import is_bundle_message
 from openflow_ext.switch.dataplane import DataPlaneError, QueueEvent, QueueEventKind
 from openflow_ext.switch.entries import FlowEntries
 from openflow_ext.switch.errors import Declined
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 
 FROM_CONTROLLER = frozenset(
     {
+        of.OFPT_BUNDLE_ADD_MESSAGE,
+        of.OFPT_BUNDLE_CONTROL,
         of.OFPT_EXPERIMENTER,
         of.OFPT_FLOW_MOD,
         of.OFPT_GROUP_MOD,
@@ -43,6 +46,8 @@ FROM_SWITCH = frozenset(
 
 _OFPPR_DELETE = 1
 _PORT_SIZE = 64
+_PORT_STATUS_SIZE = 16
+"""Without the port."""
 _VERSIONS = (of.OFP13, of.OFP15)
 
 
@@ -66,7 +71,7 @@ class Session:
 
     def due(self) -> bytes:
         """What the agent has to ask Open vSwitch by now, if anything."""
-        return self._entries.due(self._version) if self._version in _VERSIONS else b""
+        return self._entries.due(self._version)
 
     def from_controller(self, message: bytes) -> Verdict:
         """Judge a message of one of the types FROM_CONTROLLER."""
@@ -76,6 +81,8 @@ class Session:
             return self._entries.flow_mod(message)
         if message[1] in (of.OFPT_GROUP_MOD, of.OFPT_METER_MOD):
             return self._group_or_meter_mod(message)
+        if is_bundle_message(message):
+            return self._entries.bundled(message)
         if message[1] == of.OFPT_ROLE_REQUEST:
             self._bridge.roles.asked(self, _role(message))
         elif wire.is_extension_message(message):
@@ -105,9 +112,9 @@ class Session:
             log.error("%s: flow reports: %s", self._name, error)
 
     def _group_or_meter_mod(self, message: bytes) -> Verdict:
-        if self._version not in _VERSIONS or not self._entries.takes_entries_along(message):
+        if not self._entries.takes_entries_along(message):
             return Verdict(forward=message)
-        return Verdict(forward=message + self._entries.check(self._version))
+        return Verdict(forward=message + self._entries.check(message[0]))
 
     def from_switch(self, message: bytes) -> Verdict:
         """Judge a message of one of the types FROM_SWITCH."""
@@ -139,11 +146,12 @@ class Session:
         if self._version:
             return Verdict(forward=message)
         self._version = message[0]
+        check = self._entries.check(self._version) if self._version >= of.OFP13 else b""
         if self._version not in _VERSIONS:
             log.warning("%s: OpenFlow version %d: no queue alarms", self._name, self._version)
-            return Verdict(forward=message)
+            return Verdict(forward=message, answer=check)
         ports = self._own.ask(partial(of.port_desc_request, self._version), self._port_descriptions)
-        return Verdict(forward=message, answer=ports + self._entries.check(self._version))
+        return Verdict(forward=message, answer=ports + check)
 
     def _port_descriptions(self, message: bytes, last: bool) -> Verdict:
         for raw in self._ports_in(message[16:]):
@@ -162,7 +170,7 @@ class Session:
             data = data[size:]
 
     def _port_status(self, message: bytes) -> None:
-        if self._version not in _VERSIONS:
+        if self._version not in _VERSIONS or len(message) < _PORT_STATUS_SIZE:
             return
         if message[8] == _OFPPR_DELETE:
             self._descriptions.pop(int.from_bytes(message[16:20], "big"), None)

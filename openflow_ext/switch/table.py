@@ -194,9 +194,8 @@ class ExtensionTable:
 
     def _same(self, flow_mod: of.FlowMod, tables: Iterable[int]) -> list[Entry]:
         """The entries of ``tables`` with the priority and the match of ``flow_mod``."""
-        try:
-            match = split.tcp_match(of.read_match(flow_mod.match))
-        except Refused:
+        match = split.tcp_match_in(flow_mod.match)
+        if match is None:
             return []
         keys = ((table_id, flow_mod.priority, match) for table_id in tables)
         return [self._entries[key] for key in keys if key in self._entries]

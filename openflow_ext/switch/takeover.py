@@ -29,6 +29,7 @@ COLUMNS = {
     "Port": ("name", "interfaces"),
     "Interface": ("name", "ofport", "ifindex", "type"),
     "Controller": ("target",),
+    "SSL": ("private_key", "certificate", "ca_cert"),
 }
 """What the agent watches."""
 

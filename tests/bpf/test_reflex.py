@@ -94,3 +94,13 @@ def test_a_real_crossing_steps_through_the_ranks(port: tuple[str, KernelDataPlan
     assert len(on) >= 2
     step_us = (on[1].crossing_ns - on[0].crossing_ns) // 1000
     assert step_us >= 3 * RTT_US // 2 - 1000
+
+
+def test_one_connection_is_armed_on_one_port(bench: Bench) -> None:
+    bench.plane.enter_port(PORT + 1, 3, 8)
+    bench.plane.arm(PORT, 3, [entry(LOCAL)])
+    try:
+        with pytest.raises(UnsupportedMatch, match="another port"):
+            bench.plane.arm(PORT + 1, 3, [entry(LOCAL)])
+    finally:
+        bench.plane.detach(PORT + 1)

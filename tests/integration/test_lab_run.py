@@ -36,6 +36,14 @@ def _pids_of(folder: Path) -> list[int]:
     return found
 
 
+def _is_host(pid: Path) -> bool:
+    """Whether a process is the shell that holds a Mininet host's namespace."""
+    try:
+        return b"mininet:" in (pid / "cmdline").read_bytes()
+    except OSError:
+        return False
+
+
 def _machine() -> dict[str, Any]:
     """What a lab could leave behind, other than processes."""
     links = {name for name in os.listdir("/sys/class/net") if name.startswith("s") and "-eth" in name}
@@ -47,9 +55,9 @@ def _machine() -> dict[str, Any]:
         "links": links,
         "bridges": set(bridges),
         "states": set(STATES.glob("*")),
-        "pins": set(os.listdir("/sys/fs/bpf")),
+        "pins": {name for name in os.listdir("/sys/fs/bpf") if name.startswith("lab")},
         "probes": sum(program.get("name") in ("on_enqueue", "on_dequeue") for program in programs),
-        "namespaces": len({os.stat(ns).st_ino for ns in Path("/proc").glob("[0-9]*/ns/net") if ns.exists()}),
+        "hosts": sum(_is_host(pid) for pid in Path("/proc").glob("[0-9]*")),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from collections.abc import Iterator
 from ipaddress import IPv4Address
@@ -10,6 +11,7 @@ import pytest
 
 from openflow_ext import wire
 from openflow_ext.switch import openflow as of
+from openflow_ext.switch.pinned import PinnedMaps
 from openflow_ext.switch.rules import WindowOp
 from tests.integration.switch_bench import Bench, Controller, open_vswitch, run, until, with_length
 from tests.unit.engines import controller as ryu_process
@@ -219,3 +221,7 @@ def test_flows_are_reported_from_opening_to_end(bench: Bench, joined: Controller
     assert (str(opened.src), str(opened.dst)) == ("10.77.0.1", "10.77.0.2")
     assert (opened.out_port, closed.reason) == (2, wire.CloseReason.FIN)
     assert closed.sent_bytes > opened.sent_bytes
+    with contextlib.closing(PinnedMaps(bench.name)) as maps:
+        (behind_2,) = (f for f in maps.flows() if f.local == "10.77.0.2" and f.local_port == 8080)
+    assert (behind_2.state, behind_2.counted, behind_2.remote) == ("closing", False, "10.77.0.1")
+    assert behind_2.sent_bytes == closed.sent_bytes

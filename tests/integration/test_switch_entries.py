@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.unit.flowmods import (
     parser,
     serialized,
 )
+from tests.unit.test_proxy_entries import bundle
 
 SET, MOD = ext(wire.SetWindow(1536)), ext(wire.ModWindow(30000, 5))
 TCP6 = {"eth_type": 0x86DD, "ip_proto": 6}
@@ -234,3 +236,23 @@ def test_our_actions_elsewhere_are_refused_by_open_vswitch(bench: Bench, control
     add = parser.OFPGroupMod(datapath, ofproto.OFPGC_ADD, ofproto.OFPGT_INDIRECT, 7, [bucket])
     error = parsed(controller.ask(serialized(add, xid=9)))
     assert (error.type, error.code) == (ofproto.OFPET_BAD_ACTION, ofproto.OFPBAC_BAD_EXPERIMENTER)
+
+
+def test_a_bundle_acts_on_both_parts_when_it_is_committed(bench: Bench, joined: Controller) -> None:
+    write(joined, flow_mod(TCP4, [SET, output(2)], priority=5), flow_mod(TCP4, [SET, output(2)], priority=6))
+    version = bytes([joined.version])
+    plain = version + flow_mod(TCP4, [output(1)], priority=5, xid=9)[1:]
+    whole = version + flow_mod(TCP4, [SET, output(1)], priority=7, xid=9)[1:]
+
+    def control(kind: int) -> bytes:
+        return joined.ask(bundle(33, struct.pack("!IHH", 7, kind, 3), joined.version))
+
+    assert control(0)[1] != of.OFPT_ERROR
+    joined.send(bundle(34, struct.pack("!IHH", 7, 0, 3) + plain, joined.version))
+    refusal = joined.ask(bundle(34, struct.pack("!IHH", 7, 0, 3) + whole, joined.version))
+    assert refusal[1] == of.OFPT_ERROR
+    assert len(bench.rules()) == 2
+    assert control(4)[1] != of.OFPT_ERROR
+    assert joined.barrier() == []
+    assert [rule.priority for rule in bench.rules()] == [6]
+    assert shown(joined)[5] == instructions(plain)

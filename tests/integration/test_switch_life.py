@@ -155,7 +155,8 @@ def test_what_cannot_start_says_why_and_changes_nothing(bench: Bench, controller
     assert f"no bridge nobr in Open vSwitch (there: {bench.bridge})" in reason("--bridge", "nobr", *to)
     assert "give --controller" in reason()
     assert "no directory /nowhere" in reason(*to, "--rundir", "/nowhere")
-    assert "expected tcp:HOST" in reason("--controller", "ssl:127.0.0.1")
+    assert "expected tcp:HOST" in reason("--controller", "udp:127.0.0.1")
+    assert "ovs-vsctl set-ssl" in reason("--controller", "ssl:127.0.0.1")
     assert bench.leftovers() == []
     assert bench.ovs.vsctl("list", "bridge", bench.bridge) == before
     agent = bench.ready_agent(controller)

@@ -202,7 +202,7 @@ def test_controller_targets(target: str, host: str, port: int, path: str) -> Non
     assert path or found.port == port
 
 
-@pytest.mark.parametrize("target", ["", "tcp:", "ssl:127.0.0.1", "127.0.0.1:6653", "tcp:h:0", "tcp:h:99999"])
+@pytest.mark.parametrize("target", ["", "tcp:", "pssl:6653", "127.0.0.1:6653", "tcp:h:0", "tcp:h:99999"])
 def test_targets_that_are_none(target: str) -> None:
     with pytest.raises(SwitchError, match="expected tcp:HOST"):
         Controller.parse(target)

@@ -10,7 +10,7 @@ import pytest
 from openflow_ext import wire
 from openflow_ext.switch import flowstats
 from openflow_ext.switch import openflow as of
-from tests.unit.flowmods import ext, flow_mod, ofproto, output, parsed
+from tests.unit.flowmods import TCP4, ext, flow_mod, ofproto, output, parsed
 from tests.unit.proxy_bench import FEATURES, Bench, End, Script, barrier, echo, perform, port_descriptions
 from tests.unit.test_flowstats import entry_13, reply
 
@@ -156,5 +156,53 @@ def test_who_is_slave_changes_nothing(play: Play) -> None:
         assert await is_refused(second)
         await become(second, MASTER)
         assert [await is_refused(first), await is_refused(second)] == [True, False]
+
+    play(script)
+
+
+def bundle(kind: int, body: bytes, version: int = 4, xid: int = 9) -> bytes:
+    """OFPT_BUNDLE_CONTROL (33) or OFPT_BUNDLE_ADD_MESSAGE (34), in the version's form."""
+    of_type = kind if version > 4 else of.OFPT_EXPERIMENTER
+    head = b"" if version > 4 else bytes.fromhex("4f4e4600") + (2300 + kind - 33).to_bytes(4, "big")
+    return of.HEADER.pack(version, of_type, 8 + len(head + body), xid) + head + body
+
+
+@pytest.mark.parametrize("version", [4, 5, 6])
+def test_bundles_act_when_they_are_committed(play: Play, version: int) -> None:
+    def add(message: bytes, xid: int = 9) -> bytes:
+        return bundle(34, bytes.fromhex("0000000700000003") + bytes([version]) + message[1:], version, xid)
+
+    commit = bundle(33, bytes.fromhex("0000000700040003"), version)
+    plain = flow_mod(TCP4, [output(3)], priority=5)
+
+    async def script(bench: Bench) -> None:
+        async def passes(*messages: bytes) -> None:
+            controller.send(*messages)
+            for message in messages:
+                assert await switch.message() == message
+
+        switch, controller = await bench.join()
+        whole = flow_mod(TCP4, [SET, output(3)], priority=5)
+        controller.send(whole)
+        await switch.message()
+        controller.send(add(whole))
+        refusal = await controller.message()
+        if version == of.OFP13:
+            assert refusal[8:16] == bytes.fromhex("ffff09064f4e4600")
+        else:
+            assert refusal[8:12] == bytes.fromhex("0011000a")
+        await passes(add(plain), bundle(33, bytes.fromhex("0000000700060003"), version), commit)
+        assert len(bench.plane.held) == 1
+        await passes(add(plain, xid=10))
+        switch.send(of.error(add(plain, xid=10), 1, 1), echo(2))
+        await controller.message()
+        assert await controller.message() == echo(2)
+        await passes(commit)
+        assert len(bench.plane.held) == 1
+        await passes(add(plain), bundle(33, bytes(2), version), commit)
+        assert not bench.plane.held
+        switch.send(of.error(commit, 17, 13))
+        assert (await controller.message())[1] == of.OFPT_ERROR
+        assert len(bench.plane.held) == 1
 
     play(script)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from collections.abc import Callable
 from ipaddress import IPv4Address
@@ -116,5 +117,45 @@ def test_every_step_of_the_reflex_is_told(play: Play) -> None:
             wire.Reflex(1, rank, on, n_i=4, cookie=100 + rank, when_ns=WHEN_NS)
             for rank, on in ((0, True), (1, True), (0, False), (1, False))
         ]
+
+    play(script)
+
+
+def test_openflow_1_5_has_its_own_port_description(play: Play) -> None:
+    odd = bytes.fromhex("ffff000c0000000100000002")
+    ports = wire.OfpPort(1, name=b"one", properties=(odd,)), wire.OfpPort(2, name=b"two", ethernet=False)
+
+    async def script(bench: Bench) -> None:
+        switch, controller = await bench.join()
+        features = bytes([6]) + FEATURES[1:]
+        switch.send(features)
+        assert await controller.message() == features
+        request = await switch.message()
+        body = struct.pack("!HH4x", of.OFPMP_PORT_DESC, 0) + b"".join(wire.encode_port(p, 6) for p in ports)
+        switch.send(of.HEADER.pack(6, 19, 8 + len(body), of.HEADER.unpack_from(request)[3]) + body)
+        body = struct.pack("!B7x", 2) + wire.encode_port(dataclasses.replace(ports[0], name=b"renamed"), 6)
+        status = of.HEADER.pack(6, of.OFPT_PORT_STATUS, 8 + len(body), 0) + body
+        switch.send(status)
+        assert await controller.message() == status
+        tell(bench, event())
+        alarm = wire.decode_message(await controller.message())
+        assert alarm.port == dataclasses.replace(ports[0], name=b"renamed")  # type: ignore[union-attr]
+
+    play(script)
+
+
+def test_port_descriptions_that_make_no_sense_are_passed_over(play: Play) -> None:
+    async def script(bench: Bench) -> None:
+        switch, controller = await bench.join()
+        features = bytes([6]) + FEATURES[1:]
+        switch.send(features)
+        await controller.message()
+        request = await switch.message()
+        body = struct.pack("!HH4x", of.OFPMP_PORT_DESC, 0) + bytes(7)
+        switch.send(of.HEADER.pack(6, 19, 8 + len(body), of.HEADER.unpack_from(request)[3]) + body)
+        short = of.HEADER.pack(6, of.OFPT_PORT_STATUS, 12, 0) + bytes(4)
+        switch.send(short, echo(3))
+        assert await controller.message() == short
+        assert await controller.message() == echo(3)
 
     play(script)

@@ -11,12 +11,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, select
-from sqlalchemy.orm import Session
-from sqlalchemy.pool import NullPool
 
 from flowdb.models import AlarmRow, ClampRow, DecisionRow, FlowRow, HostRow, RunRow
 from openflow_ext import wire
+from tests.unit.database import rows
 from tests.unit.scripted_switch import PACKET_IN, ScriptedSwitch, handshake, mac, segment
 
 APPS = ["fabric_app.app", "sdtcp_app.app", "sccp_app.app"]
@@ -49,9 +47,7 @@ class Controller:
         return self.log.read_text()
 
     def rows(self, model):
-        engine = create_engine(f"sqlite:///{self.database}", poolclass=NullPool)
-        with Session(engine) as session:
-            return list(session.scalars(select(model)))
+        return rows(self.database, model)
 
 
 @pytest.fixture(params=["ryu", "os_ken"])

@@ -1,8 +1,10 @@
-"""``weir switch`` and ``weir ports``: options, settings and the one line for what cannot be."""
+"""``weir switch``: options, settings and the one line for what cannot be."""
 
 from __future__ import annotations
 
+import configparser
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,6 @@ from click.testing import CliRunner
 
 from openflow_ext.switch import cli
 from openflow_ext.switch.config import SwitchSettings
-from openflow_ext.switch.dataplane import PortCounters
 from openflow_ext.switch.errors import SwitchError
 from openflow_ext.switch.locks import locked
 
@@ -30,7 +31,7 @@ def lines(*argv: str) -> tuple[int, list[str]]:
     ("argv", "said"),
     [
         ((), "no bridge: give --bridge NAME"),
-        (("--bridge", "s1", "--controller", "ssl:h"), "expected tcp:HOST[:PORT] or unix:PATH"),
+        (("--bridge", "s1", "--controller", "udp:h"), "expected tcp:HOST[:PORT], ssl:HOST"),
         (("--bridge", "s1", "--rundir", "/nowhere"), "no directory /nowhere: start Open vSwitch"),
         (("--bridge", "s1", "--name", "a/b"), "[switch] name"),
     ],
@@ -77,22 +78,19 @@ def test_one_agent_a_lock(tmp_path: Path) -> None:
         pass
 
 
-class _Maps:
-    def ports(self) -> dict[int, tuple[int, int]]:
-        return {1: (2, 1), 999_999: (1, 7)}
+def test_the_service_runs_options_that_there_are() -> None:
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    assert unit.read(Path(__file__).parents[2] / "packaging" / "weir-switch.service")
+    program, command, *options = unit["Service"]["ExecStart"].split()
+    assert (Path(program).name, command) == ("weir", "switch")
+    cli.switch.make_context("switch", options)
+    assert unit["Service"]["Type"] == "notify"
 
-    def counters(self, ifindex: int) -> PortCounters:
-        return PortCounters(n_i=ifindex, alarm_up=True)
 
-
-def test_ports_are_shown_by_bridge_and_number(capsys: pytest.CaptureFixture[str]) -> None:
-    maps: Any = _Maps()
-    rows = cli.read_ports(maps)
-    assert [(row["name"], row["bridge"], row["ofport"], row["n_i"]) for row in rows] == [
-        ("if999999", 1, 7, 999_999),
-        ("lo", 2, 1, 1),
-    ]
-    cli._show(maps, as_json=True, watch=False)
-    assert json.loads(capsys.readouterr().out)["ports"] == rows
-    cli._show(maps, as_json=False, watch=False)
-    assert "999,999" in capsys.readouterr().out
+def test_the_service_manager_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        cli._tell_service_manager("READY=1")
+        assert manager.recv(100) == b"READY=1"

@@ -1,0 +1,182 @@
+"""A lab's network with a scheme at work on it, and what can be seen of it: rules, rows, packets, sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from mininet_topos.net import Network
+from mininet_topos.node import LabHost
+from mininet_topos.process import Program
+from mininet_topos.programs import Running, free_port, is_listening, running
+from mininet_topos.schemes import SCHEMES, Settings
+from mininet_topos.traffic import SINK_PORT, WORKER_PORT, Record, Traffic, read_records
+from openflow_ext.switch.pinned import PinnedMaps
+from openflow_ext.switch.rules import Rule
+from tests.integration.switch_bench import DEADLINE_S, run, until
+from tests.unit.database import Row, rows
+
+BRIDGE = 1
+ROOT_PORT = 1
+
+
+@dataclass(frozen=True)
+class Socket:
+    """A TCP socket as `ss -tin` shows it.
+
+    ``advmss``, for ``mss`` is at most half of the largest window that Linux has seen, so a clamp lowers it.
+    """
+
+    snd_wnd: int
+    advmss: int
+    peer_wscale: int
+    rwnd_limited: float
+
+
+@dataclass(frozen=True)
+class Packets:
+    """What `tcpdump -vv` says: its word on each TCP checksum, the window fields of packets that came in."""
+
+    checksums: list[str]
+    windows_in: list[int]
+
+
+@dataclass
+class Stage:
+    """Long flows and queries over one network, under one scheme."""
+
+    net: Network
+    running: Running
+    folder: Path
+    port: int
+    traffic: Traffic = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.traffic = Traffic(self.folder / "traffic.jsonl", self.net.state)
+        for worker in self.net.workers:
+            self.traffic.start(worker, "worker", port=WORKER_PORT)
+        self.sink = self.traffic.start(self.net.root, "sink", port=SINK_PORT)
+        self.traffic.await_event("listening", len(self.net.workers) + 1, DEADLINE_S)
+
+    def start(self) -> tuple[list[Program], Program]:
+        """Long flows and, younger, the burst's connections, with queries on them.
+
+        The sink reads nothing before all are open, so that the first lasting alarm finds all of them.
+        """
+        options = ("--to", self.net.root.IP())
+        os.kill(self.sink.pid, signal.SIGSTOP)
+        try:
+            flows = [self.traffic.start(one, "source", *options, port=SINK_PORT) for one in self.net.senders]
+            self.traffic.await_event("connected", len(flows), DEADLINE_S)
+            return flows, self.start_queries()
+        finally:
+            os.kill(self.sink.pid, signal.SIGCONT)
+
+    def start_queries(self, size_bytes: int = 4000, gap_ms: int = 50) -> Program:
+        """A root that asks all workers again and again until it is stopped; it has begun to."""
+        before = self.count("query")
+        workers = " ".join(f"{host.name}={host.IP()}" for host in self.net.workers)
+        options = ("--size", str(size_bytes), "--queries", "100000", "--gap-ms", str(gap_ms))
+        root = self.traffic.start(self.net.root, "root", *options, "--workers", workers, port=WORKER_PORT)
+        self.await_queries(before + 1)
+        return root
+
+    def records(self, event: str) -> list[Record]:
+        return [record for record in read_records(self.traffic.records) if record["event"] == event]
+
+    def count(self, event: str) -> int:
+        return len(self.records(event))
+
+    def await_queries(self, count: int) -> None:
+        self.traffic.await_event("query", count, DEADLINE_S)
+
+    @cached_property
+    def controller(self) -> Program:
+        return self.running.programs[0]
+
+    def kill_controller(self) -> list[str]:
+        """SIGKILL; returns its command line."""
+        argv = Path(f"/proc/{self.controller.pid}/cmdline").read_text().split("\0")[:-1]
+        os.kill(self.controller.pid, signal.SIGKILL)
+        until(lambda: not self.controller.running, "the controller is gone")
+        return argv
+
+    @contextlib.contextmanager
+    def successor(self, argv: list[str]) -> Iterator[int]:
+        """The killed controller's command once more; gives the time at which it was started."""
+        started_ns = time.time_ns()
+        env = {"WEIR_CONFIG": str((self.folder / "scheme" / "weir.toml").resolve())}
+        program = Program("successor", argv, self.folder / "successor.log", self.net.state, env)
+        try:
+            program.wait_ready(lambda: is_listening(self.port), f"nobody listens on port {self.port}")
+            yield started_ns
+        finally:
+            program.stop()
+
+    def rows(self, model: type[Row]) -> list[Row]:
+        return rows(self.folder / "scheme" / "flowdb.sqlite", model)
+
+    def rules(self) -> list[Rule]:
+        with contextlib.closing(PinnedMaps(self.running.dataplane)) as maps:
+            return [rule for rule, _ in maps.rules(BRIDGE)]
+
+    def root_port(self) -> dict[str, Any]:
+        """What `weir ports` shows of the port to the root."""
+        return next(port for port in self.running.ports() if port["ofport"] == ROOT_PORT)
+
+    def entries(self, table: int) -> list[str]:
+        """A table as ovs-ofctl shows it."""
+        argv = ("ovs-ofctl", "-O", "OpenFlow13", "--no-stats", "dump-flows", self.net.switch.name)
+        lines = run(*argv, f"table={table}").splitlines()
+        return [line.strip() for line in lines if "reply" not in line]
+
+
+@contextlib.contextmanager
+def stage(net: Network, folder: Path, scheme: str, settings: Settings | None = None) -> Iterator[Stage]:
+    """A scheme's controller and agent on ``net``, with workers and a sink that listen."""
+    port = free_port()
+    chosen = SCHEMES[scheme] if settings is None else replace(SCHEMES[scheme], settings=settings)
+    with running(chosen, net, folder / "scheme", port) as now:
+        made = Stage(net, now, folder, port)
+        try:
+            yield made
+        finally:
+            made.traffic.stop()
+
+
+def sockets(host: LabHost, peer_port: int) -> list[Socket]:
+    """A host's established connections to, or from, a port."""
+    found = []
+    filters = ("state", "established", f"( dport = :{peer_port} or sport = :{peer_port} )")
+    for line in in_host(host, "ss", "-tinHO", *filters).splitlines():
+        window, advmss, wscale = (
+            int(re.findall(rf"\b{name}:(\d+)", line)[0]) for name in ("snd_wnd", "advmss", "wscale")
+        )
+        limited = re.findall(r"\brwnd_limited:\w+\(([\d.]+)%\)", line)
+        found.append(Socket(window, advmss, wscale, float(limited[0]) / 100 if limited else 0.0))
+    return found
+
+
+def capture(host: LabHost, port: int, count: int) -> Packets:
+    """The next ``count`` TCP packets of a port at a host."""
+    argv = ("tcpdump", "-nn", "-vv", "-i", f"{host.name}-eth0", "-c", str(count), f"tcp port {port}")
+    text = in_host(host, *argv)
+    lines = [line for line in text.splitlines() if "Flags [" in line]
+    assert len(lines) == count
+    checksums = re.findall(r"cksum 0x[0-9a-f]+ \((\w+)", text)
+    incoming = [line for line in lines if re.search(rf"> {re.escape(host.IP())}\.\d+: ", line)]
+    windows = [int(found[1]) for line in incoming if (found := re.search(r"\bwin (\d+)", line))]
+    return Packets(checksums, windows)
+
+
+def in_host(host: LabHost, *argv: str) -> str:
+    """What a command prints in a host's namespace."""
+    return run("mnexec", "-a", str(host.pid), *argv)

@@ -1,0 +1,252 @@
+"""The main job against the real thing: what one sees on the wire, in sockets, entries, rows and tables."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabric_app.pipeline import TABLE_EVENTS, TABLE_SCCP, TABLE_SDTCP
+from flowdb.models import AlarmRow, ClampRow, DecisionRow, FlowRow, RunRow, SwitchRow
+from mininet_topos.links import Bottleneck
+from mininet_topos.net import Network, network
+from mininet_topos.traffic import SINK_PORT, WORKER_PORT
+from openflow_ext.switch.rules import WindowOp
+from tests.integration.stage import ROOT_PORT, Packets, Socket, Stage, capture, sockets, stage
+from tests.integration.switch_bench import until
+
+WEIR = str(Path(sys.executable).with_name("weir"))
+RATE_BPS, QUEUE_BYTES = 100_000_000, 150_000
+WORKERS, LONG_FLOWS = 6, 2
+RTT_US, K_PKTS = 10_000, 40
+SDTCP = {"rtt_us": RTT_US, "k_pkts": K_PKTS, "clamp_limit_s": 60.0}
+"""Long steps, so that the queue drains before all are slowed; no limit before the burst's FINs."""
+
+
+@pytest.fixture(scope="module")
+def net() -> Iterator[Network]:
+    with network(WORKERS, LONG_FLOWS, Bottleneck(RATE_BPS, queue_bytes=QUEUE_BYTES)) as built:
+        yield built
+
+
+def punished(on: Stage) -> set[tuple[str, int]]:
+    """Whose ACKs fall under a MOD_WINDOW entry: (address of the sender of data, its port)."""
+    rules = [rule for rule in on.rules() if rule.window_op is WindowOp.MOD_WINDOW]
+    return {(str(rule.match.dst.network_address), rule.match.dst_port) for rule in rules}  # type: ignore[union-attr]
+
+
+def senders_punished(on: Stage) -> bool:
+    return {address for address, _ in punished(on)} >= {host.IP() for host in on.net.senders}
+
+
+def all_right(seen: Packets) -> bool:
+    return set(seen.checksums) == {"correct"}
+
+
+def is_one_segment(window_bytes: int, sender: Socket) -> bool:
+    """The least window above one segment, which the scale can say."""
+    return sender.advmss < window_bytes <= sender.advmss + (1 << sender.peer_wscale)
+
+
+def test_behind_sccp_s_clamp(net: Network, tmp_path: Path) -> None:
+    with stage(net, tmp_path, "sccp") as on:
+        on.start()
+        until(lambda: on.root_port()["n_i"] == WORKERS + LONG_FLOWS, "all flows are counted")
+        share = on.root_port()["fair_share_bytes"]
+        assert share == RATE_BPS * 600 // 8_000_000 // (WORKERS + LONG_FLOWS)
+        for host, port, count in ((net.senders[0], SINK_PORT, 500), (net.workers[0], WORKER_PORT, 100)):
+            seen = capture(host, port, count)
+            (sender,) = sockets(host, port)
+            assert all_right(seen)
+            assert is_one_segment(sender.snd_wnd, sender)
+            assert {window << sender.peer_wscale for window in seen.windows_in} == {sender.snd_wnd}
+        (long_flow,) = sockets(net.senders[0], SINK_PORT)
+        assert long_flow.rwnd_limited > 0.5
+
+
+def test_behind_sdtcp_s_clamp(net: Network, tmp_path: Path) -> None:
+    with stage(net, tmp_path, "sdtcp", {"sdtcp": SDTCP}) as on:
+        on.start()
+        until(lambda: senders_punished(on), "MOD_WINDOW entries for both long flows")
+        seen = capture(net.senders[0], SINK_PORT, 500)
+        (sender,) = sockets(net.senders[0], SINK_PORT)
+        assert all_right(seen)
+        assert is_one_segment(sender.snd_wnd, sender)
+        assert {window << sender.peer_wscale for window in seen.windows_in} == {sender.snd_wnd}
+        assert sender.rwnd_limited > 0
+
+
+def test_sdtcp_s_loop(net: Network, tmp_path: Path) -> None:
+    with stage(net, tmp_path, "sdtcp", {"sdtcp": SDTCP}) as on:
+        _, root = on.start()
+        until(lambda: senders_punished(on), "MOD_WINDOW entries for both long flows")
+        clamped = on.root_port()["clamped"]
+        for address, port in punished(on):
+            flow = f"nw_src={net.root.IP()},nw_dst={address},"
+            entry = next(
+                line for line in on.entries(TABLE_SDTCP) if flow in line and f"tp_dst={port}" in line
+            )
+            assert "priority=65535" in entry
+            assert "send_flow_rem" in entry
+            assert f"goto_table:{TABLE_SCCP}" in entry
+        on.await_queries(on.count("query") + 5)
+        assert senders_punished(on), "the clamps last as long as the burst"
+        assert on.root_port()["clamped"] > clamped
+        root.stop()
+        fin_ns = until(lambda: burst_closed_ns(on), "the burst's FINs")
+        lifted = until(lambda: lifted_since(on, fin_ns), "a long flow's clamp is lifted")
+        held = [row for row in on.rows(ClampRow) if row.pushed_ns < fin_ns < (row.lifted_ns or fin_ns + 1)]
+        assert {row.flow_id for row in held} >= {
+            row.id for row in on.rows(FlowRow) if row.dst_port == SINK_PORT
+        }
+    assert lifted.lift_reason == "normal and burst over"
+    assert lifted.lifted_ns < fin_ns + 2_000_000_000
+    decision_is_whole(on, lifted)
+
+
+def burst_closed_ns(on: Stage) -> int | None:
+    """When the last of the burst's flows into the root ended; None: not yet."""
+    rows = on.rows(FlowRow)
+    oldest_ns = min(row.opened_ns for row in rows if row.dst_port == SINK_PORT)
+    burst = [row for row in rows if row.src_port == WORKER_PORT and row.opened_ns > oldest_ns]
+    if len(burst) < WORKERS or any(row.closed_ns is None for row in burst):
+        return None
+    assert {row.close_reason for row in burst} == {"fin"}
+    return max(row.closed_ns for row in burst if row.closed_ns is not None)
+
+
+def lifted_since(on: Stage, fin_ns: int) -> ClampRow | None:
+    """The first clamp of a long flow that was lifted after the burst's FINs."""
+    long_flows = {row.id for row in on.rows(FlowRow) if row.dst_port == SINK_PORT}
+    ours = [row for row in on.rows(ClampRow) if row.flow_id in long_flows and row.pushed_ns < fin_ns]
+    since = [row for row in ours if row.lifted_ns is not None and row.lifted_ns > fin_ns]
+    return min(since, key=lambda row: row.lifted_ns or 0, default=None)
+
+
+def decision_is_whole(on: Stage, clamp: ClampRow) -> None:
+    """The row tells every input, and equations (2) and (3) give its window from them."""
+    (decision,) = [row for row in on.rows(DecisionRow) if row.id == clamp.decision_id]
+    (alarm,) = [row for row in on.rows(AlarmRow) if row.id == decision.alarm_id]
+    flows = {row.id: row for row in on.rows(FlowRow)}
+    assert (alarm.kind, alarm.port_no, clamp.port_no) == ("alarm", ROOT_PORT, ROOT_PORT)
+    assert alarm.queue_pkts >= K_PKTS
+    assert 0 <= alarm.received_ns - alarm.crossing_ns < 1_000_000_000
+    assert (decision.policy, decision.equation, decision.alpha) == ("longest-lived", 3, 5)
+    assert (decision.capacity_bps, decision.rtt_us) == (RATE_BPS, RTT_US)
+    assert decision.queue_bytes == alarm.queue_bytes
+    assert decision.wr_bytes is not None
+    assert 1 <= decision.candidates <= decision.n == WORKERS + LONG_FLOWS
+    in_all_bytes = decision.capacity_bps * decision.rtt_us // 8_000_000 + decision.queue_bytes
+    assert decision.wc_bytes == in_all_bytes // decision.n
+    window_bytes = max(min(decision.wc_bytes // 2, decision.wr_bytes), decision.mss_bytes)
+    assert decision.window_bytes == clamp.window_bytes == window_bytes
+    assert flows[clamp.flow_id].dst_port == SINK_PORT
+    assert flows[clamp.flow_id].mss_bytes == decision.mss_bytes
+
+
+def test_a_controller_killed_in_mid_burst(net: Network, tmp_path: Path) -> None:
+    """Traffic goes on, clamps end by their hard timeout, a new controller answers the next alarm."""
+    settings = {"sdtcp": SDTCP | {"idle_timeout_s": 2, "hard_timeout_s": 3}}
+    with stage(net, tmp_path, "sdtcp", settings) as on:
+        on.start()
+        until(lambda: senders_punished(on), "MOD_WINDOW entries for both long flows")
+        argv = on.kill_controller()
+        killed, done = time.monotonic(), on.count("query")
+        assert senders_punished(on), "the clamps outlive their controller"
+        until(lambda: not on.rules(), "the clamps end by themselves")
+        assert time.monotonic() - killed < 3 + 3, "the hard timeout, and a second or two"
+        assert not [line for line in on.entries(TABLE_SDTCP) if "priority=65535" in line]
+        on.await_queries(done + 10)
+        with on.successor(argv) as started_ns:
+            until(lambda: senders_punished(on), "the successor answers an alarm")
+            late = until(
+                lambda: [row for row in on.rows(DecisionRow) if row.decided_ns > started_ns],
+                "its decisions are in the database",
+            )
+            decided = {row.id: row for row in late}
+            flows = {row.id: row for row in on.rows(FlowRow)}
+            assert flows[late[0].flow_id].opened_ns < started_ns, "it knows flows that it did not see open"
+            before = [row for row in on.rows(ClampRow) if row.decision_id not in decided]
+            assert all(row.lifted_ns is not None for row in before)
+            assert len(on.rows(RunRow)) == 2
+
+
+def test_sccp_counts_also_without_its_controller(net: Network, tmp_path: Path) -> None:
+    with stage(net, tmp_path, "sccp") as on:
+        table_i_is_readable(on)
+        long_flows, root = on.start()
+        until(lambda: on.root_port()["n_i"] == WORKERS + LONG_FLOWS, "all flows are counted")
+        argv = on.kill_controller()
+        root.stop()
+        until(lambda: on.root_port()["n_i"] == LONG_FLOWS, "the burst's flows have ended")
+        root = on.start_queries()
+        with on.successor(argv) as started_ns:
+            until(lambda: taken_over(on, started_ns), "the successor has the switch")
+            assert on.root_port()["n_i"] == WORKERS + LONG_FLOWS
+            table_i_is_readable(on)
+            root.stop()
+            for flow in long_flows:
+                flow.stop()
+            until(lambda: on.root_port()["n_i"] == 0, "all flows have ended")
+        counters = on.root_port()
+        assert counters["untracked"] == 0
+        assert counters["syns_counted"] == counters["fins_counted"]
+
+
+def taken_over(on: Stage, since_ns: int) -> bool:
+    return any(row.connected and row.last_seen_ns > since_ns for row in on.rows(SwitchRow))
+
+
+def table_i_is_readable(on: Stage) -> None:
+    """Four disjoint entries for IPv4 and IPv6 each; Open vSwitch's part of them is to go on."""
+    entries = [line for line in on.entries(TABLE_SCCP) if "cookie=0x57454903" in line]
+    for protocol in ("tcp", "tcp6"):
+        ours = [line for line in entries if f",{protocol}," in line]
+        flags = {line.partition("tcp_flags=")[2].partition(" ")[0] for line in ours}
+        assert flags == {"+syn", "+fin-syn", "-fin-syn+rst", "-fin-syn-rst"}
+        assert all(line.endswith(f"actions=goto_table:{TABLE_EVENTS}") for line in ours)
+    assert len(entries) == 8
+
+
+def lab_rows(out: Path, schemes: str, *options: str) -> dict[str, dict[str, Any]]:
+    """The rows of a lab's run by scheme. A run that the lab, after its repeats, calls void fails as that."""
+    argv = (WEIR, "lab", "incast", "--schemes", schemes, *options, "--out", str(out), "--json")
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    void = [f"{row['scheme']}: {'; '.join(row['reasons'])}" for row in rows if not row["valid"]]
+    if void:
+        pytest.fail(f"void, so nothing is shown: {void}")
+    return {row["scheme"]: row for row in rows}
+
+
+def test_forty_workers(tmp_path: Path) -> None:
+    """Alone: plain TCP runs into timeouts; SCCP loses nothing and stays near the ideal."""
+    rows = lab_rows(tmp_path / "out", "plain,sccp", "--workers", "40", "--size", "32000", "--queries", "12")
+    plain, sccp = rows["plain"], rows["sccp"]
+    assert plain["timeouts"] > 0
+    assert (sccp["drops"], sccp["ovs_drops"], sccp["timeouts"]) == (0, 0, 0)
+    assert sccp["x_ideal"]["p50"] <= 1.10
+    assert sccp["x_ideal"]["p99"] <= 1.25
+
+
+def test_sixty_workers_with_windows_below_a_segment(tmp_path: Path) -> None:
+    """The rounding of windows decides here."""
+    rows = lab_rows(tmp_path / "out", "sccp", "--workers", "60", "--size", "10000", "--queries", "20")
+    assert (rows["sccp"]["drops"], rows["sccp"]["ovs_drops"]) == (0, 0)
+    assert rows["sccp"]["x_ideal"]["p99"] <= 1.3
+
+
+def test_twenty_workers_beside_long_flows(tmp_path: Path) -> None:
+    """SDTCP slows the long flows for the burst and gives them their rate back."""
+    options = ("--workers", "20", "--size", "32000", "--background", "10", "--queries", "10")
+    rows = lab_rows(tmp_path / "out", "plain,sdtcp", *options)
+    assert rows["sdtcp"]["qct_ms"]["p50"] <= rows["plain"]["qct_ms"]["p50"] / 3
+    assert rows["sdtcp"]["recovery_s"] is not None
+    assert rows["sdtcp"]["recovery_s"] <= 3

@@ -1,0 +1,130 @@
+"""Ryu's own apps through the agent, unchanged; several controllers on one bridge; TLS."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openflow_ext import wire
+from openflow_ext.switch import openflow as of
+from tests.integration.switch_bench import Bench, Controller, open_vswitch, until
+from tests.unit.engines import controller as ryu_process
+from tests.unit.engines import free_port
+from tests.unit.flowmods import TCP4, ext, flow_mod, ofproto, output
+from tests.unit.test_tls import certify
+
+SET = ext(wire.SetWindow(1536))
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    with open_vswitch() as ovs:
+        bench = Bench(ovs)
+        try:
+            bench.build()
+            yield bench
+        finally:
+            bench.tear_down()
+
+
+@pytest.fixture
+def controller() -> Iterator[Controller]:
+    controller = Controller()
+    yield controller
+    controller.close()
+
+
+def get(port: int, path: str, data: Any = None) -> Any:
+    body = None if data is None else json.dumps(data).encode()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", body, timeout=10) as answer:
+        text = answer.read()
+    return json.loads(text) if text else None
+
+
+def asked(port: int, path: str) -> Any:
+    """What a REST app answers, once it listens and has something to tell."""
+
+    def look() -> Any:
+        try:
+            return get(port, path)
+        except OSError:
+            return None
+
+    return until(look, f"{path} is answered")
+
+
+@pytest.mark.parametrize("version", ["13", "15"])
+def test_the_learning_switches(bench: Bench, version: str) -> None:
+    bench.ovs.vsctl("set", "bridge", bench.bridge, f"protocols=OpenFlow{version}")
+    port = free_port()
+    with ryu_process("ryu", f"ryu.app.simple_switch_{version}", port):
+        bench.ready_agent(f"tcp:127.0.0.1:{port}")
+        until(bench.ping, "ping through the learning switch")
+        assert bench.ping(3)
+
+
+def test_the_rest_apps_read_back_what_was_written(bench: Bench, controller: Controller) -> None:
+    port, rest_port = free_port(), free_port()
+    options = ("--wsapi-host", "127.0.0.1", "--wsapi-port", str(rest_port), "ryu.app.rest_topology")
+    with ryu_process("ryu", "ryu.app.ofctl_rest", port, *options):
+        bench.agent("--controller", f"tcp:127.0.0.1:{port}", "--controller", controller.target).await_event(
+            "ready"
+        )
+        controller.accept()
+        controller.send(flow_mod(TCP4, [SET, output(2)], priority=9))
+        assert controller.barrier() == []
+        (dpid,) = asked(rest_port, "/stats/switches")
+        entry = next(one for one in get(rest_port, f"/stats/flow/{dpid}")[str(dpid)] if one["priority"] == 9)
+        ours, theirs = entry["instructions"][0]["actions"]
+        assert (ours["experimenter"], theirs["port"]) == (wire.WEIR_EXPERIMENTER_ID, 2)
+        (topology,) = asked(rest_port, "/v1.0/topology/switches")
+        assert len(topology["ports"]) == 2
+        get(rest_port, "/stats/flowentry/delete", {"dpid": dpid, "priority": 9, "match": {}})
+        until(lambda: bench.rules() == [], "the whole entry is deleted by another controller")
+
+
+def test_a_slave_changes_no_part(bench: Bench, controller: Controller) -> None:
+    second = Controller()
+    try:
+        bench.agent("--controller", controller.target, "--controller", second.target).await_event("ready")
+        controller.accept()
+        second.accept()
+        for one, role, generation in ((controller, 2, 1), (second, 3, 1)):
+            body = role.to_bytes(4, "big") + bytes(4) + generation.to_bytes(8, "big")
+            assert one.ask(of.HEADER.pack(4, 24, 24, 30) + body)[1] == 25
+        refused = [
+            flow_mod(TCP4, [SET, output(2)], xid=31),
+            wire.encode_message(wire.PortConfig(1, wire.PortConfigFlags.WINDOW, common_rtt_us=9), xid=31),
+            wire.encode_message(wire.Arm(1), xid=31),
+        ]
+        for message in refused:
+            answer = second.ask(message)
+            assert (answer[1], answer[9], answer[11]) == (
+                of.OFPT_ERROR,
+                ofproto.OFPET_BAD_REQUEST,
+                ofproto.OFPBRC_IS_SLAVE,
+            )
+        assert bench.rules() == []
+        controller.send(*refused)
+        assert [message[1] for message in controller.barrier()] == [of.OFPT_EXPERIMENTER]
+        assert len(bench.rules()) == 1
+    finally:
+        second.close()
+
+
+def test_tls_to_ryu(bench: Bench, tmp_path: Path) -> None:
+    for name in ("ca", "switch", "controller"):
+        certify(tmp_path, name)
+    port = free_port()
+    options = ("--ofp-ssl-listen-port", str(port), "--ctl-privkey", f"{tmp_path}/controller.key")
+    options += ("--ctl-cert", f"{tmp_path}/controller.pem", "--ca-certs", f"{tmp_path}/ca.pem")
+    names = (tmp_path / file for file in ("switch.key", "switch.pem", "ca.pem"))
+    bench.ovs.vsctl("set-ssl", *map(str, names))
+    with ryu_process("ryu", "ryu.app.simple_switch_13", free_port(), *options):
+        bench.ready_agent(f"ssl:127.0.0.1:{port}")
+        until(bench.ping, "ping through the learning switch")

@@ -1,0 +1,134 @@
+"""Whatever either side sends, a session answers it or passes it on; it never raises."""
+
+from __future__ import annotations
+
+import logging
+import random
+import struct
+from collections.abc import Iterator
+from ipaddress import IPv4Address
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openflow_ext import wire
+from openflow_ext.switch import openflow as of
+from openflow_ext.switch.bridge import Bridge
+from openflow_ext.switch.ports import Link, Ports
+from openflow_ext.switch.reports import FlowReports
+from openflow_ext.switch.session import FROM_CONTROLLER, FROM_SWITCH, Session
+from openflow_ext.switch.table import ExtensionTable
+from tests.unit.fakes import FakeDataPlane
+from tests.unit.flowmods import TCP4, ext, flow_mod, ofproto, output
+from tests.unit.proxy_bench import FEATURES, PORT, port_descriptions
+from tests.unit.test_flowstats import entry_13, entry_15, reply
+from tests.unit.test_proxy_entries import bundle, role
+
+SET = ext(wire.SetWindow())
+ARM = wire.Arm(1, (wire.ArmEntry(IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"), 1, 2, 1536),))
+DELETE = flow_mod({}, command=ofproto.OFPFC_DELETE, table_id=ofproto.OFPTT_ALL)
+SEEDS = [
+    flow_mod(actions=[SET, output(3)], priority=5, table_id=3),
+    flow_mod(TCP4, [output(3)], priority=5, table_id=3),
+    flow_mod(actions=[SET], command=ofproto.OFPFC_MODIFY),
+    DELETE,
+    bundle(34, struct.pack("!IHH", 7, 0, 3) + DELETE),
+    bundle(33, struct.pack("!IHH", 7, 4, 3)),
+    role(24, 2),
+    role(25, 3),
+    FEATURES,
+    port_descriptions(7, PORT),
+    reply(4, entry_13(), entry_13(6)),
+    reply(6, entry_15()),
+    of.error(flow_mod(actions=[output(3)], priority=5, table_id=3), 2, 3),
+    of.HEADER.pack(4, of.OFPT_PORT_STATUS, 80, 0) + bytes(8) + wire.encode_port(PORT),
+    *(
+        wire.encode_message(message)
+        for message in (
+            wire.PortConfig(1, wire.PortConfigFlags.ALARM, 20, 100),
+            wire.PortCountersRequest(),
+            ARM,
+            wire.FlowReportConfig(wire.FlowKinds.OPENED),
+        )
+    ),
+]
+
+
+class Sessions:
+    """One session on a bridge with a port; the agent's own requests are answered at random."""
+
+    def __init__(self) -> None:
+        self.plane = FakeDataPlane(room=8)
+        ports = Ports(1, self.plane)
+        ports.sync([Link(11, "s1-eth1", 1)], {})
+        table = ExtensionTable(1, self.plane)
+        self.session = Session(
+            Bridge("s1", 1, self.plane, ports, table, FlowReports(self.plane)), "c", lambda _: True
+        )
+
+    def feed(self, message: bytes, from_switch: bool) -> bytes:
+        """Judge a message; what comes back of the agent's own to Open vSwitch is answered with no entries."""
+        act_on = FROM_SWITCH if from_switch else FROM_CONTROLLER
+        if message[1] not in act_on:
+            return b""
+        verdict = (self.session.from_switch if from_switch else self.session.from_controller)(message)
+        if verdict.hold:
+            xid = verdict.forward[4:8]
+            answer = reply(message[0], entry_13() if message[0] < of.OFP15 else entry_15())
+            self.session.from_switch(answer[:4] + xid + answer[8:])
+            assert not self.session.holding
+        return verdict.forward + verdict.answer
+
+
+def mangled(rng: random.Random) -> bytes:
+    """A seed with some bytes changed, cut or added, under a header that frames it."""
+    data = bytearray(rng.choice(SEEDS))
+    for _ in range(rng.choice((0, 1, 1, 2, 5))):
+        data[rng.randrange(len(data))] = rng.choice((0, 1, 4, 8, 0xFF, rng.randrange(256)))
+    if rng.random() < 0.3:
+        del data[rng.randrange(8, len(data) + 1) :]
+    if rng.random() < 0.1:
+        data += rng.randbytes(rng.randrange(64))
+    if rng.random() < 0.5:
+        data[0], data[1] = rng.choice((4, 5, 6)), rng.choice(sorted(FROM_CONTROLLER | FROM_SWITCH))
+    data[0] = max(1, min(data[0], of.OFP15))
+    data[2:4] = len(data).to_bytes(2, "big")
+    return bytes(data)
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    logging.getLogger("openflow_ext").setLevel(logging.CRITICAL)
+    yield
+    logging.getLogger("openflow_ext").setLevel(logging.NOTSET)
+
+
+def play(count: int, seed: int) -> None:
+    """Feed ``count`` mangled messages, from either side, to sessions that live for 500 each."""
+    rng = random.Random(seed)
+    for _ in range(count // 500):
+        sessions = Sessions()
+        for _ in range(500):
+            sessions.feed(mangled(rng), rng.random() < 0.5)
+            assert len(sessions.plane.held) <= sessions.plane.room
+        sessions.plane.destroy()
+
+
+@pytest.mark.usefixtures("quiet")
+def test_mangled_messages() -> None:
+    play(20_000, seed=1)
+
+
+@given(st.binary(min_size=0, max_size=200), st.sampled_from(sorted(FROM_CONTROLLER | FROM_SWITCH)))
+def test_random_bodies(body: bytes, of_type: int) -> None:
+    sessions = Sessions()
+    logging.getLogger("openflow_ext").setLevel(logging.CRITICAL)
+    try:
+        for version in (4, 5, 6):
+            message = of.HEADER.pack(version, of_type, 8 + len(body), 1) + body
+            for from_switch in (False, True):
+                sessions.feed(message, from_switch)
+    finally:
+        sessions.plane.destroy()
+        logging.getLogger("openflow_ext").setLevel(logging.NOTSET)
