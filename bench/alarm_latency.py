@@ -25,6 +25,7 @@ import click
 
 from bench import sandbox
 from bench.figures import present, quantile
+from bench.frames import ACK, Sender, frames
 from openflow_ext import wire
 from openflow_ext.switch.dataplane import PortSettings, QueueEvent, QueueEventKind
 from openflow_ext.switch.kernel import KernelDataPlane
@@ -33,16 +34,8 @@ from tests.integration.switch_bench import Bench, Controller, open_vswitch
 SO_TIMESTAMPNS = 35
 K_PKTS, BURST, RTT_US = 10, 30, 1000
 RATE = "100mbit"
-SENDER = f"""
-import socket, sys
-frame = bytes(6) + b"\\x02" + bytes(5) + b"\\x88\\xb5" + bytes(1000)
-out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-out.bind((sys.argv[1], 0))
-while sys.stdin.buffer.raw.read(1):
-    for _ in range({BURST}):
-        out.send(frame)
-"""
-NORMAL_S = 5.0
+PAYLOAD = 950
+PATIENCE_S = 1.0
 ECHO_REQUEST = 2
 
 Latencies = dict[str, list[float]]
@@ -55,16 +48,22 @@ class Burst:
         sandbox.run(*f"tc qdisc add dev {port} root handle 1: htb default 1".split())
         sandbox.run(*f"tc class add dev {port} parent 1: classid 1:1 htb rate {RATE} burst 1600".split())
         sandbox.run(*f"tc qdisc add dev {port} parent 1:1 pfifo limit 100".split())
-        self._process = subprocess.Popen([sys.executable, "-c", SENDER, port], stdin=subprocess.PIPE)
+        asked, self._ask = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(self._ask)
+            sender = Sender(port, frames(BURST, from_host=False, flags=ACK, payload=PAYLOAD))
+            while os.read(asked, 1):
+                sender.send_all()
+            os._exit(0)
+        os.close(asked)
 
     def __call__(self) -> None:
-        assert self._process.stdin is not None  # noqa: S101 - it is a pipe
-        self._process.stdin.write(b"!")
-        self._process.stdin.flush()
+        os.write(self._ask, b"!")
 
     def close(self) -> None:
-        with self._process:
-            self._process.kill()
+        os.close(self._ask)
+        os.waitpid(self._pid, 0)
 
 
 def read_by_the_agent(alarms: int) -> Latencies:
@@ -86,7 +85,7 @@ def read_by_the_agent(alarms: int) -> Latencies:
 
 
 async def _read(plane: KernelDataPlane, burst: Burst, alarms: int) -> list[float]:
-    """Only the crossing itself: not the looks that follow it, until the queue is quiet again."""
+    """Only the crossings: not the looks that follow, until the queue is quiet again."""
     took: list[float] = []
     quiet = asyncio.Event()
     first = True
@@ -100,28 +99,39 @@ async def _read(plane: KernelDataPlane, burst: Burst, alarms: int) -> list[float
                 took.append((now - event.crossing_ns) / 1e3)
                 first = False
             elif event.normal:
+                first = True
                 quiet.set()
 
     loop = asyncio.get_running_loop()
     loop.add_reader(plane.events_fd(), on_events)
-    for _ in range(alarms):
-        first = True
+    while len(took) < alarms:
         quiet.clear()
         burst()
-        await asyncio.wait_for(quiet.wait(), NORMAL_S)
+        with contextlib.suppress(TimeoutError):  # the burst was held up, and did not fill the queue
+            await asyncio.wait_for(quiet.wait(), PATIENCE_S)
     loop.remove_reader(plane.events_fd())
     return took
 
 
-def stamped(controller: Controller) -> Iterator[tuple[bytes, int, int]]:
-    """A controller's messages, each with the Unix times at which the kernel had it and it was read, in ns."""
+def stamped(controller: Controller) -> Iterator[tuple[bytes, int, int] | None]:
+    """A controller's messages, each with the Unix times at which the kernel had it and it was read, in ns.
+
+    None where nothing comes for long.
+    """
     sock = controller.sock
     assert sock is not None  # noqa: S101 - accept() was called
     sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    sock.settimeout(PATIENCE_S)
     waiting = b""
     while True:
-        data, control, _, _ = sock.recvmsg(65536, 64)
+        try:
+            data, control, _, _ = sock.recvmsg(65536, 64)
+        except TimeoutError:
+            yield None
+            continue
         read_ns = time.time_ns()
+        if not data:
+            raise click.ClickException("the agent ended the session")
         seconds, ns = struct.unpack("qq", control[0][2][:16])
         waiting += data
         while len(waiting) >= 8 and len(waiting) >= (size := int.from_bytes(waiting[2:4], "big")):
@@ -148,16 +158,19 @@ def through_the_agent(alarms: int) -> Latencies:
         controller.ask(wire.encode_message(config, xid=5))
         controller.barrier()
         messages = stamped(controller)
-        for _ in range(alarms):
+        while len(took["left"]) < alarms:
             burst()
             _follow(messages, took)
     return took
 
 
-def _follow(messages: Iterator[tuple[bytes, int, int]], took: Latencies) -> None:
+def _follow(messages: Iterator[tuple[bytes, int, int] | None], took: Latencies) -> None:
     """Take the crossing's alarm, then read on until the queue is quiet."""
     first = True
-    for data, left_ns, received_ns in messages:
+    for stamped_message in messages:
+        if stamped_message is None:  # the burst was held up, and did not fill the queue
+            return
+        data, left_ns, received_ns = stamped_message
         message = wire.decode_message(data) if wire.is_extension_message(data) else None
         if isinstance(message, wire.BufNormal):
             return

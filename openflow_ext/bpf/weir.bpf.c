@@ -130,7 +130,7 @@ static __always_inline __u16 lowered(struct passage *p, struct question *q)
 		return before;
 	}
 	q->field = bpf_ntohs(before);
-	exact = exact_of(q, p->port, p->flow, p->host->rules_epoch);
+	exact = exact_of(q, p->port, p->flow);
 	return bpf_htons(field_by_rules(q, p->port, p->state, exact));
 }
 

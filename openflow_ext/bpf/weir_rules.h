@@ -3,6 +3,7 @@
 #ifndef WEIR_RULES_H
 #define WEIR_RULES_H
 
+#define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
 #define NO_WINDOW 0xffffffffu
 #define MAX_HITS 8 /* rules that one segment may meet, expired ones included */
 
@@ -119,11 +120,15 @@ static __always_inline void exact_key_of(struct weir_exact_key *key, const struc
  * rule: most flows have none, and the look-up is a cache miss.
  */
 static __always_inline struct weir_exact *exact_of(const struct question *q, const struct weir_port *port,
-						   struct weir_flow *flow, __u32 epoch)
+						   struct weir_flow *flow)
 {
 	struct weir_exact_key key = {};
 	struct weir_exact *exact;
+	__u32 zero = 0, epoch, *held = bpf_map_lookup_elem(&rules_epoch, &zero);
 
+	if (!held)
+		return NULL;
+	epoch = READ_ONCE(*held);
 	if (flow && flow->no_exact_in == epoch)
 		return NULL;
 	exact_key_of(&key, q, port->bridge);

@@ -24,8 +24,6 @@ struct weir_settings {
 	__u64 unix_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC */
 	__u32 report_kinds;   /* bit k: flow reports of enum weir_report_kind k are wanted */
 	__u32 simple_count;   /* N_i is the paper's integer: one a matching packet, no flow state */
-	__u32 rules_epoch;    /* from 1; another one with each rule and each port that comes */
-	__u32 pad;
 };
 
 /* ---- ports: facts by the agent, state by the programs ------------------------------------------ */
@@ -121,7 +119,7 @@ struct weir_flow {
 	__u32 counted;   /* this flow is one of the port's N_i */
 	__u32 acked;     /* by the local host */
 	__u32 late_acks; /* in a row, each with more data at once after it */
-	__u32 no_exact_in; /* weir_settings.rules_epoch in which the flow's ACKs have no exact rule */
+	__u32 no_exact_in; /* the rules_epoch in which the flow's ACKs have no exact rule */
 	__u32 pad;
 };
 

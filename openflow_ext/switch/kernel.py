@@ -164,7 +164,7 @@ class KernelDataPlane(PinnedMaps):
             settings.put(settings.key(0), held)
 
     def configure_host(self, settings: HostSettings) -> None:
-        held = self._host()
+        held = self._maps["settings"].value()
         held.unix_offset_ns = _unix_offset_ns()
         held.report_kinds, held.simple_count = settings.report_kinds, settings.simple_count
         self._maps["settings"].put(self._maps["settings"].key(0), held)
@@ -188,14 +188,11 @@ class KernelDataPlane(PinnedMaps):
         self._rules.put(bridge, rule)
         self._begin_epoch()
 
-    def _host(self) -> Any:
-        return self._maps["settings"].get(self._maps["settings"].key(0))
-
     def _begin_epoch(self) -> None:
         """From now on the programs look again for exact rules of flows that had none."""
-        held = self._host()
-        held.rules_epoch = held.rules_epoch % 0xFFFFFFFF + 1
-        self._maps["settings"].put(self._maps["settings"].key(0), held)
+        epochs = self._maps["rules_epoch"]
+        epoch = epochs.get(epochs.key(0))
+        epochs.put(epochs.key(0), epochs.value(epoch[0] % 0xFFFFFFFF + 1))
 
     def remove(self, bridge: int, rule: Rule) -> RuleStats:
         return self._rules.remove(bridge, rule)
