@@ -1,6 +1,6 @@
 """What each hook of the data plane costs in the kernel, a packet, with many flows tracked.
 
-    python -m bench.data_plane [--flows N]... [--clamped N] [--packets N] [--runs N] [--json]
+    python -m bench.data_plane [--flows N]... [--clamped N] [--train N] [--runs N] [--json]
 
 Real frames go through a veth: each run sends ``--packets`` of them, of flows in random order, so that next
 to no flow's entry is in a cache. The kernel adds up the programs' run times (BPF_ENABLE_STATS). Taking the
@@ -14,6 +14,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import Any
 
@@ -131,12 +132,22 @@ def empty_costs(packets: int, runs: int) -> dict[str, Spread]:
     return costs
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """As main() has them."""
+
+    clamped: int
+    train: int
+    packets: int
+    runs: int
+
+
 class Bench:
     """All cases at one number of flows."""
 
-    def __init__(self, flows: int, clamped: int, packets: int, runs: int, empty: dict[str, Spread]) -> None:
-        self._flows, self._clamped, self._packets, self._runs = flows, clamped, packets, runs
-        self._empty = empty
+    def __init__(self, flows: int, options: Options, empty: dict[str, Spread]) -> None:
+        self._flows, self._options, self._empty = flows, options, empty
+        self._clamped = min(options.clamped, flows)
         self._host = Host(max(flows, 1_000_000))
         self.rows: list[Row] = []
 
@@ -163,9 +174,10 @@ class Bench:
 
     @contextlib.contextmanager
     def _sender(self, interface: str, *, from_host: bool, payload: int = 0) -> Iterator[Weighing]:
-        sender = Sender(interface, frames(self._flows, from_host=from_host, flags=ACK, payload=payload))
+        these = frames(self._flows, from_host=from_host, flags=ACK, payload=payload)
+        sender = Sender(interface, these, self._options.train)
         try:
-            yield Weighing(sender, self._packets, self._runs)
+            yield Weighing(sender, self._options.packets, self._options.runs)
         finally:
             sender.close()
 
@@ -181,7 +193,7 @@ class Bench:
     def _sweep(self) -> None:
         """A sweep that finds nothing to take away, in ms."""
         took = []
-        for _ in range(self._runs):
+        for _ in range(self._options.runs):
             start = time.perf_counter()
             self._host.plane.sweep(SweepTimes(idle_s=3600))
             took.append((time.perf_counter() - start) * 1e3)
@@ -192,19 +204,21 @@ class Bench:
 @click.command(help=__doc__.splitlines()[0] if __doc__ else None)
 @click.option("--flows", multiple=True, default=(100_000, 1_000_000), show_default=True, help="Tracked.")
 @click.option("--clamped", default=10_000, show_default=True, help="MOD_WINDOW entries of single flows.")
+@click.option("--train", default=1, show_default=True, help="Packets of a flow in a row.")
 @click.option("--packets", default=300_000, show_default=True, help="A run.")
 @click.option("--runs", default=7, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def main(flows: tuple[int, ...], clamped: int, packets: int, runs: int, as_json: bool) -> None:
+def main(flows: tuple[int, ...], as_json: bool, **options: int) -> None:
     sandbox.enter()
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     rows: list[Row] = []
+    asked = Options(**options)
     with program_cost.counted():
-        empty = empty_costs(packets, runs)
+        empty = empty_costs(asked.packets, asked.runs)
         for kind, cost in empty.items():
             rows.append({"hook": f"empty {kind}", "case": "", "flows": "", "ns": cost, "net": 0})
         for number in flows:
-            rows += Bench(number, min(clamped, number), packets, runs, empty).measure()
+            rows += Bench(number, asked, empty).measure()
     present("Cost in the kernel, ns a packet", ("hook", "case", "flows", "ns", "net"), rows, as_json)
 
 

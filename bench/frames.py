@@ -51,21 +51,21 @@ def frames(flows: int, *, from_host: bool, flags: int, payload: int = 0) -> Iter
 
 
 class Sender:
-    """Sends frames by an interface, again and again in the same random order."""
+    """Sends frames by an interface, again and again in the same random order, each `train` times in a row."""
 
-    def __init__(self, interface: str, these: Iterator[bytes], seed: int = 1) -> None:
+    def __init__(self, interface: str, these: Iterator[bytes], train: int = 1, seed: int = 1) -> None:
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
         self._socket.bind((interface, 0))
         first = next(these)
         self._memory = bytearray(first + b"".join(these))
         self._size = len(first)
-        self._count = len(self._memory) // self._size
+        self._count = len(self._memory) // self._size * train
         self._vectors = ffi.new("struct iovec[]", self._count)
         self._messages = ffi.new("struct mmsghdr[]", self._count)
         base = ffi.cast("char *", ffi.from_buffer(self._memory))
-        order = list(range(self._count))
+        order = list(range(self._count // train))
         random.Random(seed).shuffle(order)  # noqa: S311 - an order, not a secret
-        for place, index in enumerate(order):
+        for place, index in enumerate(index for index in order for _ in range(train)):
             self._vectors[place] = (base + index * self._size, self._size)
             self._messages[place].iov, self._messages[place].iovlen = self._vectors + place, 1
         self._next = 0

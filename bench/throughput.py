@@ -3,8 +3,9 @@
     python -m bench.throughput [--datapath userspace|kernel] [--offered-mbps N] [--pairs N] [--json]
 
 ``userspace``: a stock Open vSwitch (netdev), XDP. ``kernel``: a Linux bridge in its place, tc. Runs without
-(stock), with programs that do nothing (empty) and with the agent's (weir) alternate on the same path; a ratio
-is of neighbours in time. SCCP's entries are in force, its common RTT so large that no window is lowered.
+(stock), with programs that do nothing (empty) and with the agent's (weir) alternate on the same path; a
+ratio is of neighbours in time. Other cases: ``generic`` XDP, and ``egress`` alone, that do nothing. SCCP's
+entries are in force, its common RTT so large that no window is lowered.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import click
@@ -34,6 +35,10 @@ COMMON_RTT_US = 1_000_000
 NUMBERS = (1, 2)
 PORT, HOST, SWITCH, SERVER = "p{}", "h{}", "sw", "10.0.0.2"
 SEND_BUFFER = 16 * 1024 * 1024
+WINDOW = "512K"  # more in flight only overflows the path's queues
+CASES = ("egress", "generic", "empty", "weir")
+
+Cases = Mapping[str, Callable[[], contextlib.AbstractContextManager[None]]]
 
 
 def build_hosts(*, checksums: bool) -> None:
@@ -86,20 +91,31 @@ class Programs:
     def stock(self) -> Iterator[None]:
         yield
 
-    @contextlib.contextmanager
-    def empty(self) -> Iterator[None]:
+    def empty(self) -> contextlib.AbstractContextManager[None]:
         """Programs that do nothing where the agent's would be."""
-        where = [libbpf.TC_EGRESS] + [libbpf.TC_INGRESS] * self._kernel_datapath
+        return self._doing_nothing(0 if self._kernel_datapath else libbpf.XDP_NATIVE, self._kernel_datapath)
+
+    def generic(self) -> contextlib.AbstractContextManager[None]:
+        """The same with generic XDP."""
+        return self._doing_nothing(libbpf.XDP_GENERIC, False)
+
+    def egress(self) -> contextlib.AbstractContextManager[None]:
+        """A program that does nothing, at the egress alone."""
+        return self._doing_nothing(0, False)
+
+    @contextlib.contextmanager
+    def _doing_nothing(self, xdp_mode: int, tc_ingress: bool) -> Iterator[None]:
+        places = [libbpf.TC_EGRESS, libbpf.TC_INGRESS] if tc_ingress else [libbpf.TC_EGRESS]
         for ifindex in self._ports:
-            for place in where:
+            for place in places:
                 libbpf.tc_attach(ifindex, place, self._empty["tc"])
-            if not self._kernel_datapath:
-                libbpf.xdp_attach(ifindex, self._empty["xdp"], libbpf.XDP_NATIVE, replace=False)
+            if xdp_mode:
+                libbpf.xdp_attach(ifindex, self._empty["xdp"], xdp_mode, replace=False)
         try:
             yield
         finally:
             for ifindex, number in self._ports.items():
-                if not self._kernel_datapath:
+                if xdp_mode:
                     libbpf.xdp_detach(ifindex)
                 sandbox.run("tc", "qdisc", "del", "dev", PORT.format(number), "clsact")
 
@@ -127,13 +143,31 @@ def transfer(seconds: int, offered_mbps: int) -> float:
     rate = ("-b", f"{offered_mbps}M") if offered_mbps else ()
     inside = ("ip", "netns", "exec")
     server = subprocess.Popen(
-        [*inside, HOST.format(2), "iperf3", "-s", "-1", "--forceflush"], stdout=subprocess.PIPE, text=True
+        [*inside, HOST.format(2), "iperf3", "-s", "-1", "-A", "1", "--forceflush"],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     with server:
         assert server.stdout is not None  # noqa: S101 - it is a pipe
         while "listening" not in server.stdout.readline():
             pass
-        client = ("iperf3", "-c", SERVER, "-t", str(seconds), "-O", "1", "-C", "reno", "-J", *rate)
+        client = (
+            "iperf3",
+            "-c",
+            SERVER,
+            "-t",
+            str(seconds),
+            "-O",
+            "1",
+            "-C",
+            "reno",
+            "-A",
+            "0",
+            "-w",
+            WINDOW,
+            "-J",
+            *rate,
+        )
         said = json.loads(sandbox.run(*inside, HOST.format(1), *client))
         server.communicate()
     return float(said["end"]["sum_received"]["bits_per_second"]) / 1e9
@@ -148,9 +182,8 @@ def until_reachable() -> None:
             raise click.ClickException("the hosts do not reach each other through the switch")
 
 
-def measure(programs: Programs, pairs: int, seconds: int, offered_mbps: int) -> list[dict[str, Any]]:
-    """Rows of the three cases; the runs of a round follow each other, the first one changes."""
-    cases = {"stock": programs.stock, "empty": programs.empty, "weir": programs.weir}
+def measure(cases: Cases, pairs: int, seconds: int, offered_mbps: int) -> list[dict[str, Any]]:
+    """Rows of the cases; the runs of a round follow each other, every other round backwards."""
     got: dict[str, list[float]] = {name: [] for name in cases}
     for number in range(pairs):
         order = list(cases)[:: -1 if number % 2 else 1]
@@ -171,14 +204,19 @@ def measure(programs: Programs, pairs: int, seconds: int, offered_mbps: int) -> 
     "--datapath", type=click.Choice(["userspace", "kernel"]), default="userspace", show_default=True
 )
 @click.option("--offered-mbps", default=0, show_default=True, help="0: as much as goes.")
-@click.option("--pairs", default=5, show_default=True, help="Rounds of the three cases.")
+@click.option("--case", "wanted", type=click.Choice(CASES), multiple=True, help="Beside stock; empty, weir.")
+@click.option("--pairs", default=5, show_default=True, help="Rounds of all cases.")
 @click.option("--seconds", default=5, show_default=True, help="A run, after one second that does not count.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def main(datapath: str, offered_mbps: int, pairs: int, seconds: int, as_json: bool) -> None:
+def main(
+    datapath: str, offered_mbps: int, wanted: tuple[str, ...], pairs: int, seconds: int, as_json: bool
+) -> None:
     sandbox.enter()
     os.environ.pop("OVS_RUNDIR", None)
     with {"userspace": userspace, "kernel": kernel}[datapath]():
-        rows = measure(Programs(datapath == "kernel"), pairs, seconds, offered_mbps)
+        programs = Programs(datapath == "kernel")
+        names = ("stock", *(wanted or ("empty", "weir")))
+        rows = measure({name: getattr(programs, name) for name in names}, pairs, seconds, offered_mbps)
     load = f"{offered_mbps} Mbit/s offered" if offered_mbps else "saturated"
     present(f"Throughput, {datapath} datapath, {load}", ("programs", "gbps", "of_stock"), rows, as_json)
 

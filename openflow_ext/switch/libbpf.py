@@ -250,7 +250,12 @@ def xdp_attach(ifindex: int, program_fd: int, mode: int, *, replace: bool) -> No
 
 
 def xdp_detach(ifindex: int) -> None:
-    check(lib().bpf_xdp_detach(ifindex, 0, ffi.NULL), f"detach XDP from interface {ifindex}")
+    """Take the XDP program off, native or generic: the kernel wants to be told which."""
+    program_id = ffi.new("uint32_t *")
+    for mode in (XDP_NATIVE, XDP_GENERIC):
+        check(lib().bpf_xdp_query_id(ifindex, mode, program_id), f"look for XDP on interface {ifindex}")
+        if program_id[0]:
+            check(lib().bpf_xdp_detach(ifindex, mode, ffi.NULL), f"detach XDP from interface {ifindex}")
 
 
 def _tc_hook(ifindex: int, where: int) -> Any:
