@@ -115,6 +115,7 @@ static __always_inline bool find_port(struct passage *p, __u32 ifindex)
 static __always_inline __u16 lowered(struct passage *p, struct question *q)
 {
 	__u16 before = p->tcp->window;
+	struct weir_exact *exact;
 
 	q->scale = p->port->assumed_scale;
 	q->mss = DEFAULT_MSS;
@@ -129,7 +130,8 @@ static __always_inline __u16 lowered(struct passage *p, struct question *q)
 		return before;
 	}
 	q->field = bpf_ntohs(before);
-	return bpf_htons(field_by_rules(q, p->port, p->state));
+	exact = exact_of(q, p->port, p->flow);
+	return bpf_htons(field_by_rules(q, p->port, p->state, exact));
 }
 
 /* What both forms of the ingress do: true where the segment's window shall become *after. */

@@ -52,6 +52,14 @@ struct {
 	__type(value, struct weir_exact);
 } exact_rules SEC(".maps");
 
+/* From 1; another one with each rule and each port that comes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} rules_epoch SEC(".maps");
+
 /* Reflex entries (ARM): exact rules that the data plane switches on and off by itself. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -3,6 +3,7 @@
 #ifndef WEIR_RULES_H
 #define WEIR_RULES_H
 
+#define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
 #define NO_WINDOW 0xffffffffu
 #define MAX_HITS 8 /* rules that one segment may meet, expired ones included */
 
@@ -18,16 +19,15 @@ static __always_inline bool alive(const struct weir_action *action, const struct
  * `tables`; WEIR_MAX_LISTED for none. A function of its own that the verifier checks once: unrolled
  * into its callers, the loop is beyond it. For the same reason the match has no branches.
  */
-__noinline __u32 next_listed(const struct segment *s, __u32 bridge, __u32 direction, __u32 in_ofport, __u64 from_tables)
+__noinline __u32 next_listed(const struct segment *s, const struct weir_list *list, __u32 in_ofport,
+			     __u64 from_tables)
 {
-	struct weir_list_key key = {.bridge = bridge, .direction = direction};
-	struct weir_list *list = bpf_map_lookup_elem(&lists, &key);
 	__u32 from = from_tables >> 32, tables = from_tables;
 
 	if (!list || !s)
 		return WEIR_MAX_LISTED;
 	for (__u32 i = 0; i < WEIR_MAX_LISTED; i++) {
-		struct weir_listed *r = &list->rules[i];
+		const struct weir_listed *r = &list->rules[i];
 		__u32 differs = tables >> (r->action.table_id & 31) & 1;
 
 		if (i >= list->len)
@@ -115,6 +115,29 @@ static __always_inline void exact_key_of(struct weir_exact_key *key, const struc
 	key->dst_port = q->segment.dst_port;
 }
 
+/*
+ * The segment's exact rule. A flow that was found to have none is not looked for again until the agent adds a
+ * rule: most flows have none, and the look-up is a cache miss.
+ */
+static __always_inline struct weir_exact *exact_of(const struct question *q, const struct weir_port *port,
+						   struct weir_flow *flow)
+{
+	struct weir_exact_key key = {};
+	struct weir_exact *exact;
+	__u32 zero = 0, epoch, *held = bpf_map_lookup_elem(&rules_epoch, &zero);
+
+	if (!held)
+		return NULL;
+	epoch = READ_ONCE(*held);
+	if (flow && flow->no_exact_in == epoch)
+		return NULL;
+	exact_key_of(&key, q, port->bridge);
+	exact = bpf_map_lookup_elem(&exact_rules, &key);
+	if (!exact && flow)
+		flow->no_exact_in = epoch;
+	return exact;
+}
+
 /* Meet an exact rule, unless one of its table was met before. */
 static __always_inline void meet_exact(struct answer *a, const struct question *q, const struct weir_port *port,
 				       const struct weir_port_state *state, struct weir_exact *exact)
@@ -127,13 +150,15 @@ static __always_inline void meet_exact(struct answer *a, const struct question *
 
 /* A reflex entry counts as met in its table; it is on while its rank is below the port's level. */
 static __always_inline void meet_armed(struct answer *a, const struct question *q, const struct weir_port *port,
-				       const struct weir_port_state *state, const struct weir_exact_key *key)
+				       const struct weir_port_state *state)
 {
+	struct weir_exact_key key = {};
 	struct weir_exact *armed;
 
 	if (!port->armed || !state->reflex_level)
 		return;
-	armed = bpf_map_lookup_elem(&armed_rules, key);
+	exact_key_of(&key, q, port->bridge);
+	armed = bpf_map_lookup_elem(&armed_rules, &key);
 	if (!armed || armed->action.armed_ifindex != q->ifindex || armed->action.rank >= state->reflex_level)
 		return;
 	if (armed->tally.epoch != state->reflex_epoch) {
@@ -143,40 +168,43 @@ static __always_inline void meet_armed(struct answer *a, const struct question *
 	meet_exact(a, q, port, state, armed);
 }
 
-/* The next listed rule that is met, its table not yet in a->tables; NULL: none is left. */
-static __always_inline struct weir_listed *meet_next(const struct question *q, const struct weir_port *port,
-						     __u32 direction, __u32 tables, __u32 *from)
+static __always_inline struct weir_list *list_of(const struct weir_port *port, __u32 direction)
 {
 	struct weir_list_key key = {.bridge = port->bridge, .direction = direction};
-	struct weir_list *list = bpf_map_lookup_elem(&lists, &key);
+
+	return bpf_map_lookup_elem(&lists, &key);
+}
+
+/* The next listed rule that is met, its table not yet in a->tables; NULL: none is left. */
+static __always_inline struct weir_listed *meet_next(const struct question *q, struct weir_list *list,
+						     __u32 in_ofport, __u32 tables, __u32 *from)
+{
 	__u32 i;
 
 	if (!list || !(q->segment.flags & list->flags) || !(list->tables & ~tables))
 		return NULL;
-	i = next_listed(&q->segment, port->bridge, direction, port->ofport, (__u64)*from << 32 | tables);
+	i = next_listed(&q->segment, list, in_ofport, (__u64)*from << 32 | tables);
 	if (i >= WEIR_MAX_LISTED)
 		return NULL;
 	*from = i + 1;
 	return &list->rules[i];
 }
 
-/* The window field with which the segment goes on, by the rules of the ingress. */
+/* The window field with which the segment goes on, by the rules of the ingress; `exact` may be NULL. */
 __noinline __u32 field_by_rules(const struct question *q, const struct weir_port *port,
-				const struct weir_port_state *state)
+				const struct weir_port_state *state, struct weir_exact *exact)
 {
 	struct answer a = {.window_bytes = NO_WINDOW};
-	struct weir_exact_key key = {};
-	struct weir_exact *exact;
+	struct weir_list *list;
 	__u32 from = 0, field;
 
 	if (!q || !port || !state)
 		return 0;
-	exact_key_of(&key, q, port->bridge);
-	exact = bpf_map_lookup_elem(&exact_rules, &key);
+	list = list_of(port, WEIR_INGRESS);
 	if (exact && !alive(&exact->action, &exact->tally, q->now_ns))
 		exact = NULL;
 	for (int hit = 0; hit < MAX_HITS; hit++) {
-		struct weir_listed *rule = meet_next(q, port, WEIR_INGRESS, a.tables, &from);
+		struct weir_listed *rule = meet_next(q, list, port->ofport, a.tables, &from);
 		struct weir_tally *tally;
 
 		if (exact && (!rule || exact->action.priority >= rule->action.priority)) {
@@ -191,7 +219,7 @@ __noinline __u32 field_by_rules(const struct question *q, const struct weir_port
 		meet(&a, &rule->action, tally, q);
 		ask_window(&a, q, port, state, &rule->action, tally);
 	}
-	meet_armed(&a, q, port, state, &key);
+	meet_armed(&a, q, port, state);
 	if (a.window_bytes == NO_WINDOW)
 		return q->field;
 	field = weir_clamp_field(q->field, a.window_bytes, q->scale, q->mss, q->least_bytes);
@@ -204,12 +232,14 @@ __noinline __u32 field_by_rules(const struct question *q, const struct weir_port
 __noinline __u32 count_by_rules(const struct question *q, const struct weir_port *port)
 {
 	struct answer a = {};
+	struct weir_list *list;
 	__u32 from = 0;
 
 	if (!q || !port)
 		return 0;
+	list = list_of(port, WEIR_EGRESS);
 	for (int hit = 0; hit < MAX_HITS; hit++) {
-		struct weir_listed *rule = meet_next(q, port, WEIR_EGRESS, a.tables, &from);
+		struct weir_listed *rule = meet_next(q, list, port->ofport, a.tables, &from);
 		struct weir_tally *tally;
 
 		if (!rule)

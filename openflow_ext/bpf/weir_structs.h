@@ -119,6 +119,8 @@ struct weir_flow {
 	__u32 counted;   /* this flow is one of the port's N_i */
 	__u32 acked;     /* by the local host */
 	__u32 late_acks; /* in a row, each with more data at once after it */
+	__u32 no_exact_in; /* the rules_epoch in which the flow's ACKs have no exact rule */
+	__u32 pad;
 };
 
 /* What weir_sweep is asked for and answers. */

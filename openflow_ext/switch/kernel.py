@@ -109,6 +109,7 @@ class KernelDataPlane(PinnedMaps):
         self._maps["port_states"].put(key, self._maps["port_states"].value(), only_new=True)
         self._timers.put(key, self._timers.value(), only_new=True)
         self._maps["ports"].put(key, port)
+        self._begin_epoch()
 
     def detach(self, ifindex: int) -> None:
         key = self._maps["ports"].key(ifindex)
@@ -185,6 +186,13 @@ class KernelDataPlane(PinnedMaps):
 
     def put(self, bridge: int, rule: Rule) -> None:
         self._rules.put(bridge, rule)
+        self._begin_epoch()
+
+    def _begin_epoch(self) -> None:
+        """From now on the programs look again for exact rules of flows that had none."""
+        epochs = self._maps["rules_epoch"]
+        epoch = epochs.get(epochs.key(0))
+        epochs.put(epochs.key(0), epochs.value(epoch[0] % 0xFFFFFFFF + 1))
 
     def remove(self, bridge: int, rule: Rule) -> RuleStats:
         return self._rules.remove(bridge, rule)

@@ -22,6 +22,7 @@ _TYPES = {
     "flows": ("struct weir_flow_key", "struct weir_flow"),
     "settings": ("__u32", "struct weir_settings"),
     "reports_lost": ("__u32", "__u64"),
+    "rules_epoch": ("__u32", "__u32"),
     "armed_rules": ("struct weir_exact_key", "struct weir_exact"),
     "exact_rules": ("struct weir_exact_key", "struct weir_exact"),
     "lists": ("struct weir_list_key", "struct weir_list"),

@@ -1,0 +1,217 @@
+"""How long after the crossing an alarm is read by the agent, leaves it, and is read by a controller.
+
+    python -m bench.alarm_latency [--alarms N] [--busy] [--json]
+
+``crossing`` is the kernel's time in the event: the packet that took the queue past K. ``read``: a process
+that waits for events as the agent does (asyncio, the same data plane) has the event. ``left``: BUF_ALARM of
+a real agent, in front of a real Open vSwitch, is in the kernel's network stack, which stamps it.
+``received``: a controller on this machine has read it. ``--busy`` keeps one core busy meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from bench import sandbox
+from bench.figures import present, quantile
+from bench.frames import ACK, Sender, frames
+from openflow_ext import wire
+from openflow_ext.switch.dataplane import PortSettings, QueueEvent, QueueEventKind
+from openflow_ext.switch.kernel import KernelDataPlane
+from tests.integration.switch_bench import Bench, Controller, open_vswitch
+
+SO_TIMESTAMPNS = 35
+K_PKTS, BURST, RTT_US = 10, 30, 1000
+RATE = "100mbit"
+PAYLOAD = 950
+PATIENCE_S = 1.0
+ECHO_REQUEST = 2
+
+Latencies = dict[str, list[float]]
+
+
+class Burst:
+    """Fills a port's queue past K when called: a process of its own, so that it is in nobody's way."""
+
+    def __init__(self, port: str) -> None:
+        sandbox.run(*f"tc qdisc add dev {port} root handle 1: htb default 1".split())
+        sandbox.run(*f"tc class add dev {port} parent 1: classid 1:1 htb rate {RATE} burst 1600".split())
+        sandbox.run(*f"tc qdisc add dev {port} parent 1:1 pfifo limit 100".split())
+        asked, self._ask = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(self._ask)
+            sender = Sender(port, frames(BURST, from_host=False, flags=ACK, payload=PAYLOAD))
+            while os.read(asked, 1):
+                sender.send_all()
+            os._exit(0)
+        os.close(asked)
+
+    def __call__(self) -> None:
+        os.write(self._ask, b"!")
+
+    def close(self) -> None:
+        os.close(self._ask)
+        os.waitpid(self._pid, 0)
+
+
+def read_by_the_agent(alarms: int) -> Latencies:
+    """From the crossing to a reader of events, in us."""
+    sandbox.run("ip", "link", "add", "q", "type", "veth", "peer", "name", "qp")
+    for name in ("q", "qp"):
+        sandbox.run("ip", "link", "set", name, "up")
+    burst = Burst("q")
+    plane = KernelDataPlane("weir-bench", max_flows=1000)
+    try:
+        ifindex = socket.if_nametoindex("q")
+        plane.attach(ifindex, "q", 1, 1)
+        plane.configure(ifindex, PortSettings(alarm=True, k_pkts=K_PKTS, rtt_us=RTT_US), 10**8)
+        return {"read": asyncio.run(_read(plane, burst, alarms))}
+    finally:
+        burst.close()
+        plane.destroy()
+        sandbox.run("ip", "link", "del", "q")
+
+
+async def _read(plane: KernelDataPlane, burst: Burst, alarms: int) -> list[float]:
+    """Only the crossings: not the looks that follow, until the queue is quiet again."""
+    took: list[float] = []
+    quiet = asyncio.Event()
+    first = True
+
+    def on_events() -> None:
+        nonlocal first
+        events: list[QueueEvent] = plane.events()
+        now = time.time_ns()
+        for event in events:
+            if event.kind is QueueEventKind.BUF_ALARM and first:
+                took.append((now - event.crossing_ns) / 1e3)
+                first = False
+            elif event.normal:
+                first = True
+                quiet.set()
+
+    loop = asyncio.get_running_loop()
+    loop.add_reader(plane.events_fd(), on_events)
+    while len(took) < alarms:
+        quiet.clear()
+        burst()
+        with contextlib.suppress(TimeoutError):  # the burst was held up, and did not fill the queue
+            await asyncio.wait_for(quiet.wait(), PATIENCE_S)
+    loop.remove_reader(plane.events_fd())
+    return took
+
+
+def stamped(controller: Controller) -> Iterator[tuple[bytes, int, int] | None]:
+    """A controller's messages, each with the Unix times at which the kernel had it and it was read, in ns.
+
+    None where nothing comes for long.
+    """
+    sock = controller.sock
+    assert sock is not None  # noqa: S101 - accept() was called
+    sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    sock.settimeout(PATIENCE_S)
+    waiting = b""
+    while True:
+        try:
+            data, control, _, _ = sock.recvmsg(65536, 64)
+        except TimeoutError:
+            yield None
+            continue
+        read_ns = time.time_ns()
+        if not data:
+            raise click.ClickException("the agent ended the session")
+        seconds, ns = struct.unpack("qq", control[0][2][:16])
+        waiting += data
+        while len(waiting) >= 8 and len(waiting) >= (size := int.from_bytes(waiting[2:4], "big")):
+            message, waiting = waiting[:size], waiting[size:]
+            if message[1] == ECHO_REQUEST:
+                controller.send(message[:1] + b"\x03" + message[2:])
+            yield message, seconds * 10**9 + ns, read_ns
+
+
+def through_the_agent(alarms: int) -> Latencies:
+    """From the crossing to the message on its way, and at the controller, in us."""
+    took: Latencies = {"left": [], "received": []}
+    with open_vswitch() as ovs, contextlib.ExitStack() as stack:
+        bench = Bench(ovs)
+        stack.callback(bench.tear_down)
+        bench.build()
+        controller = Controller()
+        stack.callback(controller.close)
+        bench.ready_agent(controller)
+        controller.accept()
+        burst = Burst(bench.port(2))
+        stack.callback(burst.close)
+        config = wire.PortConfig(2, wire.PortConfigFlags.ALARM, k_pkts=K_PKTS, rtt_us=RTT_US)
+        controller.ask(wire.encode_message(config, xid=5))
+        controller.barrier()
+        messages = stamped(controller)
+        while len(took["left"]) < alarms:
+            burst()
+            _follow(messages, took)
+    return took
+
+
+def _follow(messages: Iterator[tuple[bytes, int, int] | None], took: Latencies) -> None:
+    """Take the crossing's alarm, then read on until the queue is quiet."""
+    first = True
+    for stamped_message in messages:
+        if stamped_message is None:  # the burst was held up, and did not fill the queue
+            return
+        data, left_ns, received_ns = stamped_message
+        message = wire.decode_message(data) if wire.is_extension_message(data) else None
+        if isinstance(message, wire.BufNormal):
+            return
+        if isinstance(message, wire.BufAlarm) and first:
+            took["left"].append((left_ns - message.crossing_ns) / 1e3)
+            took["received"].append((received_ns - message.crossing_ns) / 1e3)
+            first = False
+
+
+@contextlib.contextmanager
+def one_core_busy(busy: bool) -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if busy else None
+    try:
+        yield
+    finally:
+        if process is not None:
+            process.kill()
+            process.wait()
+
+
+def rows_of(took: Latencies) -> list[dict[str, Any]]:
+    return [
+        {"crossing to": what, "alarms": len(values)}
+        | {f"{name} us": round(quantile(values, part)) for name, part in (("p50", 0.5), ("p99", 0.99))}
+        | {"max us": round(max(values))}
+        for what, values in took.items()
+    ]
+
+
+@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
+@click.option("--alarms", default=1000, show_default=True)
+@click.option("--busy", is_flag=True, help="With one core kept busy.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def main(alarms: int, busy: bool, as_json: bool) -> None:
+    sandbox.enter()
+    os.environ.pop("OVS_RUNDIR", None)
+    with one_core_busy(busy):
+        took = read_by_the_agent(alarms) | through_the_agent(alarms)
+    columns = ("crossing to", "alarms", "p50 us", "p99 us", "max us")
+    present("Alarm latency" + (", one core busy" if busy else ""), columns, rows_of(took), as_json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+"""What each hook of the data plane costs in the kernel, a packet, with many flows tracked.
+
+    python -m bench.data_plane [--flows N]... [--clamped N] [--packets N] [--runs N] [--json]
+
+Real frames go through a veth: each run sends ``--packets`` of them, of flows in random order, so that next
+to no flow's entry is in a cache. The kernel adds up the programs' run times (BPF_ENABLE_STATS). Taking the
+times costs itself, which the empty program's rows show; ``net`` is without that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+from typing import Any
+
+import click
+
+from bench import program_cost, sandbox
+from bench.figures import Spread, present
+from bench.frames import ACK, HOST, SYN, Sender, flow, frames
+from openflow_ext.switch import libbpf
+from openflow_ext.switch.dataplane import PortSettings, SweepTimes
+from openflow_ext.switch.kernel import KernelDataPlane
+from openflow_ext.switch.rules import CountOp, Rule, TcpMatch, WindowOp
+from sccp_app.core import TABLE_I, Act
+
+PORT, PEER = "port", "peer"
+BRIDGE, OFPORT = 1, 1
+CAPACITY_BPS = 10_000_000_000
+PAYLOAD = 100
+WINDOW_BYTES = 30_000
+COUNT = {Act.INCREMENT_NI: CountOp.INCREMENT_NI, Act.DECREMENT_NI: CountOp.DECREMENT_NI}
+
+Row = dict[str, Any]
+
+
+def sccp_rules() -> Iterator[Rule]:
+    """SCCP's Table I, for IPv4 and IPv6, as the agent splits it off."""
+    for version in (4, 6):
+        for row in TABLE_I:
+            match = TcpMatch(ip_version=version, flags=row.flags, flags_mask=row.mask)
+            count = next((COUNT[act] for act in row.acts if act in COUNT), CountOp.NONE)
+            window = WindowOp.FAIR_SHARE if Act.SET_WINDOW in row.acts else WindowOp.NONE
+            yield Rule(1, 100, 0, match, window_op=window, count_op=count)
+
+
+def mod_window(index: int) -> Rule:
+    """SDTCP's entry for one flow's ACKs."""
+    address, port = flow(index)
+    host, far = IPv4Network((HOST, 32)), IPv4Network((address, 32))
+    match = TcpMatch(src=host, dst=far, src_port=5000, dst_port=port)
+    return Rule(0, 65535, 0, match, WindowOp.MOD_WINDOW, WINDOW_BYTES, alpha=5)
+
+
+class Host:
+    """One port of a data plane, in the sandbox: what is sent by PEER comes in there, by PORT goes out."""
+
+    def __init__(self, max_flows: int) -> None:
+        sandbox.run("ip", "link", "add", PORT, "type", "veth", "peer", "name", PEER)
+        for name in (PORT, PEER):
+            sandbox.run("ip", "link", "set", name, "up")
+        sandbox.run(*f"tc qdisc add dev {PORT} root handle 1: htb default 1".split())
+        sandbox.run(*f"tc class add dev {PORT} parent 1: classid 1:1 htb rate 100gbit".split())
+        self.ifindex = socket.if_nametoindex(PORT)
+        self.plane = KernelDataPlane("weir-bench", max_flows=max_flows)
+        self.attach()
+
+    def attach(self, kernel_datapath: bool = False) -> None:
+        self.plane.attach(self.ifindex, PORT, BRIDGE, OFPORT, kernel_datapath=kernel_datapath)
+        self.plane.configure(self.ifindex, PortSettings(common_rtt_us=1000), CAPACITY_BPS)
+
+    def open_flows(self, flows: int) -> None:
+        """Handshakes until the programs have seen all of them. Raises ClickException where they do not."""
+        for sender in (
+            Sender(PEER, frames(flows, from_host=True, flags=SYN)),
+            Sender(PORT, frames(flows, from_host=False, flags=SYN | ACK)),
+        ):
+            sender.send_all()
+            sender.close()
+        counted = self.plane.counters(self.ifindex).n_i
+        if counted < flows * 0.999:
+            raise click.ClickException(f"only {counted} of {flows} flows were counted: the veth drops")
+
+    def close(self) -> None:
+        self.plane.destroy()
+        sandbox.run("ip", "link", "del", PORT)
+
+
+class Weighing:
+    """Runs of one sender, and what the programs took for them."""
+
+    def __init__(self, sender: Sender, packets: int, runs: int) -> None:
+        self._sender, self._packets, self._runs = sender, packets, runs
+        sender.send(packets // 10)
+
+    def cost(self, programs: dict[str, int]) -> dict[str, Spread]:
+        """Name -> ns a packet."""
+        each: dict[str, list[float]] = {name: [] for name in programs}
+        for _ in range(self._runs):
+            before = {name: program_cost.run_time(fd) for name, fd in programs.items()}
+            self._sender.send(self._packets)
+            for name, fd in programs.items():
+                took = program_cost.run_time(fd) - before[name]
+                if took.count < self._packets * 0.99:
+                    raise click.ClickException(f"{name} saw {took.count} of {self._packets} packets")
+                each[name].append(took.ns_each)
+        return {name: Spread.of(values) for name, values in each.items()}
+
+
+def empty_costs(packets: int, runs: int) -> dict[str, Spread]:
+    """Of programs that do nothing, by kind."""
+    sandbox.run("ip", "link", "add", PORT, "type", "veth", "peer", "name", PEER)
+    for name in (PORT, PEER):
+        sandbox.run("ip", "link", "set", name, "up")
+    ifindex = socket.if_nametoindex(PORT)
+    fds = {kind: program_cost.empty_program(kind) for kind in ("xdp", "tc")}
+    libbpf.xdp_attach(ifindex, fds["xdp"], libbpf.XDP_NATIVE, replace=False)
+    libbpf.tc_attach(ifindex, libbpf.TC_EGRESS, fds["tc"])
+    costs = {}
+    for kind, interface, from_host in (("xdp", PEER, True), ("tc", PORT, False)):
+        sender = Sender(interface, frames(1000, from_host=from_host, flags=ACK))
+        costs |= Weighing(sender, packets, runs).cost({kind: fds[kind]})
+        sender.close()
+    for fd in fds.values():
+        os.close(fd)
+    sandbox.run("ip", "link", "del", PORT)
+    return costs
+
+
+class Bench:
+    """All cases at one number of flows."""
+
+    def __init__(self, flows: int, clamped: int, packets: int, runs: int, empty: dict[str, Spread]) -> None:
+        self._flows, self._clamped, self._packets, self._runs = flows, clamped, packets, runs
+        self._empty = empty
+        self._host = Host(max(flows, 1_000_000))
+        self.rows: list[Row] = []
+
+    def measure(self) -> list[Row]:
+        with contextlib.closing(self._host):
+            plane = self._host.plane
+            rules = list(sccp_rules())
+            for rule in rules:
+                plane.put(BRIDGE, rule)
+            self._host.open_flows(self._flows)
+            self._sweep()
+            with self._sender(PORT, from_host=False, payload=PAYLOAD) as weighing:
+                self._weigh(weighing, "SCCP", "weir_egress", "weir_enqueue", "weir_dequeue")
+            with self._sender(PEER, from_host=True) as weighing:
+                self._weigh(weighing, "SCCP", "weir_ingress")
+                for index in range(self._clamped):
+                    plane.put(BRIDGE, mod_window(index))
+                case = f"SCCP, {self._clamped:,} MOD_WINDOW"
+                self._weigh(weighing, case, "weir_ingress")
+                libbpf.xdp_detach(self._host.ifindex)
+                self._host.attach(kernel_datapath=True)
+                self._weigh(weighing, case, "weir_ingress_tc")
+        return self.rows
+
+    @contextlib.contextmanager
+    def _sender(self, interface: str, *, from_host: bool, payload: int = 0) -> Iterator[Weighing]:
+        sender = Sender(interface, frames(self._flows, from_host=from_host, flags=ACK, payload=payload))
+        try:
+            yield Weighing(sender, self._packets, self._runs)
+        finally:
+            sender.close()
+
+    def _weigh(self, weighing: Weighing, case: str, *programs: str) -> None:
+        costs = weighing.cost({name: self._host.plane.program(name) for name in programs})
+        for name, cost in costs.items():
+            idle = self._empty["xdp" if name == "weir_ingress" else "tc"].median
+            self.rows.append(
+                {"hook": name, "case": case, "flows": f"{self._flows:,}", "ns": cost}
+                | {"net": round(cost.median - idle)}
+            )
+
+    def _sweep(self) -> None:
+        """A sweep that finds nothing to take away, in ms."""
+        took = []
+        for _ in range(self._runs):
+            start = time.perf_counter()
+            self._host.plane.sweep(SweepTimes(idle_s=3600))
+            took.append((time.perf_counter() - start) * 1e3)
+        row = {"hook": "weir_sweep", "case": "ms for all flows", "flows": f"{self._flows:,}"}
+        self.rows.append(row | {"ns": Spread.of(took)})
+
+
+@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
+@click.option("--flows", multiple=True, default=(100_000, 1_000_000), show_default=True, help="Tracked.")
+@click.option("--clamped", default=10_000, show_default=True, help="MOD_WINDOW entries of single flows.")
+@click.option("--packets", default=300_000, show_default=True, help="A run.")
+@click.option("--runs", default=7, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def main(flows: tuple[int, ...], clamped: int, packets: int, runs: int, as_json: bool) -> None:
+    sandbox.enter()
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    rows: list[Row] = []
+    with program_cost.counted():
+        empty = empty_costs(packets, runs)
+        for kind, cost in empty.items():
+            rows.append({"hook": f"empty {kind}", "case": "", "flows": "", "ns": cost, "net": 0})
+        for number in flows:
+            rows += Bench(number, min(clamped, number), packets, runs, empty).measure()
+    present("Cost in the kernel, ns a packet", ("hook", "case", "flows", "ns", "net"), rows, as_json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Figures of repeated runs: median and spread, as a table or as JSON."""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Median, least and greatest of some runs."""
+
+    median: float
+    least: float
+    most: float
+    runs: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        return cls(statistics.median(values), min(values), max(values), len(values))
+
+    def show(self, digits: int = 0) -> str:
+        return f"{self.median:.{digits}f} ({self.least:.{digits}f} to {self.most:.{digits}f})"
+
+
+def quantile(values: Sequence[float], part: float) -> float:
+    """The value that `part` of the values do not exceed."""
+    ranked = sorted(values)
+    return ranked[min(int(len(ranked) * part), len(ranked) - 1)]
+
+
+def machine() -> dict[str, Any]:
+    """Where and under what load the figures were taken."""
+    load = Path("/proc/loadavg").read_text().split()[0]
+    return {"kernel": platform.release(), "load_1min": float(load)}
+
+
+def present(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+    """Print rows: all that they hold as JSON, or the columns as a table."""
+    if as_json:
+        click.echo(json.dumps({"title": title, "machine": machine(), "rows": rows}, default=_plain))
+        return
+    table = Table(*columns, title=title)
+    for row in rows:
+        table.add_row(*(_text(row.get(column, "")) for column in columns))
+    Console().print(table)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, Spread):
+        return str(value)
+    return value.show(3 if value.median < 10 else 1 if value.median < 100 else 0)
+
+
+def _plain(value: Spread) -> dict[str, float]:
+    return {"median": value.median, "min": value.least, "max": value.most, "runs": value.runs}

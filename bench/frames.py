@@ -1,0 +1,88 @@
+"""Frames of many TCP flows, sent from a packet socket by sendmmsg(2) in an order made beforehand."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+from collections.abc import Iterator
+from ipaddress import IPv4Address
+
+from cffi import FFI
+
+ffi = FFI()
+ffi.cdef("""
+struct iovec { void *base; size_t len; };
+struct mmsghdr {
+    void *name; uint32_t namelen; struct iovec *iov; size_t iovlen; void *control; size_t controllen;
+    int flags; unsigned int len;
+};
+int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags);
+""")
+_libc = ffi.dlopen(None)
+
+SYN, ACK = 0x02, 0x10
+BATCH = 1024
+HOST = IPv4Address("10.0.0.2")
+FLOWS_A_SOURCE = 50_000
+_SYN_OPTIONS = bytes.fromhex("020405b4 0402 080a0000000100000000 01 030309")
+_TIMESTAMPS = bytes.fromhex("0101080a0000000100000001")
+
+
+def flow(index: int) -> tuple[IPv4Address, int]:
+    """Address and port of the far end of flow `index`; its near end is HOST:5000."""
+    return IPv4Address("10.1.0.0") + index // FLOWS_A_SOURCE, 1024 + index % FLOWS_A_SOURCE
+
+
+def frames(flows: int, *, from_host: bool, flags: int, payload: int = 0) -> Iterator[bytes]:
+    """One TCP frame a flow, from HOST or to it. The checksums are not right: no program looks at them."""
+    options = _SYN_OPTIONS if flags & SYN else _TIMESTAMPS
+    length = 40 + len(options) + payload
+    before = bytes(12) + struct.pack("!HBBHIBBH", 0x0800, 0x45, 0, length, 0, 64, 6, 0)
+    offset = (20 + len(options)) << 2
+    after = struct.pack("!IIBBHHH", 1, 1, offset, flags, 60000, 0, 0) + options + bytes(payload)
+    host = HOST.packed
+    for index in range(flows):
+        address, port = flow(index)
+        if from_host:
+            yield before + host + address.packed + struct.pack("!HH", 5000, port) + after
+        else:
+            yield before + address.packed + host + struct.pack("!HH", port, 5000) + after
+
+
+class Sender:
+    """Sends frames by an interface, again and again in the same random order."""
+
+    def __init__(self, interface: str, these: Iterator[bytes], seed: int = 1) -> None:
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+        self._socket.bind((interface, 0))
+        first = next(these)
+        self._memory = bytearray(first + b"".join(these))
+        self._size = len(first)
+        self._count = len(self._memory) // self._size
+        self._vectors = ffi.new("struct iovec[]", self._count)
+        self._messages = ffi.new("struct mmsghdr[]", self._count)
+        base = ffi.cast("char *", ffi.from_buffer(self._memory))
+        order = list(range(self._count))
+        random.Random(seed).shuffle(order)  # noqa: S311 - an order, not a secret
+        for place, index in enumerate(order):
+            self._vectors[place] = (base + index * self._size, self._size)
+            self._messages[place].iov, self._messages[place].iovlen = self._vectors + place, 1
+        self._next = 0
+
+    def send(self, packets: int) -> None:
+        while packets > 0:
+            batch = min(packets, BATCH, self._count - self._next)
+            sent = _libc.sendmmsg(self._socket.fileno(), self._messages + self._next, batch, 0)
+            if sent < 0:
+                raise OSError(ffi.errno, "sendmmsg")
+            packets -= sent
+            self._next = (self._next + sent) % self._count
+
+    def send_all(self) -> None:
+        """Each frame once."""
+        self._next = 0
+        self.send(self._count)
+
+    def close(self) -> None:
+        self._socket.close()

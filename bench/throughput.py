@@ -1,0 +1,187 @@
+"""TCP throughput through one switch with the agent's programs on its ports, against without.
+
+    python -m bench.throughput [--datapath userspace|kernel] [--offered-mbps N] [--pairs N] [--json]
+
+``userspace``: a stock Open vSwitch (netdev), XDP. ``kernel``: a Linux bridge in its place, tc. Runs without
+(stock), with programs that do nothing (empty) and with the agent's (weir) alternate on the same path; a ratio
+is of neighbours in time. SCCP's entries are in force, its common RTT so large that no window is lowered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from bench import program_cost, sandbox
+from bench.data_plane import sccp_rules
+from bench.figures import Spread, present
+from openflow_ext.switch import libbpf
+from openflow_ext.switch.dataplane import PortSettings
+from openflow_ext.switch.kernel import KernelDataPlane
+from tests.integration.switch_bench import open_vswitch
+
+BRIDGE = 1
+CAPACITY_BPS = 100_000_000_000
+COMMON_RTT_US = 1_000_000
+NUMBERS = (1, 2)
+PORT, HOST, SWITCH, SERVER = "p{}", "h{}", "sw", "10.0.0.2"
+SEND_BUFFER = 16 * 1024 * 1024
+
+
+def build_hosts(*, checksums: bool) -> None:
+    """Two hosts with a link each; checksums: made by the hosts, as the userspace datapath needs them."""
+    for number in NUMBERS:
+        port, host = PORT.format(number), HOST.format(number)
+        sandbox.run("ip", "netns", "add", host)
+        sandbox.run("ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", host)
+        sandbox.run("ip", "link", "set", port, "up")
+        sandbox.run("ip", "-n", host, "addr", "add", f"10.0.0.{number}/24", "dev", "eth0")
+        sandbox.run("ip", "-n", host, "link", "set", "eth0", "up")
+        if checksums:
+            sandbox.run(*f"ip netns exec {host} ethtool -K eth0 tx off tso off gso off gro off".split())
+
+
+@contextlib.contextmanager
+def userspace() -> Iterator[None]:
+    """Both hosts behind a stock Open vSwitch, userspace datapath."""
+    for name in ("wmem_max", "wmem_default"):
+        with contextlib.suppress(OSError), open(f"/proc/sys/net/core/{name}", "w") as setting:
+            setting.write(str(SEND_BUFFER))
+    with open_vswitch() as ovs:
+        ovs.vsctl("add-br", SWITCH, "--", "set", "bridge", SWITCH, "datapath_type=netdev")
+        build_hosts(checksums=True)
+        for number in NUMBERS:
+            ovs.vsctl("add-port", SWITCH, PORT.format(number))
+        yield
+
+
+@contextlib.contextmanager
+def kernel() -> Iterator[None]:
+    """Both hosts behind a Linux bridge, as where the kernel has no module of Open vSwitch."""
+    sandbox.run("ip", "link", "add", SWITCH, "type", "bridge")
+    sandbox.run("ip", "link", "set", SWITCH, "up")
+    build_hosts(checksums=False)
+    for number in NUMBERS:
+        sandbox.run("ip", "link", "set", PORT.format(number), "master", SWITCH)
+    yield
+
+
+class Programs:
+    """What is on the ports during a run."""
+
+    def __init__(self, kernel_datapath: bool) -> None:
+        self._kernel_datapath = kernel_datapath
+        self._ports = {socket.if_nametoindex(PORT.format(number)): number for number in NUMBERS}
+        self._empty = {kind: program_cost.empty_program(kind) for kind in ("xdp", "tc")}
+
+    @contextlib.contextmanager
+    def stock(self) -> Iterator[None]:
+        yield
+
+    @contextlib.contextmanager
+    def empty(self) -> Iterator[None]:
+        """Programs that do nothing where the agent's would be."""
+        where = [libbpf.TC_EGRESS] + [libbpf.TC_INGRESS] * self._kernel_datapath
+        for ifindex in self._ports:
+            for place in where:
+                libbpf.tc_attach(ifindex, place, self._empty["tc"])
+            if not self._kernel_datapath:
+                libbpf.xdp_attach(ifindex, self._empty["xdp"], libbpf.XDP_NATIVE, replace=False)
+        try:
+            yield
+        finally:
+            for ifindex, number in self._ports.items():
+                if not self._kernel_datapath:
+                    libbpf.xdp_detach(ifindex)
+                sandbox.run("tc", "qdisc", "del", "dev", PORT.format(number), "clsact")
+
+    @contextlib.contextmanager
+    def weir(self) -> Iterator[None]:
+        """A data plane with SCCP's entries on both ports."""
+        plane = KernelDataPlane("weir-bench", max_flows=100_000)
+        try:
+            for ifindex, number in self._ports.items():
+                name = PORT.format(number)
+                plane.attach(ifindex, name, BRIDGE, number, kernel_datapath=self._kernel_datapath)
+                plane.configure(ifindex, PortSettings(common_rtt_us=COMMON_RTT_US), CAPACITY_BPS)
+            for rule in sccp_rules():
+                plane.put(BRIDGE, rule)
+            yield
+            counters = [plane.counters(ifindex) for ifindex in self._ports]
+            if not all(c.acks_seen for c in counters) or any(c.clamped for c in counters):
+                raise click.ClickException(f"the programs did not see ACKs, or clamped: {counters}")
+        finally:
+            plane.destroy()
+
+
+def transfer(seconds: int, offered_mbps: int) -> float:
+    """Gbit/s that the server received of one TCP connection."""
+    rate = ("-b", f"{offered_mbps}M") if offered_mbps else ()
+    inside = ("ip", "netns", "exec")
+    server = subprocess.Popen(
+        [*inside, HOST.format(2), "iperf3", "-s", "-1", "--forceflush"], stdout=subprocess.PIPE, text=True
+    )
+    with server:
+        assert server.stdout is not None  # noqa: S101 - it is a pipe
+        while "listening" not in server.stdout.readline():
+            pass
+        client = ("iperf3", "-c", SERVER, "-t", str(seconds), "-O", "1", "-C", "reno", "-J", *rate)
+        said = json.loads(sandbox.run(*inside, HOST.format(1), *client))
+        server.communicate()
+    return float(said["end"]["sum_received"]["bits_per_second"]) / 1e9
+
+
+def until_reachable() -> None:
+    """Until the path carries pings. Raises ClickException after 20 s."""
+    deadline = time.monotonic() + 20
+    ping = ["ip", "netns", "exec", HOST.format(1), "ping", "-c", "1", "-W", "1", SERVER]
+    while subprocess.run(ping, check=False, capture_output=True).returncode:
+        if time.monotonic() > deadline:
+            raise click.ClickException("the hosts do not reach each other through the switch")
+
+
+def measure(programs: Programs, pairs: int, seconds: int, offered_mbps: int) -> list[dict[str, Any]]:
+    """Rows of the three cases; the runs of a round follow each other, the first one changes."""
+    cases = {"stock": programs.stock, "empty": programs.empty, "weir": programs.weir}
+    got: dict[str, list[float]] = {name: [] for name in cases}
+    for number in range(pairs):
+        order = list(cases)[:: -1 if number % 2 else 1]
+        for name in order:
+            with cases[name]():
+                until_reachable()
+                got[name].append(transfer(seconds, offered_mbps))
+    rows = []
+    for name, rates in got.items():
+        ratios = [rate / stock for rate, stock in zip(rates, got["stock"], strict=True)]
+        row = {"programs": name, "gbps": Spread.of(rates), "of_stock": Spread.of(ratios), "runs": rates}
+        rows.append(row)
+    return rows
+
+
+@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
+@click.option(
+    "--datapath", type=click.Choice(["userspace", "kernel"]), default="userspace", show_default=True
+)
+@click.option("--offered-mbps", default=0, show_default=True, help="0: as much as goes.")
+@click.option("--pairs", default=5, show_default=True, help="Rounds of the three cases.")
+@click.option("--seconds", default=5, show_default=True, help="A run, after one second that does not count.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def main(datapath: str, offered_mbps: int, pairs: int, seconds: int, as_json: bool) -> None:
+    sandbox.enter()
+    os.environ.pop("OVS_RUNDIR", None)
+    with {"userspace": userspace, "kernel": kernel}[datapath]():
+        rows = measure(Programs(datapath == "kernel"), pairs, seconds, offered_mbps)
+    load = f"{offered_mbps} Mbit/s offered" if offered_mbps else "saturated"
+    present(f"Throughput, {datapath} datapath, {load}", ("programs", "gbps", "of_stock"), rows, as_json)
+
+
+if __name__ == "__main__":
+    main()

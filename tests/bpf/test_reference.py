@@ -1,0 +1,211 @@
+"""N_i against the reference model, over many random segments: WEIR_SEGMENTS=1000000 for the issue's million.
+
+Connections open and close in every way that TCP has; what they send is lost, duplicated, reordered and
+retransmitted before it comes to the port. In between the table is swept, the link flaps, the agent restarts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import time
+from collections import deque
+from collections.abc import Iterator
+
+import pytest
+
+from openflow_ext.switch import libbpf
+from openflow_ext.switch.dataplane import PortSettings
+from openflow_ext.switch.kernel import KernelDataPlane
+from openflow_ext.switch.layout import ffi
+from tests.bpf.conftest import BRIDGE, OFPORT, PORT, Bench
+from tests.bpf.packets import ACK, FIN, RST, SYN, Offer, Segment
+from tests.bpf.reference import Reference
+
+SEGMENTS = int(os.environ.get("WEIR_SEGMENTS", "150000"))
+ROOM = 40
+KEYS = 60
+STEPS_A_SWEEP = 500
+CHECKED_EVERY = 8
+LOG = 30
+WAYS = ("in", "out")
+
+Step = tuple[int, str, int, int, bool]
+"""Flow, way ("in", "out"), flags, initial sequence number of that way, payload."""
+
+OPENINGS = (
+    (("in", SYN), ("out", SYN | ACK), ("in", ACK)),
+    (("out", SYN), ("in", SYN | ACK), ("out", ACK)),
+    (("in", SYN), ("out", SYN), ("in", SYN | ACK), ("out", SYN | ACK)),
+    (("out", SYN),),
+    (("in", SYN),),
+)
+CLOSINGS = (
+    (("in", FIN | ACK), ("out", FIN | ACK), ("in", ACK)),
+    (("out", FIN | ACK), ("in", FIN | ACK), ("out", ACK)),
+    (("out", FIN | ACK), ("in", ACK), ("in", "data"), ("in", FIN | ACK), ("out", ACK)),
+    (("in", FIN | ACK), ("out", ACK), ("out", "data"), ("out", FIN | ACK), ("in", ACK)),
+    (("in", FIN | ACK), ("out", FIN | ACK), ("in", FIN | ACK), ("out", FIN | ACK)),
+    (("in", RST),),
+    (("out", RST | ACK),),
+    (("out", FIN | ACK), ("in", RST)),
+    (),
+)
+
+
+class Traffic:
+    """Segments of KEYS flows, one connection after the other on each."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._isn = itertools.count(1)
+        self._waiting: list[deque[Step]] = [deque() for _ in range(KEYS)]
+
+    def __iter__(self) -> Iterator[Step]:
+        chance = self._chance
+        while True:
+            key = chance.randrange(KEYS)
+            waiting = self._waiting[key]
+            if not waiting:
+                waiting.extend(self._connection(key))
+                if chance.random() < 0.3:
+                    continue
+            if chance.random() < 0.02:
+                yield self._anything(key)
+            if len(waiting) > 1 and chance.random() < 0.1:
+                waiting[0], waiting[1] = waiting[1], waiting[0]
+            step = waiting.popleft()
+            fate = chance.random()
+            if fate < 0.1:
+                waiting.insert(chance.randrange(len(waiting) + 1), step)
+            if fate > 0.15:
+                yield step
+            elif fate > 0.12:
+                waiting.appendleft(step)
+
+    def _connection(self, key: int) -> list[Step]:
+        chance = self._chance
+        isns = {"in": next(self._isn), "out": next(self._isn)}
+        data = [(chance.choice(WAYS), chance.choice(("data", ACK))) for _ in range(chance.randrange(8))]
+        script = (*chance.choice(OPENINGS), *data, *chance.choice(CLOSINGS))
+        return [self._step(key, way, what, isns[way]) for way, what in script]
+
+    @staticmethod
+    def _step(key: int, way: str, what: int | str, isn: int) -> Step:
+        return (key, way, ACK, isn, True) if what == "data" else (key, way, int(what), isn, False)
+
+    def _anything(self, key: int) -> Step:
+        chance = self._chance
+        return key, chance.choice(WAYS), chance.randrange(0x20), chance.randrange(4), chance.random() < 0.5
+
+
+def frame(step: Step) -> bytes:
+    key, way, flags, isn, payload = step
+    local, remote = ("10.0.0.1", "10.0.0.2") if key % 2 else ("fd00::1", "fd00::2")
+    ends = {"src": local, "dst": remote, "src_port": 5000, "dst_port": 1000 + key}
+    if way == "out":
+        ends = {"src": remote, "dst": local, "src_port": 1000 + key, "dst_port": 5000}
+    options = Offer().pack() if flags & SYN else b""
+    return Segment(**ends, flags=flags, seq=isn, options=options, payload=b"x" * payload, checksum=0).pack()
+
+
+class Trial:
+    """A data plane of its own beside the reference, and what both went through."""
+
+    def __init__(self, name: str, seed: int) -> None:
+        self._name = name
+        self._seed = seed
+        self.chance = random.Random(seed)
+        self.reference = Reference(ROOM)
+        self.log: deque[str] = deque(maxlen=LOG)
+        self.at = 0
+        self._times_ns = [time.monotonic_ns()]
+        self._open()
+        self._plug()
+        Bench(self.plane).count_by_flags()
+
+    def _open(self) -> None:
+        self.plane = KernelDataPlane(self._name, max_flows=ROOM)
+        self._programs = {
+            way: self.plane.program(name) for way, name in (("in", "weir_ingress"), ("out", "weir_egress"))
+        }
+        states = self.plane._maps["port_states"]
+        self._states, self._key = states, states.key(PORT)
+
+    def _plug(self) -> None:
+        self.plane.enter_port(PORT, BRIDGE, OFPORT)
+        self.plane.configure(PORT, PortSettings(), 100_000_000)
+
+    def feed(self, step: Step) -> None:
+        """One segment into both."""
+        self.at += 1
+        self.log.append(str(step))
+        libbpf.run(self._programs[step[1]], packet=frame(step))
+        self._times_ns.append(time.monotonic_ns())
+        self.reference.segment(*step, at=self.at)
+
+    def sweep(self) -> None:
+        """Flows that were silent since moments of chance leave both."""
+        closed_at, silent_at, idle_at = (
+            max(self.at - int(self.chance.expovariate(1 / mean)), 0) for mean in (50, 600, 200)
+        )
+        now = time.monotonic_ns()
+        times = (now - self._times_ns[at] for at in (closed_at, silent_at, idle_at))
+        asked = ffi.new("struct weir_sweep *", {"now_ns": now})
+        asked.closed_ns, asked.silent_ns, asked.idle_ns = times
+        context = bytearray(ffi.buffer(asked))
+        libbpf.run(self.plane.program("weir_sweep"), context=context)
+        removed = ffi.from_buffer("struct weir_sweep *", context).removed
+        self.log.append(f"sweep of what is older than {closed_at}, {silent_at}, {idle_at}")
+        assert removed == self.reference.sweep(closed_at, silent_at, idle_at), self.story()
+
+    def flap(self) -> None:
+        self.plane.detach(PORT)
+        self._plug()
+        self.reference.forget()
+        self.log.append("link flap")
+
+    def restart(self) -> None:
+        self.plane.close()
+        self._open()
+        self.log.append("agent restarted")
+
+    def check(self) -> None:
+        state = self._states.get(self._key)
+        expected = (self.reference.n_i, self.reference.refused)
+        assert (int(state.n_i), int(state.untracked)) == expected, self.story()
+
+    def story(self) -> str:
+        return f"seed {self._seed}, segment {self.at}, the last steps:\n" + "\n".join(self.log)
+
+    def close(self) -> None:
+        self.plane.destroy()
+
+
+@pytest.fixture
+def trial() -> Iterator[Trial]:
+    seed = int(os.environ.get("WEIR_SEED", random.SystemRandom().randrange(1 << 32)))
+    trial = Trial(f"weir-reference-{os.getpid()}", seed)
+    yield trial
+    trial.close()
+
+
+@pytest.mark.timeout(max(120, SEGMENTS // 2000))
+def test_n_i_is_the_reference_models(trial: Trial) -> None:
+    most = 0
+    for step in itertools.islice(Traffic(trial.chance), SEGMENTS):
+        trial.feed(step)
+        if trial.at % CHECKED_EVERY == 0:
+            trial.check()
+        if trial.at % STEPS_A_SWEEP == 0:
+            most = max(most, trial.reference.n_i)
+            trial.sweep()
+            trial.check()
+        if trial.at % (SEGMENTS // 5) == 0:
+            trial.restart()
+            trial.check()
+        if trial.at % (SEGMENTS // 7) == 0:
+            trial.flap()
+    trial.check()
+    assert most > ROOM // 4, "the traffic must fill N_i"
