@@ -191,8 +191,9 @@ class KernelDataPlane(PinnedMaps):
     def _begin_epoch(self) -> None:
         """From now on the programs look again for exact rules of flows that had none."""
         epochs = self._maps["rules_epoch"]
-        epoch = epochs.get(epochs.key(0))
-        epochs.put(epochs.key(0), epochs.value(epoch[0] % 0xFFFFFFFF + 1))
+        held = epochs.get(epochs.key(0))
+        epoch = int(held[0]) if held is not None else 0
+        epochs.put(epochs.key(0), epochs.value(epoch % 0xFFFFFFFF + 1))
 
     def remove(self, bridge: int, rule: Rule) -> RuleStats:
         return self._rules.remove(bridge, rule)
