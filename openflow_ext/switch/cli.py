@@ -81,6 +81,7 @@ def switch(keep: bool, do_detach: bool, as_json: bool, quiet: bool, **options: A
     _set_up_log(as_json, quiet)
     try:
         settings = _settings(options)
+        _require_root()
         if do_detach:
             _report_detached(asyncio.run(detach(settings, lambda: _open_dataplane(settings))), as_json)
         else:
@@ -98,9 +99,12 @@ def _settings(options: dict[str, Any]) -> SwitchSettings:
     return check("switch", SwitchSettings, {"switch": section | given}, "weir switch")
 
 
-def _open_dataplane(settings: SwitchSettings) -> KernelDataPlane:
+def _require_root() -> None:
     if os.geteuid() != 0:
         raise SwitchError("not root: BPF programs need it; run with sudo")
+
+
+def _open_dataplane(settings: SwitchSettings) -> KernelDataPlane:
     return KernelDataPlane(settings.name, settings.max_flows, settings.assumed_scale)
 
 
