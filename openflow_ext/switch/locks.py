@@ -26,6 +26,8 @@ def _take(path: Path, what: str) -> int:
     while True:
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except PermissionError as error:
+            raise SwitchError(f"not root: cannot lock {path}; run with sudo") from error
         except OSError as error:
             raise SwitchError(f"cannot lock {path}: {error.strerror}") from error
         try:
