@@ -72,6 +72,12 @@ static __always_inline void note_end(struct passage *p, __u32 flags, enum weir_d
 		       bit == WEIR_RST ? WEIR_BY_RST : WEIR_BY_FIN, 0);
 }
 
+/* The payload of one segment: a super-packet holds several. */
+static __always_inline __u32 segment_of(const struct question *q)
+{
+	return q->packets > 1 ? (q->segment.payload + q->packets - 1) / q->packets : q->segment.payload;
+}
+
 /* Find the segment's flow, and take in what the segment says of it. */
 static __always_inline void follow_flow(struct passage *p, const struct question *q, struct cursor *c,
 					enum weir_direction direction)
@@ -91,7 +97,7 @@ static __always_inline void follow_flow(struct passage *p, const struct question
 	if (!(flags & TCP_SYN) && !(p->flow->seen & WEIR_ESTABLISHED) && handshake_seen(p->flow))
 		establish(p, q);
 	if (direction == WEIR_EGRESS && q->segment.payload)
-		note_payload(p->flow, p->state, q->now_ns);
+		note_payload(p->flow, p->port, p->state, segment_of(q), q->now_ns);
 	if (flags & (TCP_FIN | TCP_RST))
 		note_end(p, flags, direction);
 }
@@ -123,8 +129,10 @@ static __always_inline __u16 lowered(struct passage *p, struct question *q)
 	if (p->flow && handshake_seen(p->flow)) {
 		q->scale = scale_of(p->flow);
 		q->mss = mss_of(p->flow);
-		if (p->flow->seen & WEIR_PAIRS && q->least_bytes < 2 * q->mss)
-			q->least_bytes = 2 * q->mss;
+		if (will_wait(p->flow, p->port, p->state, q->mss, q->scale))
+			pair(p->flow, p->port, p->state, q->mss);
+		if (p->flow->paired && q->least_bytes < 2 * p->flow->segment)
+			q->least_bytes = 2 * p->flow->segment;
 	} else if (q->scale > WEIR_MAX_SCALE) {
 		__sync_fetch_and_add(&p->state->unscaled, 1);
 		return before;

@@ -7,7 +7,6 @@
 #define NS_PER_S 1000000000ull
 #define DELAYED_ACK_NS 20000000ull /* Linux delays by 40 ms and more, RFC 1122 allows 500 */
 #define RESUMED_NS 5000000ull
-#define LATE_ACKS 2
 #define LEAST_MSS 88      /* below this an MSS is a mistake or an attack (Linux: TCP_MIN_MSS) */
 
 static __always_inline void key_of(struct weir_flow_key *key, __u32 ifindex, const struct segment *s,
@@ -39,6 +38,27 @@ static __always_inline struct weir_flow *flow_of_syn(const struct weir_flow_key 
 	return bpf_map_lookup_elem(&flows, key);
 }
 
+/*
+ * Two segments for the least window of a flow, instead of one. A port gives them as long as its queue holds a
+ * segment for each of its flows and one more for each of these; any number where nobody told what it holds.
+ */
+static __always_inline void pair(struct weir_flow *flow, const struct weir_port *port, struct weir_port_state *state,
+				 __u32 mss)
+{
+	if (flow->paired)
+		return;
+	if (port->buffer_bytes && (state->n_i + state->paired + 1) * mss > port->buffer_bytes)
+		return;
+	if (!__sync_val_compare_and_swap(&flow->paired, 0, 1))
+		__sync_fetch_and_add(&state->paired, 1);
+}
+
+static __always_inline void unpair(struct weir_flow *flow, struct weir_port_state *state)
+{
+	if (flow->paired && __sync_val_compare_and_swap(&flow->paired, 1, 0))
+		__sync_fetch_and_add(&state->paired, -1);
+}
+
 /* Once a connection: a SYN that is repeated after the flow's end does not count. */
 static __always_inline void count_in(struct weir_flow *flow, struct weir_port_state *state)
 {
@@ -51,49 +71,64 @@ static __always_inline void count_in(struct weir_flow *flow, struct weir_port_st
 	__sync_fetch_and_add(&state->syns_counted, 1);
 }
 
-static __always_inline void count_out(struct weir_flow *flow, struct weir_port_state *state)
+static __always_inline bool leave_n_i(struct weir_flow *flow, struct weir_port_state *state)
 {
+	unpair(flow, state);
 	if (!__sync_val_compare_and_swap(&flow->counted, 1, 0))
-		return;
+		return false;
 	__sync_fetch_and_add(&state->n_i, -1);
-	__sync_fetch_and_add(&state->fins_counted, 1);
+	return true;
 }
 
 /* The flow's end: it can become idle no more. */
 static __always_inline void end_count(struct weir_flow *flow, struct weir_port_state *state)
 {
 	flow->seen &= ~WEIR_IDLE;
-	count_out(flow, state);
+	if (leave_n_i(flow, state))
+		__sync_fetch_and_add(&state->fins_counted, 1);
+}
+
+/* No payload for long: the flow leaves N_i until its next. True: it was in. */
+static __always_inline bool make_idle(struct weir_flow *flow, struct weir_port_state *state)
+{
+	if (!leave_n_i(flow, state))
+		return false;
+	flow->seen |= WEIR_IDLE;
+	return true;
 }
 
 /*
- * A sender with cwnd <= 3 puts out one segment at a time (Linux lets out half of cwnd at once, and the rest of
- * a window only in whole segments), and waits 40 ms for the delayed ACK of each: with so small a window its
- * cwnd never grows. It shows here: a pure ACK comes long after the last payload, the next follows at once, and
- * so again with the next one (once may be a host that was busy).
+ * A window of one segment leaves each segment to the receiver's delayed ACK, 40 ms in Linux, unless a runt comes
+ * along with it; and with so small a window cwnd never grows. It shows here: a pure ACK, of one segment, long
+ * after the last payload, and more payload at once after it (see note_payload). An ACK of more than one segment
+ * was not delayed by its receiver.
  */
 static __always_inline void note_ack(struct weir_flow *flow, const struct weir_port *port,
 				     const struct weir_port_state *state, __u32 acked, __u64 now_ns)
 {
 	__u64 late_ns = DELAYED_ACK_NS;
+	__u32 bytes = acked - flow->acked;
 
-	if (acked == flow->acked)
+	if (!bytes)
 		return;
 	flow->acked = acked;
 	flow->late_ack_ns = 0;
-	if (now_ns - flow->payload_ns >= late_ns && port->capacity_bps)
+	if (now_ns - flow->payload_ns < late_ns || bytes > flow->segment)
+		return;
+	if (port->capacity_bps)
 		late_ns += state->queue_bytes * 8ull * NS_PER_S / port->capacity_bps;
 	if (now_ns - flow->payload_ns >= late_ns)
 		flow->late_ack_ns = now_ns;
-	else
-		flow->late_acks = 0;
 }
 
 /* Payload leaves by the port: a flow that was idle is one of N_i again. */
-static __always_inline void note_payload(struct weir_flow *flow, struct weir_port_state *state, __u64 now_ns)
+static __always_inline void note_payload(struct weir_flow *flow, const struct weir_port *port,
+					 struct weir_port_state *state, __u32 segment, __u64 now_ns)
 {
-	if (flow->late_ack_ns && now_ns - flow->late_ack_ns < RESUMED_NS && ++flow->late_acks >= LATE_ACKS)
-		flow->seen |= WEIR_PAIRS;
+	if (segment > flow->segment)
+		flow->segment = segment;
+	if (flow->late_ack_ns && now_ns - flow->late_ack_ns < RESUMED_NS)
+		pair(flow, port, state, flow->segment);
 	flow->late_ack_ns = 0;
 	flow->payload_ns = now_ns;
 	if (!(flow->seen & WEIR_IDLE))
@@ -103,14 +138,17 @@ static __always_inline void note_payload(struct weir_flow *flow, struct weir_por
 		__sync_fetch_and_add(&state->n_i, 1);
 }
 
-/* No payload for long: the flow leaves N_i until its next. True: it was in. */
-static __always_inline bool make_idle(struct weir_flow *flow, struct weir_port_state *state)
+/*
+ * A fair share of less than two segments, and a sender whose segments do not go into the least window twice: it
+ * would wait for delayed ACKs. (Those that never saw a window of two segments make theirs half as large.)
+ */
+static __always_inline bool will_wait(const struct weir_flow *flow, const struct weir_port *port,
+				      const struct weir_port_state *state, __u32 mss, __u32 scale)
 {
-	if (!__sync_val_compare_and_swap(&flow->counted, 1, 0))
-		return false;
-	__sync_fetch_and_add(&state->n_i, -1);
-	flow->seen |= WEIR_IDLE;
-	return true;
+	__u32 least = ((mss >> scale) + 1) << scale;
+
+	return port->bdp_bytes && port->buffer_bytes && 2 * flow->segment > least &&
+	       port->bdp_bytes < 2ull * mss * state->n_i;
 }
 
 /*
@@ -132,6 +170,7 @@ static __always_inline bool learn_offer(struct weir_flow *flow, const struct wei
 		flow->first_ns = now_ns;
 		flow->payload_ns = now_ns;
 		flow->out_bytes = 0;
+		flow->segment = 0;
 	}
 	*half = *offer;
 	flow->seen |= bit;

@@ -36,6 +36,8 @@ struct weir_port {
 	__u64 look_ns;            /* RTT/2: how often a congested queue is looked at */
 	__u32 k_pkts;             /* 0: no alarm */
 	__u32 least_window_bytes; /* 0: one MSS of the flow */
+	__u32 buffer_bytes;       /* what its queue holds; 0: not known */
+	__u32 pad;
 	__u32 assumed_scale;      /* of flows whose handshake was not seen; WEIR_NO_SCALE: leave them alone */
 	__u32 netns;              /* inode of the port's network namespace: ifindex alone is not unique */
 	__u32 mark_mode;          /* enum weir_mark: CE on ECN-capable packets, */
@@ -73,7 +75,7 @@ struct weir_port_state {
 	__u32 looks;        /* since the crossing */
 	__u32 reflex_level; /* armed entries of rank < level are on */
 	__u32 reflex_epoch; /* counts the crossings: what an entry left of its window lasts one epoch */
-	__u32 pad;
+	__u32 paired;       /* flows of N_i that have two segments for the least */
 };
 
 /* ---- flows: one entry a port and connection ---------------------------------------------------- */
@@ -95,8 +97,7 @@ enum weir_seen {
 	WEIR_WAS_COUNTED = 32,
 	WEIR_IDLE = 64,        /* counted before, not now: no payload for long */
 	WEIR_ESTABLISHED = 128,
-	WEIR_SYN_AGAIN = 256,  /* a SYN was repeated: the handshake tells no RTT */
-	WEIR_PAIRS = 512       /* its sender waited for a delayed ACK: never less than two segments */
+	WEIR_SYN_AGAIN = 256   /* a SYN was repeated: the handshake tells no RTT */
 };
 
 struct weir_half {
@@ -117,10 +118,10 @@ struct weir_flow {
 	__u64 out_bytes;   /* leaving by the port, headers included */
 	__u32 seen;      /* enum weir_seen */
 	__u32 counted;   /* this flow is one of the port's N_i */
+	__u32 paired;    /* its window never falls below two segments; one of the port's `paired` */
 	__u32 acked;     /* by the local host */
-	__u32 late_acks; /* in a row, each with more data at once after it */
+	__u32 segment;   /* payload of the largest that left by the port */
 	__u32 no_exact_in; /* the rules_epoch in which the flow's ACKs have no exact rule */
-	__u32 pad;
 };
 
 /* What weir_sweep is asked for and answers. */

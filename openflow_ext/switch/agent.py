@@ -231,9 +231,9 @@ class Agent:
     async def _sync_ports(self) -> None:
         links = {e.bridge.name: links_of(self._db, e.bridge.name) for e in self._extended}
         names = {link.ifindex: link.name for some in links.values() for link in some}
-        rates_bps = await asyncio.to_thread(capacity.read_rates, names)
+        egresses = await asyncio.to_thread(capacity.read_egresses, names)
         for extended in self._extended:
-            extended.bridge.ports.sync(links[extended.bridge.name], rates_bps)
+            extended.bridge.ports.sync(links[extended.bridge.name], egresses)
 
     def _expire(self, dataplane: DataPlane) -> None:
         """Remove rules past their timeouts."""

@@ -1,8 +1,10 @@
-"""What a port can carry: the rate of its HTB or TBF root, else its link's speed."""
+"""A port's way out: the rate of its HTB or TBF root, else its link's speed; and what its queue holds."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +16,39 @@ _TC_H_ROOT = 0xFFFFFFFF
 _OVERFLOWN = 0xFFFFFFFF
 """What TBF tells of a rate over 34 Gbit/s, whose 64-bit attribute pyroute2 does not read."""
 _SYSFS = Path("/sys/class/net")
+_FRAME_BYTES = 1514
+"""What a packet of a queue that is limited in packets may hold."""
+DEFAULT_RATE_BPS = 10_000_000_000
+"""The rate of a port that neither a qdisc nor its link tells: what OVS reports for a veth."""
 
 
-def read_rates(ports: Mapping[int, str]) -> dict[int, int]:
-    """The rate in bit/s of each port (ifindex -> name); a port that tells none is left out. Blocks.
+@dataclass(frozen=True, slots=True)
+class Egress:
+    """A port's way out: the rate, and how many bytes its queue holds (0: not known)."""
 
-    Raises SwitchError.
-    """
+    rate_bps: int = DEFAULT_RATE_BPS
+    buffer_bytes: int = 0
+
+
+def read_egresses(ports: Mapping[int, str]) -> dict[int, Egress]:
+    """The egress of each port (ifindex -> name). Blocks. Raises SwitchError."""
     rates = {ifindex: speed for ifindex, name in ports.items() if (speed := _link_speed_bps(name))}
+    buffers: dict[int, int] = {}
     try:
         with IPRoute() as netlink:
-            for qdisc in netlink.get_qdiscs():
+            qdiscs = list(netlink.get_qdiscs())
+            for qdisc in qdiscs:
                 ifindex = qdisc["index"]
                 if ifindex not in ports or qdisc["parent"] != _TC_H_ROOT:
                     continue
                 if rate := _shaped_rate_bps(netlink, ifindex, qdisc):
                     rates[ifindex] = rate
+                buffers[ifindex] = buffer_bytes([one for one in qdiscs if one["index"] == ifindex], qdisc)
     except (NetlinkError, OSError) as error:
         raise SwitchError(f"the ports' qdiscs cannot be read: {error}") from error
-    return rates
+    return {
+        ifindex: Egress(rates.get(ifindex, DEFAULT_RATE_BPS), buffers.get(ifindex, 0)) for ifindex in ports
+    }
 
 
 def _link_speed_bps(name: str) -> int:
@@ -65,6 +81,30 @@ def htb_rate_bps(classes: Collection[Any], qdisc_handle: int, default_minor: int
     while found is not None and found["parent"] in by_handle:
         found = by_handle[found["parent"]]
     return _rate_bps(found.get_attr("TCA_OPTIONS"), "TCA_HTB_PARMS") if found else 0
+
+
+def buffer_bytes(qdiscs: Collection[Any], root: Any) -> int:
+    """What a port's queue holds, its root given: TBF's limit, or the FIFO's (HTB: of the default class).
+
+    0 for all other qdiscs; those that manage their queue (fq_codel) have no one limit in bytes.
+    """
+    options = root.get_attr("TCA_OPTIONS")
+    match root.get_attr("TCA_KIND"):
+        case "tbf":
+            return int(options.get_attr("TCA_TBF_PARMS")["limit"])
+        case "htb":
+            leaf = root["handle"] | options.get_attr("TCA_HTB_INIT")["defcls"]
+            return sum(_fifo_bytes(one) for one in qdiscs if one["parent"] == leaf)
+    return _fifo_bytes(root)
+
+
+def _fifo_bytes(qdisc: Any) -> int:
+    """The limit of a pfifo or bfifo, whose options pyroute2 leaves in hexadecimal (tc_fifo_qopt)."""
+    unit = {"bfifo": 1, "pfifo": _FRAME_BYTES}.get(qdisc.get_attr("TCA_KIND"))
+    if unit is None:
+        return 0
+    options = bytes.fromhex(qdisc.get_attr("TCA_OPTIONS").replace(":", ""))
+    return unit * int.from_bytes(options[:4], sys.byteorder)
 
 
 def _rate_bps(options: Any, parameters: str) -> int:

@@ -135,8 +135,10 @@ class DataPlane(Protocol):
     def attached(self) -> dict[int, int]:
         """ifindex -> bridge number of every port that carries the programs, also by an earlier agent."""
 
-    def configure(self, ifindex: int, settings: PortSettings, capacity_bps: int) -> None:
-        """Set a port's facts; ``capacity_bps`` is the rate in force (never 0)."""
+    def configure(
+        self, ifindex: int, settings: PortSettings, capacity_bps: int, buffer_bytes: int = 0
+    ) -> None:
+        """Set a port's facts: the rate in force (never 0), what its queue holds (0: not known)."""
 
     def settings(self, ifindex: int) -> tuple[PortSettings, int]:
         """What configure() last set, also by an earlier agent: settings and capacity. Raises NoSuchPort."""

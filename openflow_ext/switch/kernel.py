@@ -34,6 +34,7 @@ EGRESS_NAME = "weir_egress"
 _TRACEPOINTS = ("weir_enqueue", "weir_dequeue")
 _BITS_US_PER_BYTE_S = 8_000_000
 _REPORT_HEADER = 8
+_U32 = 0xFFFFFFFF
 _PLAIN_SETTINGS = (
     "rtt_us",
     "common_rtt_us",
@@ -133,8 +134,11 @@ class KernelDataPlane(PinnedMaps):
     def attached(self) -> dict[int, int]:
         return {ifindex: bridge for ifindex, (bridge, _) in self.ports().items()}
 
-    def configure(self, ifindex: int, settings: PortSettings, capacity_bps: int) -> None:
+    def configure(
+        self, ifindex: int, settings: PortSettings, capacity_bps: int, buffer_bytes: int = 0
+    ) -> None:
         port = self._port(ifindex)
+        port.buffer_bytes = min(buffer_bytes, _U32)
         port.capacity_bps, port.asked_capacity_bps = capacity_bps, settings.capacity_bps
         port.bdp_bytes = capacity_bps * settings.common_rtt_us // _BITS_US_PER_BYTE_S
         port.look_ns = settings.rtt_us * 1000 // 2

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from openflow_ext.switch import openflow as of
+from openflow_ext.switch.capacity import DEFAULT_RATE_BPS, Egress
 from openflow_ext.switch.dataplane import (
     DataPlane,
     DataPlaneError,
@@ -20,9 +21,6 @@ from openflow_ext.switch.dataplane import (
 from openflow_ext.switch.rules import Rule
 
 log = logging.getLogger(__name__)
-
-DEFAULT_RATE_BPS = 10_000_000_000
-"""The rate of a port that neither a qdisc nor its link tells: what OVS reports for a veth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +34,13 @@ class Link:
 
 @dataclass(slots=True, eq=False)
 class Port:
-    """A port that should carry the programs. ``rate_bps`` is what its qdisc or link allows.
+    """A port that should carry the programs. ``egress`` is what its qdisc or link allows.
 
     Reflex entries of a rank below ``reflex_level`` are known to be on.
     """
 
     link: Link
-    rate_bps: int = DEFAULT_RATE_BPS
+    egress: Egress = Egress()
     settings: PortSettings = field(default_factory=PortSettings)
     attached: bool = False
     armed: tuple[Rule, ...] = ()
@@ -51,7 +49,7 @@ class Port:
     @property
     def capacity_bps(self) -> int:
         """The rate in force: the controller's, else the port's own."""
-        return self.settings.capacity_bps or self.rate_bps
+        return self.settings.capacity_bps or self.egress.rate_bps
 
     def switched(self, event: QueueEvent) -> range:
         """The ranks of the reflex entries that ``event`` says went on or off."""
@@ -98,8 +96,8 @@ class Ports:
                 return port
         raise NoSuchPort(f"no port {port_no} on this bridge")
 
-    def sync(self, links: Collection[Link], rates_bps: Mapping[int, int]) -> None:
-        """Attach ports that came, detach those that went, retry those that failed, follow rates.
+    def sync(self, links: Collection[Link], egresses: Mapping[int, Egress]) -> None:
+        """Attach ports that came, detach those that went, retry those that failed, follow their egresses.
 
         A port that cannot be attached is logged once and tried again at the next call.
         """
@@ -111,12 +109,12 @@ class Ports:
             if port is None or port.link != link:
                 fresh = Port(link, settings=self._settings)
                 port = dataclasses.replace(port, link=link, attached=False) if port else fresh
-                port.rate_bps = rates_bps.get(link.ifindex, DEFAULT_RATE_BPS)
+                port.egress = egresses.get(link.ifindex, Egress())
                 self._ports[link.ifindex] = port
                 self._attach(port, first=True)
             elif not port.attached:
                 self._attach(port, first=False)
-            self._follow_rate(port, rates_bps.get(link.ifindex, DEFAULT_RATE_BPS))
+            self._follow(port, egresses.get(link.ifindex, Egress()))
 
     def _attach(self, port: Port, first: bool) -> None:
         link = port.link
@@ -148,19 +146,23 @@ class Ports:
         else:
             log.info("port %s detached", name)
 
-    def _follow_rate(self, port: Port, rate_bps: int) -> None:
-        if rate_bps == port.rate_bps:
+    def _follow(self, port: Port, egress: Egress) -> None:
+        if egress == port.egress:
             return
-        before, port.rate_bps = port.capacity_bps, rate_bps
-        if port.attached and port.capacity_bps != before:
+        before, port.egress = port.capacity_bps, egress
+        if not port.attached:
+            return
+        if port.capacity_bps != before:
             log.info("port %s: capacity is now %d bit/s", port.link.name, port.capacity_bps)
-            try:
-                self._push(port)
-            except DataPlaneError as error:
-                log.error("port %s: %s", port.link.name, error)
+        try:
+            self._push(port)
+        except DataPlaneError as error:
+            log.error("port %s: %s", port.link.name, error)
 
     def _push(self, port: Port) -> None:
-        self._dataplane.configure(port.link.ifindex, port.settings, port.capacity_bps)
+        self._dataplane.configure(
+            port.link.ifindex, port.settings, port.capacity_bps, port.egress.buffer_bytes
+        )
 
     def configure(self, port_no: int, **changes: Any) -> None:
         """Change settings of one port, or of all and of those to come (OFPP_ANY).

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from openflow_ext.switch.kernel import KernelDataPlane
+from openflow_ext.switch.dataplane import PortSettings
 from openflow_ext.switch.rules import Rule, TcpMatch, WindowOp
-from tests.bpf.conftest import OFPORT, Bench, reverse
+from tests.bpf.conftest import OFPORT, PORT, Bench, reverse
 from tests.bpf.packets import ACK, FIN, PSH, RST, SYN, Offer, Segment, checksum_is_right, window_of
 
 LOCAL = Segment()
@@ -185,24 +187,70 @@ def test_entry_past_its_hard_timeout_does_nothing(bench: Bench, monkeypatch: pyt
     assert [hard for _, _, _, hard in bench.plane.expired()] == [True]
 
 
-def test_a_sender_that_waits_for_delayed_acks_gets_two_segments(bench: Bench, plane: KernelDataPlane) -> None:
-    """One segment in flight, a pure ACK long after it, the next segment at once: cwnd is 3 or less."""
+def rounds(bench: Bench, local: Segment, segment: int) -> Callable[..., int]:
+    """One segment out, then an ACK of it after a while: the ACK's window. `ack` counts on by itself."""
+    acks = itertools.count(1, segment)
+
+    def one_round(wait_s: float = 0, acked: int = 1, between: bytes = b"") -> int:
+        for _ in range(acked):
+            bench.egress(replace(reverse(local), payload=b"x" * segment))
+            ack = next(acks)
+        time.sleep(wait_s)
+        segment_in = replace(local, ack=ack, payload=between)
+        return window_of(bench.ingress(segment_in), segment_in)
+
+    return one_round
+
+
+DELAYED_S = 0.03
+
+
+def test_a_sender_that_waits_for_delayed_acks_gets_two_segments(bench: Bench) -> None:
+    """A pure ACK, of one segment, long after it, and the next segment at once."""
     bench.clamp_all_to(1)
     bench.handshake(LOCAL, Offer(scale=9))
-    data = replace(reverse(LOCAL), payload=b"x" * 1448)
-
-    def one_round(ack: int, wait_s: float, between: bytes = b"") -> int:
-        bench.egress(data)
-        time.sleep(wait_s)
-        return window_of(
-            bench.ingress(replace(LOCAL, ack=ack, payload=between)), replace(LOCAL, payload=between)
-        )
-
+    one_round = rounds(bench, LOCAL, 1448)
     one, two = (1448 >> 9) + 1, -(-2 * 1448 // 512)
-    assert [one_round(1, 0), one_round(2, 0), one_round(3, 0)] == [one] * 3
-    assert [one_round(4, 0.03, b"query"), one_round(5, 0)] == [one] * 2, "an ACK that rides on data"
-    assert [one_round(6, 0.03), one_round(7, 0), one_round(8, 0.03), one_round(9, 0)] == [one] * 4, (
-        "only once"
-    )
-    assert [one_round(10, 0.03), one_round(11, 0.03), one_round(12, 0)] == [one, one, two]
-    assert one_round(13, 0) == two
+
+    assert [one_round(), one_round(), one_round()] == [one] * 3
+    assert [one_round(DELAYED_S, between=b"query"), one_round()] == [one] * 2, "an ACK that rides on data"
+    assert [one_round(DELAYED_S, acked=2), one_round()] == [one] * 2, "a busy host, not a delayed ACK"
+    assert [one_round(DELAYED_S), one_round(), one_round()] == [one, two, two]
+
+
+def share_out(bench: Bench, flows: int, buffer_bytes: int) -> list[Segment]:
+    """Flows of a port whose fair share is less than a segment."""
+    bench.count_by_flags()
+    bench.put(Rule(1, 1, 0, TcpMatch(), WindowOp.FAIR_SHARE))
+    bench.plane.configure(PORT, PortSettings(common_rtt_us=100), 100_000_000, buffer_bytes)
+    senders = [replace(LOCAL, src_port=100 + flow) for flow in range(flows)]
+    for sender in senders:
+        bench.handshake(sender, Offer(scale=9))
+    return senders
+
+
+@pytest.mark.parametrize(("segment", "field"), [(768, 3), (769, 4), (1280, 5), (1448, 6)])
+def test_segments_that_do_not_go_twice_into_the_least_window_have_room_for_two(
+    bench: Bench, segment: int, field: int
+) -> None:
+    """3 x 512 is one segment of 1448 and a rest; two of 768."""
+    (sender,) = share_out(bench, 1, buffer_bytes=150_000)
+    assert window_of(bench.ingress(sender), sender) == 3
+
+    assert rounds(bench, sender, segment)() == field
+
+
+def test_the_queue_holds_what_two_segments_add(bench: Bench) -> None:
+    """Five segments of room: three flows have one each, so two of them have a second one."""
+    senders = share_out(bench, 3, buffer_bytes=5 * 1448)
+    assert [rounds(bench, sender, 1448)() for sender in senders] == [6, 6, 3]
+    assert [rounds(bench, senders[2], 1448)(DELAYED_S) for _ in range(3)] == [3] * 3
+
+    bench.egress(replace(reverse(senders[0]), flags=ACK | FIN))
+    assert rounds(bench, senders[2], 1448)() == 6, "the flow that ended gave it back"
+
+
+def test_a_queue_that_nobody_knows_grants_only_what_is_seen_to_be_needed(bench: Bench) -> None:
+    (sender,) = share_out(bench, 1, buffer_bytes=0)
+    one_round = rounds(bench, sender, 1448)
+    assert [one_round(), one_round(DELAYED_S), one_round()] == [3, 3, 6]

@@ -214,38 +214,22 @@ def lab_rows(out: Path, schemes: str, *options: str) -> dict[str, dict[str, Any]
 
 
 def test_forty_workers(tmp_path: Path) -> None:
-    """Plain TCP runs into timeouts; SCCP loses nothing and, in one of three runs, stays near the ideal."""
+    """Plain TCP runs into timeouts; SCCP loses nothing and stays near the ideal."""
     options = ("--workers", "40", "--size", "32000", "--queries", "10")
-    assert lab_rows(tmp_path / "plain", "plain", *options)["plain"]["timeouts"] > 0
-    runs = []
-    for attempt in range(3):
-        sccp = lab_rows(tmp_path / f"sccp{attempt}", "sccp", *options)["sccp"]
-        assert (sccp["drops"], sccp["ovs_drops"], sccp["timeouts"]) == (0, 0, 0)
-        runs.append((sccp["x_ideal"]["p50"], sccp["x_ideal"]["p99"]))
-        if runs[-1][0] <= 1.10 and runs[-1][1] <= 1.25:
-            return
-    pytest.fail(f"p50 over 1.10 or p99 over 1.25 of the ideal in every run: {runs}")
+    rows = lab_rows(tmp_path / "out", "plain,sccp", *options)
+    assert rows["plain"]["timeouts"] > 0
+    sccp = rows["sccp"]
+    assert (sccp["drops"], sccp["ovs_drops"], sccp["timeouts"]) == (0, 0, 0)
+    assert sccp["x_ideal"]["p50"] <= 1.10
+    assert sccp["x_ideal"]["p99"] <= 1.25
 
 
-@pytest.fixture(scope="module")
-def sixty_workers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def test_sixty_workers(tmp_path: Path) -> None:
     """Where a window is less than a segment, so that its rounding decides."""
     options = ("--workers", "60", "--size", "10000", "--queries", "20")
-    return lab_rows(tmp_path_factory.mktemp("sixty") / "out", "sccp", *options)["sccp"]
-
-
-def test_sixty_workers_lose_nothing(sixty_workers: dict[str, Any]) -> None:
-    assert (sixty_workers["drops"], sixty_workers["ovs_drops"], sixty_workers["timeouts"]) == (0, 0, 0)
-    assert sixty_workers["x_ideal"]["p50"] <= 1.3
-
-
-@pytest.mark.xfail(
-    strict=False,
-    reason="one run in three: a flow that opened when N_i was 2 has seen a larger window, so its segments "
-    "do not fill the clamp evenly, and it waits 40 ms for a delayed ACK",
-)
-def test_sixty_workers_stay_near_the_ideal(sixty_workers: dict[str, Any]) -> None:
-    assert sixty_workers["x_ideal"]["p99"] <= 1.3
+    sccp = lab_rows(tmp_path / "out", "sccp", *options)["sccp"]
+    assert (sccp["drops"], sccp["ovs_drops"], sccp["timeouts"]) == (0, 0, 0)
+    assert sccp["x_ideal"]["p99"] <= 1.3
 
 
 def test_twenty_workers_beside_long_flows(tmp_path: Path) -> None:

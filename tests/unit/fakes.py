@@ -56,7 +56,9 @@ class FakeDataPlane:
     def attached(self) -> dict[int, int]:
         return {ifindex: bridge for ifindex, (_, bridge, _) in self.ports.items()}
 
-    def configure(self, ifindex: int, settings: PortSettings, capacity_bps: int) -> None:
+    def configure(
+        self, ifindex: int, settings: PortSettings, capacity_bps: int, buffer_bytes: int = 0
+    ) -> None:
         if ifindex not in self.ports:
             raise NoSuchPort(f"interface {ifindex}")
         self.configured[ifindex] = (settings, capacity_bps)

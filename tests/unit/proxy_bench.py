@@ -12,6 +12,7 @@ from pathlib import Path
 from openflow_ext import wire
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch.bridge import Bridge
+from openflow_ext.switch.capacity import Egress
 from openflow_ext.switch.ports import Link, Ports
 from openflow_ext.switch.proxy import Controller, Proxy
 from openflow_ext.switch.reports import FlowReports
@@ -67,7 +68,7 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.plane = FakeDataPlane()
         ports = Ports(1, self.plane)
-        ports.sync([Link(11, "s1-eth1", 1)], {11: 10**8})
+        ports.sync([Link(11, "s1-eth1", 1)], {11: Egress(10**8)})
         self.reports = FlowReports(self.plane, idle_s=1.0)
         self.bridge = Bridge("s1", 1, self.plane, ports, ExtensionTable(1, self.plane), self.reports)
         self.folder = folder

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
+import pytest
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 from openflow_ext.switch import capacity
@@ -45,4 +47,37 @@ def test_without_a_default_class_packets_pass_unshaped() -> None:
 
 
 def test_a_device_that_is_none_has_no_rate() -> None:
-    assert capacity.read_rates({999_999: "no-such-device"}) == {}
+    assert capacity.read_egresses({999_999: "no-such-device"}) == {999_999: capacity.Egress()}
+
+
+def qdisc(kind: str, handle: int, parent: int, options: Any) -> Any:
+    message = tcmsg()
+    message["handle"], message["parent"] = handle, parent
+    message["attrs"] = [("TCA_KIND", kind), ("TCA_OPTIONS", options)]
+    return message
+
+
+def attributes(**attrs: Any) -> Any:
+    options = tcmsg()
+    options["attrs"] = list(attrs.items())
+    return options
+
+
+HTB = qdisc("htb", HANDLE, ROOT, attributes(TCA_HTB_INIT={"defcls": 1}))
+LIMIT_150_000 = (150_000).to_bytes(4, sys.byteorder).hex(":")
+
+
+@pytest.mark.parametrize(
+    ("root", "leaves", "expected"),
+    [
+        (HTB, [qdisc("bfifo", 0x100000, HANDLE | 1, LIMIT_150_000)], 150_000),
+        (HTB, [qdisc("pfifo", 0x100000, HANDLE | 1, "64:00:00:00")], 100 * 1514),
+        (HTB, [qdisc("bfifo", 0x100000, HANDLE | 2, LIMIT_150_000)], 0),
+        (HTB, [qdisc("fq_codel", 0x100000, HANDLE | 1, attributes())], 0),
+        (qdisc("tbf", HANDLE, ROOT, attributes(TCA_TBF_PARMS={"limit": 90_000})), [], 90_000),
+        (qdisc("bfifo", HANDLE, ROOT, LIMIT_150_000), [], 150_000),
+        (qdisc("noqueue", 0, ROOT, None), [], 0),
+    ],
+)
+def test_what_a_queue_holds(root: Any, leaves: list[Any], expected: int) -> None:
+    assert capacity.buffer_bytes([root, *leaves], root) == expected

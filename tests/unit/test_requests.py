@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from openflow_ext import wire
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch import requests
+from openflow_ext.switch.capacity import DEFAULT_RATE_BPS, Egress
 from openflow_ext.switch.dataplane import DataPlaneError, PortSettings, TableFull, UnsupportedMatch
 from openflow_ext.switch.errors import Declined
-from openflow_ext.switch.ports import DEFAULT_RATE_BPS, Link, Ports
+from openflow_ext.switch.ports import Link, Ports
 from openflow_ext.switch.rules import WindowOp
 from openflow_ext.wire import ErrorCode, PortConfigFlags
 from tests.unit.fakes import FakeDataPlane
@@ -39,7 +40,7 @@ class Bench:
         self.listened: list[wire.FlowReportConfig] = []
         self.is_slave = False
         self.ports = Ports(1, self.plane)
-        self.ports.sync(LINKS, {11: 100 * MBIT})
+        self.ports.sync(LINKS, {11: Egress(100 * MBIT)})
 
     def ask_raw(self, message: bytes) -> bytes:
         try:
@@ -96,13 +97,13 @@ def test_reading_changes_nothing(bench: Bench, flags: PortConfigFlags) -> None:
 def test_any_port_sets_all_and_those_to_come(bench: Bench) -> None:
     reply = bench.configure(of.OFPP_ANY, WINDOW, common_rtt_us=300)
     assert (reply.port_no, reply.capacity_bps) == (of.OFPP_ANY, 100 * MBIT)
-    bench.ports.sync((*LINKS, Link(13, "s1-eth3", 3)), {11: 100 * MBIT})
+    bench.ports.sync((*LINKS, Link(13, "s1-eth3", 3)), {11: Egress(100 * MBIT)})
     assert {i: s.common_rtt_us for i, (s, _) in bench.plane.configured.items()} == {11: 300, 12: 300, 13: 300}
 
 
 def test_the_controller_s_capacity_rules_over_the_port_s(bench: Bench) -> None:
     assert bench.configure(1, WINDOW, capacity_bps=5 * MBIT).capacity_bps == 5 * MBIT
-    bench.ports.sync(LINKS, {11: 50 * MBIT, 12: 60 * MBIT})
+    bench.ports.sync(LINKS, {11: Egress(50 * MBIT), 12: Egress(60 * MBIT)})
     assert bench.plane.configured[11][1] == 5 * MBIT
     assert bench.plane.configured[12][1] == 60 * MBIT
     assert bench.configure(1, WINDOW, capacity_bps=0).capacity_bps == 50 * MBIT
@@ -262,7 +263,7 @@ def test_ports_that_go_and_come_back_as_another_device(bench: Bench) -> None:
     bench.configure(1, WINDOW, common_rtt_us=300)
     bench.ports.sync(LINKS[1:], {})
     assert bench.plane.attached() == {12: 1}
-    bench.ports.sync((Link(21, "s1-eth1", 1), LINKS[1]), {21: 7 * MBIT})
+    bench.ports.sync((Link(21, "s1-eth1", 1), LINKS[1]), {21: Egress(7 * MBIT)})
     assert bench.plane.ports[21] == ("s1-eth1", 1, 1)
     assert bench.plane.configured[21] == (PortSettings(), 7 * MBIT)
     assert bench.ports.numbered(1).link.ifindex == 21
@@ -282,7 +283,7 @@ def test_an_adopted_port_goes_on_with_its_settings() -> None:
     earlier = PortSettings(alarm=True, k_pkts=20, rtt_us=200, cookie=7, priority=3)
     plane.configured[11] = (earlier, 5 * MBIT)
     ports = Ports(1, plane, adopted=[11, 99])
-    ports.sync(LINKS, {11: 3 * MBIT})
+    ports.sync(LINKS, {11: Egress(3 * MBIT)})
     assert plane.configured[11] == (earlier, 3 * MBIT)
     assert plane.attached() == {11: 1, 12: 1}
     assert ports.in_force(1) == (earlier, 3 * MBIT)
