@@ -21,6 +21,7 @@ from mininet_topos.node import run
 WANTED_BYTES = 16 * 1024 * 1024
 RECEIVE_BYTES = 4 * 1024 * 1024
 _RECEIVE = Path("/proc/sys/net/core/rmem_default")
+_WHERE = "run the lab as root in the machine's own network namespace, where /proc/sys can be written"
 _SYSCTLS = (Path("/proc/sys/net/core/wmem_max"), Path("/proc/sys/net/core/wmem_default"))
 
 
@@ -60,22 +61,40 @@ def parse_packet_sockets(text: str, pid: int) -> list[PacketSocket]:
 @contextmanager
 def deep_receive_buffers() -> Iterator[None]:
     """Packet sockets that OVS opens meanwhile (for ports that it gets) hold bursts of whole TCP windows."""
-    before = _RECEIVE.read_text()
-    _RECEIVE.write_text(f"{max(int(before), RECEIVE_BYTES)}\n")
+    before = _read(_RECEIVE)
+    _write(_RECEIVE, max(before, RECEIVE_BYTES))
     try:
         yield
     finally:
-        _RECEIVE.write_text(before)
+        _write(_RECEIVE, before)
 
 
 def ensure_send_buffer() -> None:
     """Raise the sysctls where they are lower. Raises Unable where ovs-vswitchd already sends with less."""
     for path in _SYSCTLS:
-        if int(path.read_text()) < WANTED_BYTES:
-            path.write_text(f"{WANTED_BYTES}\n")
+        if _read(path) < WANTED_BYTES:
+            _write(path, WANTED_BYTES)
     small = [s.send_buffer_bytes for s in packet_sockets() if s.send_buffer_bytes < WANTED_BYTES]
     if small:
         raise Unable(
             f"ovs-vswitchd sends with a buffer of {min(small)} bytes, so it would drop packets before the "
             f"queue is full: remove its bridges and run `make setup`, or restart Open vSwitch"
         )
+
+
+def _read(sysctl: Path) -> int:
+    try:
+        return int(sysctl.read_text())
+    except OSError as error:
+        raise Unable(f"{_name(sysctl)} cannot be read ({error.strerror}): {_WHERE}") from error
+
+
+def _write(sysctl: Path, value: int) -> None:
+    try:
+        sysctl.write_text(f"{value}\n")
+    except OSError as error:
+        raise Unable(f"{_name(sysctl)} cannot be set to {value} ({error.strerror}): {_WHERE}") from error
+
+
+def _name(sysctl: Path) -> str:
+    return ".".join(sysctl.relative_to("/proc/sys").parts)

@@ -102,13 +102,6 @@ static __always_inline void follow_flow(struct passage *p, const struct question
 		note_end(p, flags, direction);
 }
 
-/* Whether the frame is for one of our ports, and a segment; then passage and question are set up. */
-static __always_inline bool enter(struct passage *p, struct question *q, struct cursor *c)
-{
-	p->tcp = parse_segment(c, &q->segment);
-	return p->tcp;
-}
-
 static __always_inline bool find_port(struct passage *p, __u32 ifindex)
 {
 	p->port = bpf_map_lookup_elem(&ports, &ifindex);
@@ -142,10 +135,11 @@ static __always_inline __u16 lowered(struct passage *p, struct question *q)
 	return bpf_htons(field_by_rules(q, p->port, p->state, exact));
 }
 
-/* What both forms of the ingress do: true where the segment's window shall become *after. */
+/* What both forms of the ingress do with a segment: true where its window shall become *after. */
 static __always_inline bool ingress(struct passage *p, struct question *q, struct cursor *c, __u16 *after)
 {
-	if (!enter(p, q, c))
+	p->tcp = tcp_header(c, &q->segment);
+	if (!p->tcp)
 		return false;
 	follow_flow(p, q, c, WEIR_INGRESS);
 	if (p->flow && q->segment.flags & TCP_RST)
@@ -171,7 +165,7 @@ int weir_ingress(struct xdp_md *ctx)
 	struct passage p = {};
 	__u16 after;
 
-	if (find_port(&p, q.ifindex) && ingress(&p, &q, &c, &after)) {
+	if (find_port(&p, q.ifindex) && parse_xdp(ctx, &q.segment) && ingress(&p, &q, &c, &after)) {
 		p.tcp->check = weir_checksum_update(p.tcp->check, p.tcp->window, after);
 		p.tcp->window = after;
 	}
@@ -210,6 +204,8 @@ int weir_ingress_tc(struct __sk_buff *skb)
 	if (!find_port(&p, q.ifindex))
 		return TC_ACT_UNSPEC;
 	pull_headers(skb);
+	if (!parse_skb(skb, &q.segment))
+		return TC_ACT_UNSPEC;
 	c.pos = (void *)(long)skb->data;
 	c.end = (void *)(long)skb->data_end;
 	if (!ingress(&p, &q, &c, &after))
@@ -248,7 +244,10 @@ int weir_egress(struct __sk_buff *skb)
 	c.pos = (void *)(long)skb->data;
 	c.end = (void *)(long)skb->data_end;
 	mark(c, p.port, p.state);
-	if (!enter(&p, &q, &c))
+	if (!parse_skb(skb, &q.segment))
+		return TC_ACT_UNSPEC;
+	p.tcp = tcp_header(&c, &q.segment);
+	if (!p.tcp)
 		return TC_ACT_UNSPEC;
 	if (p.host->simple_count) {
 		count_simply(p.state, count_by_rules(&q, p.port));

@@ -16,6 +16,8 @@
 #define MAX_OPTION_WORDS 10
 #define DEFAULT_MSS_OFFER 536 /* RFC 9293, section 3.7.1 */
 
+#define MAX_TCP_AT 0xfff /* a mask: further than all headers together */
+
 #define TCP_FIN 0x01
 #define TCP_SYN 0x02
 #define TCP_RST 0x04
@@ -37,6 +39,7 @@ struct segment {
 	__u16 flags; /* host order */
 	__u16 ip_version;
 	__u32 payload; /* bytes */
+	__u32 tcp_at;  /* where the TCP header begins in the frame */
 };
 
 struct vlan_tag {
@@ -141,30 +144,56 @@ static __always_inline bool parse_ipv6(struct cursor *c, struct segment *s)
 	return next == IPPROTO_TCP;
 }
 
-/* NULL for what is not a TCP segment with its whole fixed header here. */
-static __always_inline struct tcphdr *parse_segment(struct cursor *c, struct segment *s)
+static __always_inline int parse_segment(struct cursor c, struct segment *s)
 {
-	int ethertype = ethertype_of(c);
+	void *frame = c.pos;
+	int ethertype = ethertype_of(&c);
 	struct tcphdr *tcp;
 
 	__builtin_memset(s, 0, sizeof(*s));
 	if (ethertype == ETH_P_IP) {
-		if (!parse_ipv4(c, s))
-			return NULL;
+		if (!parse_ipv4(&c, s))
+			return 0;
 	} else if (ethertype == ETH_P_IPV6) {
-		if (!parse_ipv6(c, s))
-			return NULL;
+		if (!parse_ipv6(&c, s))
+			return 0;
 	} else {
-		return NULL;
+		return 0;
 	}
-	tcp = take(c, sizeof(*tcp));
+	tcp = take(&c, sizeof(*tcp));
 	if (!tcp || tcp->doff < 5)
-		return NULL;
+		return 0;
 	s->src_port = tcp->source;
 	s->dst_port = tcp->dest;
 	s->flags = ((__u8 *)tcp)[13];
 	s->payload = payload_of(s->payload, tcp);
-	return tcp;
+	s->tcp_at = (void *)tcp - frame;
+	return 1;
+}
+
+/*
+ * 1 for a TCP segment with its whole fixed header here, 0 for all else. Functions of their own that the verifier
+ * checks once: what comes after need not be checked again for each way through the headers.
+ */
+__noinline int parse_xdp(struct xdp_md *ctx, struct segment *s)
+{
+	struct cursor c = {.pos = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end};
+
+	return s ? parse_segment(c, s) : 0;
+}
+
+__noinline int parse_skb(struct __sk_buff *ctx, struct segment *s)
+{
+	struct cursor c = {.pos = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end};
+
+	return s ? parse_segment(c, s) : 0;
+}
+
+/* The cursor moves behind the TCP header that was found; NULL never happens but for the verifier. */
+static __always_inline struct tcphdr *tcp_header(struct cursor *c, const struct segment *s)
+{
+	c->pos += s->tcp_at & MAX_TCP_AT;
+	return take(c, sizeof(struct tcphdr));
 }
 
 /* The options of one TCP header, copied out of the frame; 64 bytes, so that a masked index stays inside. */

@@ -76,14 +76,16 @@ def ports(name: str, as_json: bool, watch: bool) -> None:
 
 
 def _show_ports(maps: PinnedMaps, as_json: bool, watch: bool) -> None:
+    console = Console()
     readings = _readings(lambda: read_ports(maps)) if watch else iter([read_ports(maps)])
     if as_json:
         for rows in readings:
             click.echo(json.dumps({"ports": rows}))
-    elif not watch:
-        Console().print(_port_table(next(readings)))
+    elif not watch or not console.is_terminal:
+        for rows in readings:
+            console.print(_port_table(rows))
     else:
-        with Live() as live:
+        with Live(console=console) as live:
             for rows in readings:
                 live.update(_port_table(rows))
 

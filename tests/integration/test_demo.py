@@ -1,0 +1,66 @@
+"""`make demo`, as a user calls it, and what its table must show (a machine too busy for it voids the run)."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+BOUND_S = 600
+RowOf = Callable[[str, str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def row() -> Iterator[RowOf]:
+    """The row of a case and a scheme. One that the lab, after its repeats, calls void fails as that."""
+    done = subprocess.run(
+        ("make", "demo"), cwd=PROJECT, capture_output=True, text=True, timeout=BOUND_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = re.search(r"^results: (\S+)", done.stdout, re.MULTILINE)
+    assert found, done.stdout
+    folder = PROJECT / found[1]
+    rows = {(row["case"], row["scheme"]): row for row in json.loads((folder / "summary.json").read_text())}
+
+    def row_of(case: str, scheme: str) -> dict[str, Any]:
+        row = rows[case, scheme]
+        assert row["valid"], f"void, so nothing is shown: {row['reasons']}"
+        return row
+
+    yield row_of
+    shutil.rmtree(folder)
+
+
+def lossless(row: dict[str, Any]) -> bool:
+    return (row["drops"], row["ovs_drops"], row["timeouts"]) == (0, 0, 0)
+
+
+def test_forty_workers_run_plain_tcp_into_timeouts(row: RowOf) -> None:
+    assert row("A", "plain")["timeouts"] > 0
+
+
+def test_forty_workers_lose_nothing_under_sccp_and_stay_near_the_ideal(row: RowOf) -> None:
+    sccp = row("A", "sccp")
+    assert lossless(sccp)
+    assert sccp["x_ideal"]["p50"] <= 1.10
+    assert sccp["x_ideal"]["p99"] <= 1.25
+
+
+def test_sdtcp_slows_long_flows_for_the_burst_and_gives_them_their_rate_back(row: RowOf) -> None:
+    plain, sdtcp = row("B", "plain"), row("B", "sdtcp")
+    assert sdtcp["qct_ms"]["p50"] <= plain["qct_ms"]["p50"] / 3
+    assert sdtcp["recovery_s"] is not None
+    assert sdtcp["recovery_s"] <= 3
+
+
+def test_sixty_workers_whose_window_is_less_than_a_segment(row: RowOf) -> None:
+    sccp = row("C", "sccp")
+    assert lossless(sccp)
+    assert sccp["x_ideal"]["p99"] <= 1.3
