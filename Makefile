@@ -14,7 +14,7 @@ BPF_SOURCES := $(wildcard openflow_ext/bpf/*.bpf.c mininet_topos/*.bpf.c)
 BPF_OBJECTS := $(addprefix $(BUILD)/,$(notdir $(BPF_SOURCES:.c=.o)))
 BPF_HEADERS := $(wildcard openflow_ext/bpf/*.h)
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -Wall -Werror -I $(BUILD) -I openflow_ext/bpf
-PROGRAMS := $(patsubst mininet_topos/%.c,$(BUILD)/weir-%,$(wildcard mininet_topos/traffic.c))
+PROGRAMS := $(patsubst mininet_topos/%.c,$(BUILD)/weir-%,$(filter-out %.bpf.c,$(wildcard mininet_topos/*.c)))
 
 .PHONY: help demo test setup bpf check unit clean root
 
@@ -61,4 +61,4 @@ $(BUILD)/%.bpf.o: mininet_topos/%.bpf.c $(BPF_HEADERS) $(BUILD)/vmlinux.h
 
 $(BUILD)/weir-%: mininet_topos/%.c $(wildcard mininet_topos/*.h)
 	@mkdir -p $(BUILD)
-	cc -O2 -g -Wall -Wextra -Werror $< -o $@
+	cc -O2 -g -Wall -Wextra -Werror -pthread $< -o $@

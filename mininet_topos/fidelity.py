@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Any
 
 from mininet_topos.experiment import FULL_SEGMENT_BYTES, Case, Experiment
 
 LEAST_IDLE = 0.03
 RATE_TOLERANCE = 0.02
+STILL = 0.05
+SLOW = 1.1
+LEAST_STANDING = 0.5
 
 
 def judge(
@@ -20,6 +24,7 @@ def judge(
     checks = (
         _queries_complete(records, case),
         _cpu(record, records),
+        _stalls(record, records),
         _rate(record, experiment),
         _ovs_drops(record),
         _queue_limit(record, experiment),
@@ -38,6 +43,45 @@ def query_span_ns(records: list[dict[str, Any]]) -> tuple[int, int]:
     if not queries:
         return 0, 0
     return queries[0]["start_ns"], queries[-1]["start_ns"] + int(queries[-1]["qct_ms"] * 1e6)
+
+
+def standing_queries(records: list[dict[str, Any]], stalls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The queries that show the network and not the machine, which a hypervisor may share with others.
+
+    Left out are those during which a CPU stood still for over a twentieth of their time, and those in which
+    the userspace switch took a tenth more CPU time for a packet than in most: the machine was slower then.
+    How long a query took plays no part.
+    """
+    queries = [record for record in records if record["event"] == "query"]
+    usual_ms = median(map(_packet_cost_ms, queries)) if queries else 0.0
+    return [
+        query
+        for query in queries
+        if _still_ns(query, stalls) <= STILL * query["qct_ms"] * 1e6
+        and _packet_cost_ms(query) <= SLOW * usual_ms
+    ]
+
+
+def _packet_cost_ms(query: dict[str, Any]) -> float:
+    return query["switch_ran_ms"] / query["packets"] if query["packets"] else 0.0
+
+
+def _still_ns(query: dict[str, Any], stalls: list[dict[str, Any]]) -> float:
+    """For how long a CPU, the worst of them, stood still during a query."""
+    start_ns, end_ns = query_span_ns([query])
+    still: dict[int, float] = {}
+    for stall in stalls:
+        common_ns = min(end_ns, stall["start_ns"] + stall["ns"]) - max(start_ns, stall["start_ns"])
+        still[stall["cpu"]] = still.get(stall["cpu"], 0) + max(0, common_ns)
+    return max(still.values(), default=0)
+
+
+def _stalls(record: dict[str, Any], records: list[dict[str, Any]]) -> str:
+    done = sum(one["event"] == "query" for one in records)
+    standing = len(standing_queries(records, record["stalls"]))
+    if standing >= LEAST_STANDING * done:
+        return ""
+    return f"the machine stood still or was slow during {done - standing} of {done} queries"
 
 
 def _cpu(record: dict[str, Any], records: list[dict[str, Any]]) -> str:

@@ -1,9 +1,11 @@
-"""What is read from the machine around a run: TCP counters, OVS's own drops, how idle the CPUs were."""
+"""What is read from the machine around a run: TCP counters, OVS's own drops, its CPUs' idle time, stalls."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -12,8 +14,12 @@ from mininet_topos.links import read_queue
 from mininet_topos.net import Network
 from mininet_topos.node import LabHost
 from mininet_topos.ovs_buffers import packet_sockets, vswitchd_pid
+from mininet_topos.process import Program
+from mininet_topos.state import LabState
+from mininet_topos.traffic import Record, built, read_records
 
 CPU_SAMPLE_S = 1.0
+LEAST_STALL_US = 1000
 TCP_COUNTERS = (
     "OutSegs",
     "InSegs",
@@ -132,3 +138,20 @@ class CpuWatch(threading.Thread):
         ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
         ran_ns, waited_ns, _ = self._ovs.read_text().split()
         return time.monotonic(), ticks[3] + ticks[4], sum(ticks), int(ran_ns), int(waited_ns)
+
+
+@contextmanager
+def watching_stalls(records: Path, state: LabState) -> Iterator[None]:
+    """Meanwhile the times at which a CPU stood still (stalls.c) are written to ``records``."""
+    argv = (built("weir-stalls"), str(LEAST_STALL_US))
+    program = Program("stall watch", argv, records.with_suffix(".log"), state, records=records)
+    try:
+        yield
+        program.check()
+    finally:
+        program.stop()
+
+
+def read_stalls(records: Path) -> list[Record]:
+    """What ``watching_stalls`` has written, oldest first."""
+    return sorted(read_records(records), key=lambda stall: stall["start_ns"])

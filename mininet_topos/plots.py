@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from mininet_topos.experiment import Experiment
-from mininet_topos.fidelity import query_span_ns
+from mininet_topos.fidelity import query_span_ns, standing_queries
 from mininet_topos.style import LOOKS
 from mininet_topos.summary import Row, load_experiment
 from mininet_topos.traffic import read_records
@@ -62,8 +62,9 @@ def _panels(count: int, height_in: float = PANEL_IN, sharey: bool = False) -> tu
 
 
 def _times_ms(folder: Path, row: Row) -> list[float]:
-    records = read_records(folder / "raw" / row["run"] / "traffic.jsonl")
-    return [record["qct_ms"] for record in records if record["event"] == "query"]
+    run = folder / "raw" / row["run"]
+    stalls = json.loads((run / "run.json").read_text())["stalls"]
+    return [query["qct_ms"] for query in standing_queries(list(read_records(run / "traffic.jsonl")), stalls)]
 
 
 def query_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:

@@ -14,8 +14,9 @@ from mininet_topos.errors import RunFailed
 from mininet_topos.experiment import Case, Experiment
 from mininet_topos.fidelity import judge
 from mininet_topos.links import check_shape
-from mininet_topos.measure import CpuWatch, snapshot
+from mininet_topos.measure import CpuWatch, read_stalls, snapshot, watching_stalls
 from mininet_topos.net import Network
+from mininet_topos.ovs_buffers import vswitchd_pid
 from mininet_topos.probe import QueueProbe, QueueTrace
 from mininet_topos.process import Program, wait_until
 from mininet_topos.programs import Running
@@ -47,7 +48,11 @@ class Runner:
         check_shape(net.bottleneck_ifname, self._experiment.bottleneck)
         before, ports_before = snapshot(net), scheme.ports()
         traffic = Traffic(folder / "traffic.jsonl", net.state, self._experiment.congestion_control)
-        with CpuWatch() as cpu, self._probe.watching(net.bottleneck_ifname) as trace:
+        with (
+            CpuWatch() as cpu,
+            watching_stalls(folder / "stalls.jsonl", net.state),
+            self._probe.watching(net.bottleneck_ifname) as trace,
+        ):
             try:
                 self._drive(case, scheme, traffic, on_query)
             finally:
@@ -62,6 +67,7 @@ class Runner:
             "ports_before": ports_before,
             "ports_after": scheme.ports(),
             "cpu": cpu.samples,
+            "stalls": read_stalls(folder / "stalls.jsonl"),
             **_queue_figures(trace),
         }
         check_shape(net.bottleneck_ifname, self._experiment.bottleneck)
@@ -97,6 +103,7 @@ class Runner:
         options = (
             *("--size", str(case.size_bytes), "--queries", str(case.queries)),
             *("--gap-ms", str(self._experiment.gap_ms)),
+            *("--schedstat", f"/proc/{vswitchd_pid()}/schedstat"),
             *("--workers", " ".join(f"{worker.name}={worker.IP()}" for worker in workers)),
         )
         return traffic.start(self._net.root, "root", *options, port=WORKER_PORT)

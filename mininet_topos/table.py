@@ -38,6 +38,12 @@ def notes(rows: list[Row]) -> list[str]:
     """What stands under the table: the cases, and what became of the long flows."""
     lines = [f"{case}: {title}" for case, title in dict.fromkeys((row["case"], row["title"]) for row in rows)]
     for row in rows:
+        if row["queries_left_out"]:
+            lines.append(
+                f"{row['case']}, {LOOKS[row['scheme']].label}: {row['queries_left_out']} of {row['queries']} "
+                f"queries left out, for the machine stood still or was slow"
+            )
+    for row in rows:
         rates = row["background_mbps"]
         if rates:
             back = "not back" if row["recovery_s"] is None else f"back after {row['recovery_s']:.1f} s"

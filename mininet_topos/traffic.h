@@ -34,6 +34,7 @@ struct options {
     const char *host, *cc, *to, *workers;
     int port;
     uint32_t size_bytes, queries, gap_ms;
+    int schedstat_fd;
 };
 
 struct request { // big endian on the wire

@@ -18,10 +18,10 @@ SINK_PORT = 5002
 Record = dict
 
 
-def traffic_program() -> str:
-    """The path of the built traffic program. Raises Unable."""
+def built(name: str) -> str:
+    """The path of a program of the lab that `make bpf` builds. Raises Unable."""
     try:
-        return str(artifact("weir-traffic"))
+        return str(artifact(name))
     except ArtifactMissing as missing:
         raise Unable(str(missing)) from None
 
@@ -43,7 +43,7 @@ class Traffic:
         self.records = records
         self._state = state
         self._cc = congestion_control
-        self._binary = traffic_program()
+        self._binary = built("weir-traffic")
         self._log = records.with_suffix(".log")
         self._programs: list[Program] = []
         records.touch()

@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 
 def _built() -> str:
-    return probes.artifacts("weir.bpf.o", "queue_probe.bpf.o", "weir-traffic")
+    return probes.artifacts("weir.bpf.o", "queue_probe.bpf.o", "weir-traffic", "weir-stalls")
 
 
 NEEDS: dict[str, tuple[Callable[[], str], ...]] = {

@@ -65,7 +65,7 @@ CHECKS = (
     Check("switch", "BPF objects", lambda: probes.artifacts("weir.bpf.o", "queue_probe.bpf.o"), "make bpf"),
     Check("switch", "BPF programs", probes.bpf_programs, "make bpf, then weir doctor again", needs_root=True),
     Check("lab", "Mininet", probes.mininet, SETUP),
-    Check("lab", "traffic program", lambda: probes.artifacts("weir-traffic"), "make bpf"),
+    Check("lab", "traffic programs", lambda: probes.artifacts("weir-traffic", "weir-stalls"), "make bpf"),
     Check("lab", "network tools", lambda: probes.tools("ip", "tc", "ss", "ethtool", "ifconfig"), SETUP),
     Check("lab", "tcpdump, iperf3", lambda: probes.tools("tcpdump", "iperf3"), SETUP, required=False),
     Check("controller", "Python packages", probes.python_packages, SETUP),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiment import Case, Experiment, demo
-from mininet_topos.fidelity import judge
+from mininet_topos.fidelity import judge, standing_queries
 from mininet_topos.measure import Snapshot, parse_proc_net
 from mininet_topos.ovs_buffers import PacketSocket, parse_packet_sockets
 from mininet_topos.probe import BUCKET_TYPE, QueueTrace
@@ -159,10 +160,20 @@ def _record(**changes: Any) -> dict[str, Any]:
     counters = {"queue_drops": 0, "ovs_drops": 0, "ovs_receive_drops": 0} | changes.pop("counters", {})
     sample = {"t_ns": 1.5e9, "idle": changes.pop("idle", 0.5), "ovs": 0.5}
     values = {"cpu": [sample], "busy_rate_bps": 100e6, "queue_max_bytes": 149_000, "counters": counters}
+    values["stalls"] = []
     return values | changes
 
 
-QUERIES = [{"event": "query", "start_ns": 1e9 * n, "qct_ms": 100.0} for n in (1, 2)]
+def stall(start_ms: float, ms: float, cpu: int = 0) -> dict[str, Any]:
+    return {"event": "stall", "cpu": cpu, "start_ns": start_ms * 1e6, "ns": ms * 1e6}
+
+
+def query(number: int, ran_ms: float = 50.0) -> dict[str, Any]:
+    times = {"start_ns": 1e9 * number, "qct_ms": 100.0, "switch_ran_ms": ran_ms}
+    return {"event": "query", "packets": 2000, **times}
+
+
+QUERIES = [query(1), query(2)]
 
 
 @pytest.mark.parametrize(
@@ -178,11 +189,22 @@ QUERIES = [{"event": "query", "start_ns": 1e9 * n, "qct_ms": 100.0} for n in (1,
         ({"queue_max_bytes": 150_001}, "more than its limit"),
         ({"queue_max_bytes": 90_000, "counters": {"queue_drops": 1}}, "dropped at 90000 bytes"),
         ({"queue_max_bytes": 90_000}, None),
+        ({"stalls": [stall(1000, 6)]}, None),
+        ({"stalls": [stall(1000, 6), stall(2098, 8)]}, None),
+        ({"stalls": [stall(1000, 6), stall(2000, 3), stall(2050, 3)]}, "was slow during 2 of 2 queries"),
+        ({"stalls": [stall(1000, 6), stall(2000, 3), stall(2050, 3, cpu=1)]}, None),
+        ({"stalls": [stall(990, 16), stall(2094, 8)]}, "was slow during 2 of 2 queries"),
     ],
 )
 def test_judge(changes: dict[str, Any], reason: str | None) -> None:
     found = judge(_record(**changes), QUERIES, CASE, make())
     assert (found == []) if reason is None else (len(found) == 1 and reason in found[0])
+
+
+def test_a_query_on_a_slow_machine_is_left_out() -> None:
+    queries = [query(1), query(2, ran_ms=40), query(3, ran_ms=54), query(4, ran_ms=56), query(5)]
+    assert standing_queries(queries, []) == [*queries[:3], queries[4]]
+    assert judge(_record(), queries, replace(CASE, queries=5), make()) == []
 
 
 def test_an_incomplete_run_is_void() -> None:

@@ -26,7 +26,9 @@ def _write_run(folder: Path, case: str, scheme: str, attempt: int, valid: bool, 
     run = folder / "raw" / f"{case}-{scheme}-{attempt}"
     run.mkdir(parents=True)
     records = [
-        {"event": "query", "start_ns": 2_000_000_000 + n * 200_000_000, "qct_ms": 60.0 + n} for n in range(4)
+        {"event": "query", "start_ns": 2_000_000_000 + n * 200_000_000, "qct_ms": 60.0 + n}
+        | {"switch_ran_ms": 50.0, "packets": 2000}
+        for n in range(4)
     ]
     if long_flows:
         records += [{"event": "goodput", "t_ns": n * 100_000_000, "bytes": n * 1_000_000} for n in range(60)]
@@ -41,6 +43,7 @@ def _write_run(folder: Path, case: str, scheme: str, attempt: int, valid: bool, 
         "counters": {"tcp": tcp, "queue_drops": 7, "ovs_drops": 2, "ovs_receive_drops": 0},
         "ports_before": [] if scheme == "plain" else [port, port],
         "ports_after": [] if scheme == "plain" else [port, {"alarms": 8, "clamped": 30}],
+        "stalls": [],
         "cpu": [{"t_ns": 2.5e9, "idle": 0.4, "ovs": 0.5}],
         "queue_max_pkts": 99,
         "queue_max_bytes": 149_000,
