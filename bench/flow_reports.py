@@ -21,7 +21,7 @@ from typing import Any
 import click
 
 from bench import sandbox
-from bench.figures import present
+from bench.figures import cpu_s, present
 from bench.frames import ACK, SYN, Sender, frames
 from bench.tally import Reader
 from openflow_ext.switch.pinned import PinnedMaps
@@ -31,17 +31,12 @@ from tests.unit.engines import free_port
 
 HERE = Path(__file__).parent
 PORT, HOST = "flows", "flowsh"
+COLUMNS = ("as", "counted", "lost", "counted /s", "behind ms", "agent core", "Ryu core")
 STEP_S = 0.01
 QUIET_S = 1.0
 SETUP_BATCH = 10_000
 MACS = bytes.fromhex("020000000002020000000001")
 """To nobody, from somebody."""
-
-
-def cpu_s(pid: int) -> float:
-    """The processor time that a process has taken."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def send_paced(sender: Sender, total: int, rate: int) -> None:
@@ -144,7 +139,7 @@ def main(rate: int, seconds: float, interval_ms: int, as_json: bool) -> None:
     os.environ.pop("OVS_RUNDIR", None)
     flows = int(rate * seconds)
     rows = [as_reports(flows, rate, interval_ms), as_packet_ins(flows, rate)]
-    present(f"{flows:,} flow openings, {rate:,}/s", tuple(rows[0]), rows, as_json)
+    present(f"{flows:,} flow openings, {rate:,}/s", COLUMNS, rows, as_json)
 
 
 if __name__ == "__main__":

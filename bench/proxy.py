@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-import os
 import select
 import socket
 import struct
@@ -31,7 +30,7 @@ from typing import Any
 
 import click
 
-from bench.figures import present, quantile
+from bench.figures import cpu_s, present, quantile
 from openflow_ext import wire
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch.bridge import Bridge
@@ -138,6 +137,7 @@ class Agent:
         target = f"tcp:127.0.0.1:{self._listener.getsockname()[1]}"
         self._process = FORK.Process(target=serve, args=(self._path, target, clamps))
         self._process.start()
+        self.pid = self._process.pid or 0
         while not self._path.exists():
             time.sleep(0.01)
 
@@ -145,11 +145,6 @@ class Agent:
         switch = socket.socket(socket.AF_UNIX)
         switch.connect(str(self._path))
         return switch, self._listener.accept()[0]
-
-    def cpu_s(self) -> float:
-        """The processor time that it has taken."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def close(self) -> None:
         self._process.kill()
@@ -167,12 +162,12 @@ def throughput(clamps: int, seconds: float, rate: int) -> dict[str, Any]:
     """Messages a second each way, and what of a core the agent took for them."""
     with agent(clamps) as running:
         switch, controller = running.join()
-        before = running.cpu_s()
+        before = cpu_s(running.pid)
         ends = [
             in_a_process(partial(count, end, end is switch, seconds, rate)) for end in (switch, controller)
         ]
         to_switch, to_controller = (round(end.recv()) for end in ends)
-        core = (running.cpu_s() - before) / seconds
+        core = (cpu_s(running.pid) - before) / seconds
     load = f"paced, {rate:,}/s" if rate else "saturated"
     return {
         "load": load,

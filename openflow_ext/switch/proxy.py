@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 
 BUFFER_BYTES = 1 << 20
 """What may wait for a slow reader before the other side is read no more."""
-READ_BYTES = 1 << 17
-"""The most that is read at a time: a thousand messages."""
 CONNECT_S = 5.0
 _TARGET = re.compile(r"(?:(tcp|ssl):(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::(\d+))?)|(?:(unix):(.+))")
 _OPENFLOW_PORT = 6653
@@ -65,11 +63,8 @@ class Controller:
                 await loop.create_connection(lambda: end, self.host, self.port, ssl=self.tls)
 
 
-class _End(asyncio.BufferedProtocol):
-    """One end of a proxied session: reads, lets the session judge, writes to the other end.
-
-    It reads into memory of its own: without that, asyncio takes 256 KB for each read and gives them back.
-    """
+class _End(asyncio.Protocol):
+    """One end of a proxied session: reads, lets the session judge, writes to the other end."""
 
     def __init__(
         self, act_on: frozenset[int], judge: Callable[[bytes], Verdict], lost: Callable[[str], None]
@@ -77,7 +72,6 @@ class _End(asyncio.BufferedProtocol):
         self._framer = Framer(act_on)
         self._judge = judge
         self._lost = lost
-        self._room = bytearray(READ_BYTES)
         self._answered_while_full = False
         self._held: deque[tuple[bool, bytes]] = deque()
         self.holding = False
@@ -122,13 +116,10 @@ class _End(asyncio.BufferedProtocol):
         if self.peer is not None:
             self.peer.review_reading()
 
-    def get_buffer(self, _sizehint: int) -> bytearray:
-        return self._room
-
-    def buffer_updated(self, size: int) -> None:
+    def data_received(self, data: bytes) -> None:
         broken = ""
         try:
-            self._held.extend(self._framer.feed(bytes(memoryview(self._room)[:size])))
+            self._held.extend(self._framer.feed(data))
         except BadFraming as error:
             broken = str(error)
         self.go_on()
