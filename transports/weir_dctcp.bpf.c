@@ -94,6 +94,17 @@ static __always_inline void reduce(struct tcp_sock *tp, struct weir_dctcp *dctcp
 		tp->snd_cwnd = tp->snd_ssthresh;
 }
 
+// A window's reduction that ends with the ACK that began it: a tail loss probe has repaired a loss.
+SEC("struct_ops/weir_dctcp_set_state")
+void BPF_PROG(weir_dctcp_set_state, struct sock *sk, u8 state)
+{
+	struct tcp_sock *tp = tcp_of(sk);
+
+	if (state <= TCP_CA_Disorder && tp->inet_conn.icsk_ca_state == TCP_CA_CWR &&
+	    tp->high_seq != dctcp_of(sk)->high_seq)
+		reduce(tp, dctcp_of(sk), TCP_CA_Recovery);
+}
+
 // As the kernel paces those that leave cwnd to it: for TCP small queues and the size of bursts.
 static __always_inline void set_rate(struct sock *sk, struct tcp_sock *tp)
 {
@@ -201,6 +212,7 @@ struct tcp_congestion_ops weir_dctcp = {
 	.init = (void *)weir_dctcp_init,
 	.in_ack_event = (void *)weir_dctcp_in_ack_event,
 	.ssthresh = (void *)weir_dctcp_ssthresh,
+	.set_state = (void *)weir_dctcp_set_state,
 	.cwnd_event = (void *)weir_dctcp_cwnd_event,
 	.cong_control = (void *)weir_dctcp_cong_control,
 	.undo_cwnd = (void *)weir_dctcp_undo_cwnd,
