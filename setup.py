@@ -12,6 +12,7 @@ PACKAGES = (
     "fabric_app",
     "sdtcp_app",
     "sccp_app",
+    "transports",
     "mininet_topos",
     "weir",
 )

@@ -17,7 +17,8 @@ HERE = Path(__file__).parent
 
 
 def _built() -> str:
-    return probes.artifacts("weir.bpf.o", "queue_probe.bpf.o", "weir-traffic", "weir-stalls")
+    objects = ("weir.bpf.o", "queue_probe.bpf.o", "weir_dctcp.bpf.o", "dctcp_sockets.bpf.o")
+    return probes.artifacts(*objects, "weir-traffic", "weir-stalls")
 
 
 NEEDS: dict[str, tuple[Callable[[], str], ...]] = {

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from openflow_ext import paths
+from transports import congestion
 
 SEND_BUFFER = 16 * 1024 * 1024
 CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
@@ -188,12 +189,29 @@ def congestion_control(name: str) -> Callable[[], str]:
     """A probe that a socket can be given TCP's congestion control `name`."""
 
     def probe() -> str:
-        with socket.socket() as tcp:
-            try:
-                tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
-            except OSError as error:
-                raise ProbeFailed(error.strerror) from error
+        try:
+            congestion.require_settable(name)
+        except congestion.TransportError as error:
+            raise ProbeFailed(str(error)) from error
         return "set on a socket"
+
+    return probe
+
+
+def congestion_controls() -> str:
+    """Every one that is in the kernel now; a module that is not loaded yet is not among them."""
+    return ", ".join(congestion.available())
+
+
+def transport(name: str) -> Callable[[], str]:
+    """A probe that the kernel's verifier takes a congestion control of Weir; nothing is registered."""
+
+    def probe() -> str:
+        try:
+            congestion.check(name)
+        except congestion.TransportError as error:
+            raise ProbeFailed(str(error)) from error
+        return "in the kernel" if name in congestion.available() else f"weir transports load {name}"
 
     return probe
 
