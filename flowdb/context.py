@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from flowdb.config import FlowDbSettings
-from flowdb.db import FlowDb, FlowDbError
+from flowdb.db import FlowDb
+from flowdb.engine import FlowDbError
 from openflow_ext.settings import load_or_exit
 
 

@@ -14,49 +14,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from sqlalchemy import and_, insert, update
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, ProgrammingError
-from sqlalchemy.orm import Session
 
 from flowdb._native import native_threading
+from flowdb.changes import Change, in_order, write
+from flowdb.engine import first_line
 from flowdb.models import Base
 
 LOG = logging.getLogger(__name__)
 
-Verb = Literal["insert", "update", "merge"]
 RowKey = tuple[type[Base], tuple[Any, ...]]
-_VERB_ORDER: dict[Verb, int] = {"merge": 0, "insert": 1, "update": 2}
-_TABLE_ORDER = {table: number for number, table in enumerate(Base.metadata.sorted_tables)}
 _BAD_ROW = (IntegrityError, DataError, InterfaceError, ProgrammingError, OverflowError, TypeError, ValueError)
-
-
-@dataclass(slots=True)
-class Change:
-    """What is to happen to one row: ``values`` holds its key and the columns to set."""
-
-    row: type[Base]
-    key: tuple[Any, ...]
-    verb: Verb
-    values: dict[str, Any]
-
-    def then(self, later: Change) -> None:
-        """Take a later change of the same row in."""
-        self.values |= later.values
-        if later.verb == "merge" and self.verb == "update":
-            self.verb = "merge"
-
-
-def make_change(row: type[Base], verb: Verb, values: dict[str, Any]) -> Change:
-    """A checked change. Raises TypeError where a column is unknown or a key column is missing."""
-    if unknown := values.keys() - row.__table__.columns.keys():
-        raise TypeError(f"{row.__tablename__} has no column {', '.join(sorted(unknown))}")
-    names = [column.name for column in row.__table__.primary_key]
-    if missing := [name for name in names if name not in values]:
-        raise TypeError(f"{row.__tablename__} needs its key {', '.join(missing)}")
-    return Change(row, tuple(values[name] for name in names), verb, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +137,7 @@ class Store:
             return True
         dropped: list[str] = []
         try:
-            self._write(_ordered(batch.values()), dropped)
+            self._write(in_order(batch.values()), dropped)
         except Exception as error:  # whatever it is, the writer lives on
             self._keep(batch, error)
             return False
@@ -191,18 +162,14 @@ class Store:
             self._failures += 1
             if not self._failing:
                 self._failing = True
-                text = f"cannot be written, trying again: {_first_line(error)}"
+                text = f"cannot be written, trying again: {first_line(error)}"
                 self._notices.append((logging.ERROR, text))
 
     def _write(self, changes: list[Change], dropped: list[str]) -> None:
         if self._connection is None:
             self._connection = self._engine.connect()
-        try:
-            with Session(self._connection) as session, session.begin():
-                _write_batch(session, changes)
-        except _BAD_ROW:
-            with Session(self._connection) as session, session.begin():
-                dropped.extend(_write_singly(session, changes))
+        with self._connection.begin():
+            _write_what_is_taken(self._connection, changes, dropped)
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -210,49 +177,19 @@ class Store:
             try:
                 connection.close()
             except Exception as error:
-                self._notices.append((logging.DEBUG, f"closing: {_first_line(error)}"))
+                self._notices.append((logging.DEBUG, f"closing: {first_line(error)}"))
 
 
-def _ordered(changes: Iterable[Change]) -> list[Change]:
-    """Merges, then inserts with parents before children, then updates."""
-    return sorted(changes, key=lambda c: (_VERB_ORDER[c.verb], _TABLE_ORDER[c.row.__table__]))  # type: ignore[index]
-
-
-def _write_batch(session: Session, changes: list[Change]) -> None:
-    rows: dict[type[Base], list[dict[str, Any]]] = {}
-    for change in changes:
-        if change.verb == "insert":
-            rows.setdefault(change.row, []).append(change.values)
-    for change in changes:
-        if change.verb == "merge":
-            session.merge(change.row(**change.values))
-    session.flush()
-    for row, values in rows.items():
-        session.execute(insert(row), values)
-    for change in changes:
-        if change.verb == "update":
-            _update(session, change)
-
-
-def _write_singly(session: Session, changes: list[Change]) -> list[str]:
-    """Write each row alone; returns a line for each that the database does not take."""
-    dropped = []
-    for change in changes:
-        try:
-            with session.begin_nested():
-                _write_batch(session, [change])
-        except _BAD_ROW as error:
-            dropped.append(f"row {change.key} of {change.row.__tablename__} dropped: {_first_line(error)}")
-    return dropped
-
-
-def _update(session: Session, change: Change) -> None:
-    columns = list(change.row.__table__.primary_key)
-    where = and_(*(column == value for column, value in zip(columns, change.key, strict=True)))
-    names = {column.name for column in columns}
-    values = {name: value for name, value in change.values.items() if name not in names}
-    session.execute(update(change.row).where(where).values(values))
-
-
-def _first_line(error: Exception) -> str:
-    return str(getattr(error, "orig", error)).split("\n", 1)[0] or type(error).__name__
+def _write_what_is_taken(connection: Connection, changes: list[Change], dropped: list[str]) -> None:
+    """Write all changes, or by halves what the database takes; ``dropped`` gets a line for each other."""
+    try:
+        with connection.begin_nested():
+            write(connection, changes)
+    except _BAD_ROW as error:
+        if len(changes) == 1:
+            (change,) = changes
+            dropped.append(f"row {change.key} of {change.row.__tablename__} dropped: {first_line(error)}")
+            return
+        middle = len(changes) // 2
+        for half in (changes[:middle], changes[middle:]):
+            _write_what_is_taken(connection, half, dropped)

@@ -1,0 +1,100 @@
+"""The start of a controller's run, and what it takes over from the runs before it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from flowdb.clock import Clock, boot_id
+from flowdb.flow import NS_PER_S, FiveTuple, Flow, FlowState, Hop
+from flowdb.models import ClampRow, FlowRow, HopRow, RunRow
+
+RUN_SHIFT = 32
+"""A row's id is ``run_id << RUN_SHIFT | counter``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A run that has begun: its id, and the flows that it takes over."""
+
+    run_id: int
+    adopted: tuple[Flow, ...]
+
+
+def start_run(session: Session, clock: Clock, adopt_within_s: float) -> Start:
+    """Note a new run, and settle what those before it left open.
+
+    Open flows are taken over if any run lived at most ``adopt_within_s`` ago: their handshakes will not come
+    again. Else they are closed as "lost". Clamps left standing are noted as lifted: the controller takes
+    their entries away when the switches come.
+    """
+    now_ns, boot = clock.now_ns(), boot_id()
+    earlier = {run.id: run for run in session.scalars(select(RunRow))}
+    shifts = {run.id: clock.boot_ns - run.boot_ns for run in earlier.values() if run.boot_id == boot}
+    silent_ns = [now_ns - run.last_seen_ns - shifts.get(run.id, 0) for run in earlier.values()]
+    adopted: tuple[Flow, ...] = ()
+    if silent_ns and min(silent_ns) <= adopt_within_s * NS_PER_S:
+        adopted = tuple(
+            _moved(flow, shifts.get(flow.id >> RUN_SHIFT, 0), now_ns) for flow in _open_flows(session)
+        )
+    else:
+        lost = {"closed_ns": now_ns, "close_reason": "lost", "state": FlowState.CLOSED}
+        session.execute(update(FlowRow).where(FlowRow.closed_ns.is_(None)).values(lost))
+    left = update(ClampRow).where(ClampRow.lifted_ns.is_(None))
+    session.execute(left.values(lifted_ns=now_ns, lift_reason="controller restarted"))
+    run = RunRow(
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        boot_id=boot,
+        boot_ns=clock.boot_ns,
+        started_ns=now_ns,
+        last_seen_ns=now_ns,
+    )
+    session.add(run)
+    session.flush()
+    return Start(run.id, adopted)
+
+
+def _moved(flow: Flow, shift_ns: int, now_ns: int) -> Flow:
+    """A flow with its times by this run's clock: its age is right even if the system's clock was set."""
+    active_ns = flow.last_active_ns
+    return replace(
+        flow,
+        opened_ns=min(flow.opened_ns + shift_ns, now_ns),
+        last_active_ns=None if active_ns is None else min(active_ns + shift_ns, now_ns),
+    )
+
+
+def _open_flows(session: Session) -> Iterator[Flow]:
+    rows = session.execute(
+        select(FlowRow, HopRow)
+        .join(HopRow, HopRow.flow_id == FlowRow.id)
+        .where(FlowRow.closed_ns.is_(None))
+        .order_by(FlowRow.id, HopRow.position)
+    )
+    for _, of_flow in groupby(rows, key=lambda pair: pair[0].id):
+        pairs = list(of_flow)
+        yield _flow(pairs[0][0], (hop for _, hop in pairs))
+
+
+def _flow(row: FlowRow, hops: Iterable[HopRow]) -> Flow:
+    return Flow(
+        id=row.id,
+        key=FiveTuple(row.src, row.dst, row.src_port, row.dst_port),
+        path=tuple(Hop(hop.dpid, hop.in_port, hop.out_port) for hop in hops),
+        opened_ns=row.opened_ns,
+        mss_bytes=row.mss_bytes,
+        receiver_wscale=row.receiver_wscale,
+        sender_wscale=row.sender_wscale,
+        handshake_rtt_us=row.handshake_rtt_us,
+        sent_bytes=row.sent_bytes,
+        rate_bps=row.rate_bps,
+        last_active_ns=row.last_active_ns,
+        state=FlowState(row.state),
+    )
