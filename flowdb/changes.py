@@ -5,13 +5,12 @@ Written twice, a batch leaves what it left the first time: a commit whose answer
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Table, and_, bindparam, delete, update
+from sqlalchemy import ColumnElement, Table, and_, bindparam, column, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 from sqlalchemy.sql import Executable
@@ -19,7 +18,6 @@ from sqlalchemy.sql import Executable
 from flowdb.models import Base
 
 Verb = Literal["insert", "update", "merge", "delete"]
-_INSERT: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 _VERB_ORDER: dict[Verb, int] = {"merge": 0, "insert": 1, "update": 2}
 
 
@@ -83,37 +81,61 @@ def make_change(row: type[Base], verb: Verb, values: dict[str, Any]) -> Change:
 
 def in_order(changes: Iterable[Change]) -> list[Change]:
     """Parents before children; what is deleted last, children before parents."""
-    return sorted(changes, key=_place)
+    return sorted(changes, key=lambda change: _place(change.row, change.verb))
 
 
 def write(connection: Connection, changes: Iterable[Change]) -> None:
-    """Write changes of as many rows, given in order."""
-    for (row, verb, names), some in groupby(changes, key=lambda c: (c.row, c.verb, tuple(c.values))):
-        values = [change.values for change in some]
-        if verb in ("update", "delete"):
-            values = [{f"its_{name}": value for name, value in one.items()} for one in values]
-        connection.execute(_statement(row, verb, names, connection.dialect.name), values)
+    """Write changes of as many rows, whatever their order."""
+    dialect = connection.dialect.name
+    alike: dict[tuple[type[Base], Verb, tuple[str, ...]], list[dict[str, Any]]] = {}
+    for change in changes:
+        alike.setdefault((change.row, change.verb, tuple(change.values)), []).append(change.values)
+    for row, verb, names in sorted(alike, key=lambda kind: _place(kind[0], kind[1])):
+        values = alike[row, verb, names]
+        if dialect == "postgresql":
+            parameters: Any = {f"its_{name}": [one[name] for one in values] for name in names}
+        else:
+            parameters = [{f"its_{name}": value for name, value in one.items()} for one in values]
+        connection.execute(_statement(row, verb, names, dialect), parameters)
 
 
-def _place(change: Change) -> tuple[int, int, int]:
-    order = _columns(change.row).order
-    return (1, -order, 0) if change.verb == "delete" else (0, order, _VERB_ORDER[change.verb])
+def _place(row: type[Base], verb: Verb) -> tuple[int, int, int]:
+    order = _columns(row).order
+    return (1, -order, 0) if verb == "delete" else (0, order, _VERB_ORDER[verb])
 
 
 @cache
 def _statement(row: type[Base], verb: Verb, names: tuple[str, ...], dialect: str) -> Executable:
-    columns = _columns(row)
-    table, key = columns.table, columns.key
-    if verb in ("update", "delete"):
-        where = and_(*(table.c[name] == bindparam(f"its_{name}") for name in key))
-        if verb == "delete":
-            return delete(table).where(where)
-        changed: dict[str, Any] = {name: bindparam(f"its_{name}") for name in names if name not in key}
-        return update(table).where(where).values(changed)
-    there = _INSERT[dialect](table)
-    excluded = {name: there.excluded[name] for name in names if name not in key}
-    if verb == "insert" or not excluded:
-        statement: Executable = there.on_conflict_do_nothing()
+    """Writes all rows of a table whose changes are alike: SQLite's a row a time, PostgreSQL's all at once."""
+    table, _, key, *_ = _columns(row)
+    given: Mapping[str, ColumnElement[Any]]
+    if dialect == "postgresql":
+        given = _unnested(table, names)
     else:
-        statement = there.on_conflict_do_update(index_elements=key, set_=excluded)
+        given = {name: bindparam(f"its_{name}", type_=table.c[name].type) for name in names}
+    where = and_(*(table.c[name] == given[name] for name in key))
+    others = [name for name in names if name not in key]
+    if verb == "delete":
+        return delete(table).where(where)
+    if verb == "update":
+        return update(table).where(where).values({name: given[name] for name in others})
+    if dialect == "postgresql":
+        put: Any = postgresql.insert(table).from_select(names, select(*given.values()))
+    else:
+        put = sqlite.insert(table).values(given)
+    if verb == "insert" or not others:
+        statement: Executable = put.on_conflict_do_nothing()
+    else:
+        excluded = {name: put.excluded[name] for name in others}
+        statement = put.on_conflict_do_update(index_elements=key, set_=excluded)
     return statement
+
+
+def _unnested(table: Table, names: tuple[str, ...]) -> Mapping[str, ColumnElement[Any]]:
+    """Parameters that are each a whole column, as a table."""
+    types = {name: table.c[name].type for name in names}
+    arrays = [
+        bindparam(f"its_{name}", type_=postgresql.ARRAY(kind, dimensions=1)) for name, kind in types.items()
+    ]
+    rows = func.unnest(*arrays).table_valued(*(column(name, kind) for name, kind in types.items()))
+    return dict(rows.render_derived().c.items())

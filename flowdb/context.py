@@ -17,6 +17,11 @@ class FlowDbContext(FlowDb):
     def __init__(self) -> None:
         settings = load_or_exit("flowdb", FlowDbSettings)
         try:
-            super().__init__(settings.database_url, settings.adopt_within_s, settings.max_pending)
+            super().__init__(
+                settings.database_url,
+                settings.adopt_within_s,
+                settings.max_pending,
+                settings.retention,
+            )
         except FlowDbError as error:
             raise SystemExit(f"weir: {error}") from error

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import atexit
 import itertools
+from collections import deque
 from typing import Any
 
-from sqlalchemy.engine import Engine
+from sqlalchemy import update
+from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.orm import Session
 
 from flowdb import schema
 from flowdb.changes import Change, make_change
 from flowdb.clock import Clock
+from flowdb.commands import Command, take
 from flowdb.engine import open_engine, said_plainly
 from flowdb.flow import Flow, FlowState
 from flowdb.index import FlowIndex
-from flowdb.models import Base, FlowRow, HopRow, RunRow
+from flowdb.models import Base, CommandRow, FlowRow, HopRow, RunRow
+from flowdb.retention import Retention, prune
 from flowdb.runs import RUN_SHIFT, Start, start_run
-from flowdb.store import Store, StoreCounters
+from flowdb.store import Chore, Store, StoreCounters
+
+_HEARTBEAT_S, _COMMANDS_S, _PRUNE_S = 5.0, 0.5, 60.0
+_PRUNE_AT_ONCE = 5_000
 
 
 class FlowDb:
@@ -26,11 +33,18 @@ class FlowDb:
     Reads on the hot path go to ``index``. Writes (``insert``, ``update``, ``merge``, ``delete``) return at
     once and reach SQL in the background; ``close`` writes what is left. Flows that a predecessor left open,
     alive at most ``adopt_within_s`` ago, are in the index from the start. All times come from ``clock``.
+    ``retention``: what is older is deleted by and by; None: nothing is.
 
     An empty SQLite database gets its tables here. Raises FlowDbError when the database cannot be used.
     """
 
-    def __init__(self, url: str, adopt_within_s: float = 60.0, max_pending: int = 100_000) -> None:
+    def __init__(
+        self,
+        url: str,
+        adopt_within_s: float = 60.0,
+        max_pending: int = 250_000,
+        retention: Retention | None = None,
+    ) -> None:
         self.index = FlowIndex()
         self.clock = Clock()
         engine = open_engine(url)
@@ -39,7 +53,9 @@ class FlowDb:
         for flow in start.adopted:
             self.index.add(flow)
         self._counter = itertools.count(1)
-        self._store = Store(engine, self._heartbeat, max_pending)
+        self._retention = retention
+        self._commands: deque[Command] = deque()
+        self._store = Store(engine, self._chores(), max_pending)
         self._closed = False
         atexit.register(self.close)
 
@@ -105,6 +121,15 @@ class FlowDb:
         self.index.remove(flow.id)
         self.update(FlowRow, id=flow.id, closed_ns=closed_ns, close_reason=reason, state=FlowState.CLOSED)
 
+    def take_commands(self) -> list[Command]:
+        """The commands that came in since the last call, as the writer's thread found them; never waits."""
+        return [self._commands.popleft() for _ in range(len(self._commands))]
+
+    def command_done(self, command: Command, succeeded: bool, outcome: str) -> None:
+        """Have it noted what came of a command."""
+        now_ns = self.clock.now_ns()
+        self.update(CommandRow, id=command.id, done_ns=now_ns, succeeded=succeeded, outcome=outcome)
+
     def close(self) -> None:
         """Write what waits and stop; a second call does nothing."""
         if self._closed:
@@ -115,8 +140,23 @@ class FlowDb:
         self.update(RunRow, id=self._run_id, last_seen_ns=now_ns, ended_ns=now_ns)
         self._store.close()
 
-    def _heartbeat(self) -> Change:
-        return make_change(RunRow, "update", {"id": self._run_id, "last_seen_ns": self.clock.now_ns()})
+    def _chores(self) -> list[Chore]:
+        chores = [Chore(_HEARTBEAT_S, self._say_alive), Chore(_COMMANDS_S, self._take_commands)]
+        return [*chores, Chore(_PRUNE_S, self._prune)] if self._retention else chores
+
+    def _say_alive(self, connection: Connection) -> bool:
+        mine = update(RunRow).where(RunRow.id == self._run_id)
+        connection.execute(mine.values(last_seen_ns=self.clock.now_ns()))
+        return False
+
+    def _take_commands(self, connection: Connection) -> bool:
+        self._commands.extend(take(connection, self._run_id, self.clock.now_ns()))
+        return False
+
+    def _prune(self, connection: Connection) -> bool:
+        assert self._retention is not None  # noqa: S101 - else this is no chore
+        pruned = prune(connection, self._retention, self.clock.now_ns(), _PRUNE_AT_ONCE)
+        return max(pruned.values()) == _PRUNE_AT_ONCE
 
     def _start(self, engine: Engine, url: str, adopt_within_s: float) -> Start:
         with said_plainly(url):

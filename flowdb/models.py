@@ -296,4 +296,23 @@ class PortSampleRow(Base):
     clamped: Mapped[int]
     marked: Mapped[int]
     drops: Mapped[int]
-    __table_args__ = ({"sqlite_with_rowid": False},)
+    __table_args__ = (
+        _index("port_samples_at", "at_ns"),
+        {"sqlite_with_rowid": False},
+    )
+
+
+TIMES = {
+    "runs": "started_ns",
+    "switches": "last_seen_ns",
+    "ports": "last_seen_ns",
+    "links": "found_ns",
+    "hosts": "last_seen_ns",
+    "flows": "opened_ns",
+    "alarms": "received_ns",
+    "commands": "asked_ns",
+    "decisions": "decided_ns",
+    "clamps": "pushed_ns",
+    "port_samples": "at_ns",
+}
+"""The column by which a table's rows have a time. A hop has none of its own: it has its flow's."""

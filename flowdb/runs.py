@@ -7,8 +7,9 @@ import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import Row, select, update
 from sqlalchemy.orm import Session
 
 from flowdb.clock import Clock, boot_id
@@ -34,14 +35,14 @@ def start_run(session: Session, clock: Clock, adopt_within_s: float) -> Start:
     again. Else they are closed as "lost". Clamps left standing are noted as lifted: the controller takes
     their entries away when the switches come.
     """
-    now_ns, boot = clock.now_ns(), boot_id()
+    now_ns = clock.now_ns()
     earlier = {run.id: run for run in session.scalars(select(RunRow))}
-    shifts = {run.id: clock.boot_ns - run.boot_ns for run in earlier.values() if run.boot_id == boot}
-    silent_ns = [now_ns - run.last_seen_ns - shifts.get(run.id, 0) for run in earlier.values()]
+    silent = min((silent_ns(run, clock) for run in earlier.values()), default=None)
     adopted: tuple[Flow, ...] = ()
-    if silent_ns and min(silent_ns) <= adopt_within_s * NS_PER_S:
+    if silent is not None and silent <= adopt_within_s * NS_PER_S:
+        shifts_ns = {run.id: _shift_ns(run, clock) for run in earlier.values()}
         adopted = tuple(
-            _moved(flow, shifts.get(flow.id >> RUN_SHIFT, 0), now_ns) for flow in _open_flows(session)
+            _moved(flow, shifts_ns.get(flow.id >> RUN_SHIFT, 0), now_ns) for flow in _open_flows(session)
         )
     else:
         lost = {"closed_ns": now_ns, "close_reason": "lost", "state": FlowState.CLOSED}
@@ -51,7 +52,7 @@ def start_run(session: Session, clock: Clock, adopt_within_s: float) -> Start:
     run = RunRow(
         host=socket.gethostname(),
         pid=os.getpid(),
-        boot_id=boot,
+        boot_id=boot_id(),
         boot_ns=clock.boot_ns,
         started_ns=now_ns,
         last_seen_ns=now_ns,
@@ -59,6 +60,18 @@ def start_run(session: Session, clock: Clock, adopt_within_s: float) -> Start:
     session.add(run)
     session.flush()
     return Start(run.id, adopted)
+
+
+def silent_ns(run: RunRow | Row[Any], clock: Clock) -> int:
+    """How long ago a run was last seen, whatever was done to the system's clock since."""
+    last_seen_ns: int = run.last_seen_ns + _shift_ns(run, clock)
+    return clock.now_ns() - last_seen_ns
+
+
+def _shift_ns(run: RunRow | Row[Any], clock: Clock) -> int:
+    """What a time by a run's clock is behind by this one's; 0 where the two cannot be compared."""
+    boot_ns: int = run.boot_ns if run.boot_id == boot_id() else clock.boot_ns
+    return clock.boot_ns - boot_ns
 
 
 def _moved(flow: Flow, shift_ns: int, now_ns: int) -> Flow:

@@ -12,12 +12,20 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.exc import DataError, IntegrityError, InterfaceError, ProgrammingError
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    InterfaceError,
+    ProgrammingError,
+    StatementError,
+)
 
 from flowdb._native import native_threading
 from flowdb.changes import Change, in_order, write
@@ -26,45 +34,62 @@ from flowdb.models import Base
 
 LOG = logging.getLogger(__name__)
 
+MAX_BATCH = 20_000
+"""Rows of one transaction: bounds what a crash while catching up can lose, and how long others wait."""
+
 RowKey = tuple[type[Base], tuple[Any, ...]]
-_BAD_ROW = (IntegrityError, DataError, InterfaceError, ProgrammingError, OverflowError, TypeError, ValueError)
+
+
+@dataclass(slots=True)
+class Chore:
+    """What the writer's thread does every ``every_s`` beside writing, in a transaction.
+
+    ``do`` says whether there is more of it, to be done after the next batch.
+    """
+
+    every_s: float
+    do: Callable[[Connection], bool]
+    due_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class StoreCounters:
-    """Rows written, rows waiting, changes lost (refused or dropped), and batches that failed."""
+    """Rows written, rows waiting, changes lost (refused or dropped), and turns that failed.
+
+    ``lag_s``: how long the change that has waited longest waits, 0 where none does.
+    """
 
     written: int
     pending: int
     lost: int
     failures: int
+    lag_s: float
 
 
 class Store:
     """The background writer; ``put`` from any thread, ``close`` once.
 
-    ``heartbeat`` gives the change that is written at least every ``heartbeat_s`` seconds, so that others
-    see that this process lives. The thread is a native one under every framework, and it alone uses
-    ``engine``; it does not log (see ``_native``), what it has to say is logged by the next caller.
+    The thread is a native one under every framework, and it alone uses ``engine``; it does not log (see
+    ``_native``), what it has to say is logged by the next caller.
     """
 
     def __init__(
         self,
         engine: Engine,
-        heartbeat: Callable[[], Change],
+        chores: Sequence[Chore] = (),
         max_pending: int = 100_000,
         flush_s: float = 0.2,
-        heartbeat_s: float = 5.0,
     ) -> None:
         threading = native_threading()
         self._engine = engine
-        self._heartbeat = heartbeat
-        self._heartbeat_s = heartbeat_s
+        self._chores = chores
         self._max_pending = max_pending
         self._flush_s = flush_s
         self._lock = threading.Lock()
         self._pending: dict[RowKey, Change] = {}
         self._in_flight = 0
+        self._waiting_since_s: float | None = None
+        self._in_flight_since_s: float | None = None
         self._written = self._lost = self._failures = 0
         self._full = self._failing = False
         self._notices: deque[tuple[int, str]] = deque(maxlen=100)
@@ -78,7 +103,9 @@ class Store:
     def counters(self) -> StoreCounters:
         with self._lock:
             pending = len(self._pending) + self._in_flight
-            return StoreCounters(self._written, pending, self._lost, self._failures)
+            since_s = self._in_flight_since_s or self._waiting_since_s
+            lag_s = time.monotonic() - since_s if since_s is not None else 0.0
+            return StoreCounters(self._written, pending, self._lost, self._failures, lag_s)
 
     def put(self, changes: Iterable[Change]) -> None:
         """Have changes written, in order for each row; returns at once."""
@@ -96,11 +123,14 @@ class Store:
         self._log_notices()
 
     def _put(self, change: Change) -> None:
-        waiting = self._pending.get((change.row, change.key))
+        key = change.row, change.key
+        waiting = self._pending.get(key)
         if waiting is not None:
             waiting.then(change)
         elif len(self._pending) + self._in_flight < self._max_pending:
-            self._pending[change.row, change.key] = change
+            self._pending[key] = change
+            if self._waiting_since_s is None:
+                self._waiting_since_s = time.monotonic()
         else:
             self._lost += 1
             if not self._full:
@@ -114,62 +144,83 @@ class Store:
             LOG.log(level, "flow database: %s", text)
 
     def _run(self) -> None:
-        next_heartbeat = time.monotonic() + self._heartbeat_s
-        while not self._stopping.wait(self._flush_s):
-            if time.monotonic() >= next_heartbeat:
-                next_heartbeat = time.monotonic() + self._heartbeat_s
-                self._put_quietly(self._heartbeat())
-            self._write_pending()
+        more = False
+        while more or not self._stopping.wait(self._flush_s):
+            more = self._write_pending() and bool(self._pending) and not self._stopping.is_set()
+            self._do_chores()
         while self._pending:
             if not self._write_pending():
                 self._never.wait(self._flush_s)
         self._disconnect()
 
-    def _put_quietly(self, change: Change) -> None:
-        with self._lock:
-            self._put(change)
+    def _do_chores(self) -> None:
+        for chore in self._chores:
+            if (now_s := time.monotonic()) < chore.due_s:
+                continue
+            try:
+                with self._connected().begin():
+                    more = chore.do(self._connected())
+                chore.due_s = 0.0 if more else now_s + chore.every_s
+                self._succeed()
+            except Exception as error:  # whatever it is, the writer lives on
+                self._fail(error)
+                return
 
     def _write_pending(self) -> bool:
+        """Write the batch that is next; returns whether the database took it."""
         with self._lock:
-            batch, self._pending = self._pending, {}
+            batch = dict(islice(self._pending.items(), MAX_BATCH))
+            if len(batch) == len(self._pending):
+                self._pending = {}
+            else:
+                for key in batch:
+                    del self._pending[key]
             self._in_flight = len(batch)
+            self._in_flight_since_s = self._waiting_since_s
+            self._waiting_since_s = time.monotonic() if self._pending else None
         if not batch:
             return True
-        dropped: list[str] = []
         try:
-            self._write(in_order(batch.values()), dropped)
+            dropped = _write_what_is_taken(self._connected(), list(batch.values()))
         except Exception as error:  # whatever it is, the writer lives on
-            self._keep(batch, error)
+            self._keep(batch)
+            self._fail(error)
             return False
         with self._lock:
-            self._in_flight = 0
+            self._in_flight, self._in_flight_since_s = 0, None
             self._written += len(batch) - len(dropped)
             self._lost += len(dropped)
             self._full = False
-            if self._failing:
-                self._failing = False
-                self._notices.append((logging.WARNING, "can be written again"))
             self._notices.extend((logging.ERROR, text) for text in dropped)
+        self._succeed()
         return True
 
-    def _keep(self, batch: dict[RowKey, Change], error: Exception) -> None:
-        self._disconnect()
+    def _keep(self, batch: dict[RowKey, Change]) -> None:
         with self._lock:
             later, self._pending = self._pending, batch
-            self._in_flight = 0
+            self._waiting_since_s = self._in_flight_since_s
+            self._in_flight, self._in_flight_since_s = 0, None
             for change in later.values():
                 self._put(change)
+
+    def _succeed(self) -> None:
+        if self._failing:
+            self._failing = False
+            self._notices.append((logging.WARNING, "can be written again"))
+
+    def _fail(self, error: Exception) -> None:
+        self._disconnect()
+        with self._lock:
             self._failures += 1
             if not self._failing:
                 self._failing = True
                 text = f"cannot be written, trying again: {first_line(error)}"
                 self._notices.append((logging.ERROR, text))
 
-    def _write(self, changes: list[Change], dropped: list[str]) -> None:
+    def _connected(self) -> Connection:
         if self._connection is None:
             self._connection = self._engine.connect()
-        with self._connection.begin():
-            _write_what_is_taken(self._connection, changes, dropped)
+        return self._connection
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -180,16 +231,40 @@ class Store:
                 self._notices.append((logging.DEBUG, f"closing: {first_line(error)}"))
 
 
-def _write_what_is_taken(connection: Connection, changes: list[Change], dropped: list[str]) -> None:
-    """Write all changes, or by halves what the database takes; ``dropped`` gets a line for each other."""
+def _write_what_is_taken(connection: Connection, changes: list[Change]) -> list[str]:
+    """Write all changes, or else those that the database takes; returns a line for each of the others."""
+    try:
+        with connection.begin():
+            write(connection, changes)
+        return []
+    except Exception as error:
+        if not _is_of_the_row(error):
+            raise
+    with connection.begin():
+        return _write_by_halves(connection, in_order(changes))
+
+
+def _write_by_halves(connection: Connection, changes: list[Change]) -> list[str]:
     try:
         with connection.begin_nested():
             write(connection, changes)
-    except _BAD_ROW as error:
+        return []
+    except Exception as error:
+        if not _is_of_the_row(error):
+            raise
         if len(changes) == 1:
             (change,) = changes
-            dropped.append(f"row {change.key} of {change.row.__tablename__} dropped: {first_line(error)}")
-            return
-        middle = len(changes) // 2
-        for half in (changes[:middle], changes[middle:]):
-            _write_what_is_taken(connection, half, dropped)
+            return [f"row {change.key} of {change.row.__tablename__} dropped: {first_line(error)}"]
+    middle = len(changes) // 2
+    return [
+        line for half in (changes[:middle], changes[middle:]) for line in _write_by_halves(connection, half)
+    ]
+
+
+def _is_of_the_row(error: Exception) -> bool:
+    """Whether a row is to blame, and not the database, its schema or the way there."""
+    if not isinstance(error, DBAPIError):
+        return isinstance(error, StatementError | OverflowError | TypeError | ValueError)
+    if error.connection_invalidated or str(getattr(error.orig, "sqlstate", None)).startswith("42"):
+        return False  # SQLSTATE class 42: a table or a right is missing
+    return isinstance(error, IntegrityError | DataError | InterfaceError | ProgrammingError)

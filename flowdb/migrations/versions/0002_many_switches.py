@@ -67,6 +67,7 @@ def _new_tables() -> None:
         *_columns("alarms", "acks_seen", "clamped", "marked", "drops"),
         sqlite_with_rowid=False,
     )
+    op.create_index("port_samples_at", "port_samples", ["at_ns"])
     op.create_table(
         "commands",
         sa.Column("id", ROW_ID, primary_key=True),
