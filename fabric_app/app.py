@@ -150,7 +150,12 @@ class FabricApp(App):
 
     def _note_port(self, dpid: int, port: Any) -> None:
         name = port.name.decode(errors="replace").rstrip("\0")
-        values = {"name": name, "hw_addr": port.hw_addr, "last_seen_ns": self.flowdb.clock.now_ns()}
+        values = {
+            "name": name,
+            "hw_addr": port.hw_addr,
+            "up": not port.state & ofproto_v1_3.OFPPS_LINK_DOWN,
+            "last_seen_ns": self.flowdb.clock.now_ns(),
+        }
         self.flowdb.merge(PortRow, dpid=dpid, port_no=port.port_no, **values)
 
     def _note_host(self, dpid: int, host: Host) -> None:

@@ -22,7 +22,7 @@ class FlowDbSettings(Section):
 
     ``url``: an SQLAlchemy URL (sqlite or postgresql) or the path of an SQLite file; ``$WEIR_DB`` goes before
     it. ``adopt_within_s``: a new controller takes over the open flows of one that lived at most so long ago.
-    ``max_pending``: the most rows that wait in memory while the database cannot be written (about 1 KB each).
+    ``max_pending``: the most changes that wait in memory while the database cannot be written, 1 KB each.
     ``keep_flows_days``: closed flows, alarms, decisions and clamps; ``keep_samples_days``: samples of ports.
     """
 

@@ -12,13 +12,14 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.orm import Session
 
 from flowdb import schema
-from flowdb.changes import Change, make_change
+from flowdb.changes import make_change
 from flowdb.clock import Clock
 from flowdb.commands import Command, take
 from flowdb.engine import open_engine, said_plainly
 from flowdb.flow import Flow, FlowState
+from flowdb.flow_rows import FlowOpened, changed
 from flowdb.index import FlowIndex
-from flowdb.models import Base, CommandRow, FlowRow, HopRow, RunRow
+from flowdb.models import Base, CommandRow, FlowRow, RunRow
 from flowdb.retention import Retention, prune
 from flowdb.runs import RUN_SHIFT, Start, start_run
 from flowdb.store import Chore, Store, StoreCounters
@@ -91,17 +92,7 @@ class FlowDb:
     def flow_opened(self, flow: Flow) -> None:
         """Put a flow into the index and the database."""
         self.index.add(flow)
-        values = {
-            "id": flow.id,
-            "src": flow.key.src,
-            "dst": flow.key.dst,
-            "src_port": flow.key.src_port,
-            "dst_port": flow.key.dst_port,
-            "opened_ns": flow.opened_ns,
-            "mss_bytes": flow.mss_bytes,
-        }
-        hops = [make_change(HopRow, "insert", values) for values in _hops(flow)]
-        self._store.put([make_change(FlowRow, "insert", values | _told(flow)), *hops])
+        self._store.put([FlowOpened(flow)])
 
     def flow_changed(self, flow: Flow) -> None:
         """Put a live flow's new values (what was told of it, its path) in place of the old.
@@ -109,12 +100,8 @@ class FlowDb:
         A flow that is not in the index is left alone: it was closed in the meantime.
         """
         before = self.index.get(flow.id)
-        if before is None or not self.index.change(flow):
-            return
-        changes = [make_change(FlowRow, "update", {"id": flow.id} | _told(flow))]
-        if flow.path != before.path:
-            changes += _rerouted(before, flow)
-        self._store.put(changes)
+        if before is not None and self.index.change(flow):
+            self._store.put(changed(before, flow))
 
     def flow_closed(self, flow: Flow, closed_ns: int, reason: str) -> None:
         """Take a flow out of the index and mark its row."""
@@ -163,37 +150,3 @@ class FlowDb:
             schema.prepare(engine, url)
             with engine.begin() as connection, Session(connection) as session, session.begin():
                 return start_run(session, self.clock, adopt_within_s)
-
-
-def _told(flow: Flow) -> dict[str, Any]:
-    """The columns that may change while a flow lives."""
-    return {
-        "receiver_wscale": flow.receiver_wscale,
-        "sender_wscale": flow.sender_wscale,
-        "handshake_rtt_us": flow.handshake_rtt_us,
-        "sent_bytes": flow.sent_bytes,
-        "rate_bps": flow.rate_bps,
-        "last_active_ns": flow.last_active_ns,
-        "state": flow.state,
-    }
-
-
-def _hops(flow: Flow) -> list[dict[str, Any]]:
-    return [
-        {
-            "flow_id": flow.id,
-            "position": position,
-            "dpid": hop.dpid,
-            "in_port": hop.in_port,
-            "out_port": hop.out_port,
-        }
-        for position, hop in enumerate(flow.path)
-    ]
-
-
-def _rerouted(before: Flow, flow: Flow) -> list[Change]:
-    beyond = range(len(flow.path), len(before.path))
-    return [
-        *(make_change(HopRow, "merge", values) for values in _hops(flow)),
-        *(make_change(HopRow, "delete", {"flow_id": flow.id, "position": place}) for place in beyond),
-    ]

@@ -126,7 +126,10 @@ class FlowIndex:
         """The first ``limit`` free flows of a port in the order of ``rank``, without those ranked None."""
         with self._lock:
             there = self._ports.get(port)
-            return [self._entries[flow_id].flow for _, flow_id in islice(there.ranks, limit)] if there else []
+            if there is None:
+                return []
+            order = there.ages if self._rank is by_age else there.ranks
+            return [self._entries[flow_id].flow for _, flow_id in islice(order, limit)]
 
     def oldest(self, port: PortKey) -> Flow | None:
         """The longest-lived free flow that leaves by a port."""
@@ -164,7 +167,7 @@ class FlowIndex:
                 self._enter(entry)
 
     def _ranked(self, flow: Flow) -> tuple[tuple[Any, ...], int] | None:
-        rank = self._rank(flow)
+        rank = None if self._rank is by_age else self._rank(flow)
         return None if rank is None else (rank, flow.id)
 
     def _add(self, flow: Flow, held: bool) -> None:

@@ -86,7 +86,7 @@ class PortRow(Base):
     port_no: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     name: Mapped[str]
     hw_addr: Mapped[str]
-    up: Mapped[bool] = mapped_column(default=True)
+    up: Mapped[bool]
     rate_bps: Mapped[int | None]
     last_seen_ns: Mapped[int]
 

@@ -1,7 +1,7 @@
 """The write-behind store: rows go to SQL in the background, in batches, and nobody waits for it.
 
 Changes are kept as one entry a row, later ones merged into it, so a flow that opens and closes between
-two batches costs one INSERT. At most ``max_pending`` rows wait; past that, changes to rows that do not
+two batches costs one INSERT. At most ``max_pending`` entries wait; past that, changes to rows that do not
 wait already are refused and counted. While the database cannot be written the batch is kept and tried
 again; a row that the database will never take (a value out of range, a parent that was refused) is
 dropped and counted, so that it holds nothing up.
@@ -35,7 +35,7 @@ from flowdb.models import Base
 LOG = logging.getLogger(__name__)
 
 MAX_BATCH = 20_000
-"""Rows of one transaction: bounds what a crash while catching up can lose, and how long others wait."""
+"""Changes of one transaction: bounds what a crash while catching up can lose, and how long others wait."""
 
 RowKey = tuple[type[Base], tuple[Any, ...]]
 
@@ -54,7 +54,7 @@ class Chore:
 
 @dataclass(frozen=True, slots=True)
 class StoreCounters:
-    """Rows written, rows waiting, changes lost (refused or dropped), and turns that failed.
+    """Changes written, waiting, and lost (refused or dropped), and turns that failed.
 
     ``lag_s``: how long the change that has waited longest waits, 0 where none does.
     """
@@ -119,7 +119,7 @@ class Store:
         self._stopping.set()
         self._thread.join(timeout_s)
         if left := self.counters.pending:
-            self._notices.append((logging.ERROR, f"{left} rows could not be written and are lost"))
+            self._notices.append((logging.ERROR, f"{left} changes could not be written and are lost"))
         self._log_notices()
 
     def _put(self, change: Change) -> None:
@@ -135,7 +135,7 @@ class Store:
             self._lost += 1
             if not self._full:
                 self._full = True
-                text = f"{self._max_pending} rows wait for the database; further ones are refused"
+                text = f"{self._max_pending} changes wait for the database; further ones are refused"
                 self._notices.append((logging.ERROR, text))
 
     def _log_notices(self) -> None:
