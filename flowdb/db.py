@@ -56,6 +56,7 @@ class FlowDb:
         self._counter = itertools.count(1)
         self._retention = retention
         self._commands: deque[Command] = deque()
+        self._obeys = False
         self._store = Store(engine, self._chores(), max_pending)
         self._closed = False
         atexit.register(self.close)
@@ -109,7 +110,11 @@ class FlowDb:
         self.update(FlowRow, id=flow.id, closed_ns=closed_ns, close_reason=reason, state=FlowState.CLOSED)
 
     def take_commands(self) -> list[Command]:
-        """The commands that came in since the last call, as the writer's thread found them; never waits."""
+        """The commands that came in since the last call, as the writer's thread found them; never waits.
+
+        Before the first call none is taken from the database: a controller that obeys none leaves them.
+        """
+        self._obeys = True
         return [self._commands.popleft() for _ in range(len(self._commands))]
 
     def command_done(self, command: Command, succeeded: bool, outcome: str) -> None:
@@ -137,7 +142,8 @@ class FlowDb:
         return False
 
     def _take_commands(self, connection: Connection) -> bool:
-        self._commands.extend(take(connection, self._run_id, self.clock.now_ns()))
+        if self._obeys:
+            self._commands.extend(take(connection, self._run_id, self.clock.now_ns()))
         return False
 
     def _prune(self, connection: Connection) -> bool:

@@ -148,10 +148,13 @@ class FlowRow(Base):
 
 
 class HopRow(Base):
-    """A switch that a flow crosses; ``position`` counts from 0 at the sender's."""
+    """A switch that a flow crosses; ``position`` counts from 0 at the sender's.
+
+    No foreign key: PostgreSQL would look the flow up, and lock it, for each of its hops.
+    """
 
     __tablename__ = "hops"
-    flow_id: Mapped[int] = mapped_column(ForeignKey("flows.id", ondelete="CASCADE"), primary_key=True)
+    flow_id: Mapped[int] = mapped_column(RowId, primary_key=True, autoincrement=False)
     position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     dpid: Mapped[int] = mapped_column(DatapathId)
     in_port: Mapped[int]

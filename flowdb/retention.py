@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import CursorResult, Select, delete, select, tuple_
 from sqlalchemy.engine import Connection
 
-from flowdb.models import AlarmRow, Base, CommandRow, FlowRow, PortSampleRow
+from flowdb.models import AlarmRow, Base, CommandRow, FlowRow, HopRow, PortSampleRow
 
 NS_PER_DAY = 86_400_000_000_000
 
@@ -29,10 +29,13 @@ def prune(connection: Connection, retention: Retention, now_ns: int, limit: int)
 
     Returns how many of each; a table that gave less than ``limit`` has no more that are too old.
     """
-    return {
-        row.__tablename__: _delete(connection, row, oldest.limit(limit))
-        for row, oldest in _too_old(retention, now_ns)
-    }
+    pruned = {}
+    for row, oldest in _too_old(retention, now_ns):
+        keys = oldest.limit(limit)
+        if row is FlowRow:
+            connection.execute(delete(HopRow).where(HopRow.flow_id.in_(keys)))
+        pruned[row.__tablename__] = _delete(connection, row, keys)
+    return pruned
 
 
 def _too_old(retention: Retention, now_ns: int) -> Iterator[tuple[type[Base], Select[*tuple[Any, ...]]]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any
 
 from sqlalchemy import Row, select, update
@@ -85,29 +85,27 @@ def _moved(flow: Flow, shift_ns: int, now_ns: int) -> Flow:
 
 
 def _open_flows(session: Session) -> Iterator[Flow]:
-    rows = session.execute(
-        select(FlowRow, HopRow)
-        .join(HopRow, HopRow.flow_id == FlowRow.id)
-        .where(FlowRow.closed_ns.is_(None))
-        .order_by(FlowRow.id, HopRow.position)
-    )
-    for _, of_flow in groupby(rows, key=lambda pair: pair[0].id):
-        pairs = list(of_flow)
-        yield _flow(pairs[0][0], (hop for _, hop in pairs))
-
-
-def _flow(row: FlowRow, hops: Iterable[HopRow]) -> Flow:
-    return Flow(
-        id=row.id,
-        key=FiveTuple(row.src, row.dst, row.src_port, row.dst_port),
-        path=tuple(Hop(hop.dpid, hop.in_port, hop.out_port) for hop in hops),
-        opened_ns=row.opened_ns,
-        mss_bytes=row.mss_bytes,
-        receiver_wscale=row.receiver_wscale,
-        sender_wscale=row.sender_wscale,
-        handshake_rtt_us=row.handshake_rtt_us,
-        sent_bytes=row.sent_bytes,
-        rate_bps=row.rate_bps,
-        last_active_ns=row.last_active_ns,
-        state=FlowState(row.state),
-    )
+    """In plain rows, not objects of the ORM: there may be a hundred thousand."""
+    is_open = FlowRow.closed_ns.is_(None)
+    crossed = select(HopRow.flow_id, HopRow.dpid, HopRow.in_port, HopRow.out_port)
+    crossed = crossed.join(FlowRow, FlowRow.id == HopRow.flow_id).where(is_open)
+    paths: defaultdict[int, list[Hop]] = defaultdict(list)
+    for flow_id, dpid, in_port, out_port in session.execute(
+        crossed.order_by(HopRow.flow_id, HopRow.position)
+    ):
+        paths[flow_id].append(Hop(dpid, in_port, out_port))
+    for row in session.execute(select(*FlowRow.__table__.columns).where(is_open)):
+        yield Flow(
+            id=row.id,
+            key=FiveTuple(row.src, row.dst, row.src_port, row.dst_port),
+            path=tuple(paths[row.id]),
+            opened_ns=row.opened_ns,
+            mss_bytes=row.mss_bytes,
+            receiver_wscale=row.receiver_wscale,
+            sender_wscale=row.sender_wscale,
+            handshake_rtt_us=row.handshake_rtt_us,
+            sent_bytes=row.sent_bytes,
+            rate_bps=row.rate_bps,
+            last_active_ns=row.last_active_ns,
+            state=FlowState(row.state),
+        )

@@ -29,6 +29,8 @@ def execute(
     rows: Sequence[Mapping[str, Any]],
 ) -> None:
     """Insert, merge, update or delete rows that all have the columns ``names``, their key among them."""
+    if verb == "update" and not _others(table, names):
+        return
     if connection.dialect.name == "postgresql":
         columns = {f"its_{name}": [row[name] for row in rows] for name in names}
         connection.execute(_for_postgresql(table, verb, names), columns)

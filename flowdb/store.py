@@ -87,9 +87,9 @@ class Store:
         self._flush_s = flush_s
         self._lock = threading.Lock()
         self._pending: dict[RowKey, Change] = {}
-        self._in_flight = 0
+        self._batch: list[Change] = []
         self._waiting_since_s: float | None = None
-        self._in_flight_since_s: float | None = None
+        self._batch_since_s: float | None = None
         self._written = self._lost = self._failures = 0
         self._full = self._failing = False
         self._notices: deque[tuple[int, str]] = deque(maxlen=100)
@@ -102,8 +102,8 @@ class Store:
     @property
     def counters(self) -> StoreCounters:
         with self._lock:
-            pending = len(self._pending) + self._in_flight
-            since_s = self._in_flight_since_s or self._waiting_since_s
+            pending = len(self._pending) + len(self._batch)
+            since_s = self._batch_since_s or self._waiting_since_s
             lag_s = time.monotonic() - since_s if since_s is not None else 0.0
             return StoreCounters(self._written, pending, self._lost, self._failures, lag_s)
 
@@ -127,7 +127,7 @@ class Store:
         waiting = self._pending.get(key)
         if waiting is not None:
             waiting.then(change)
-        elif len(self._pending) + self._in_flight < self._max_pending:
+        elif len(self._pending) + len(self._batch) < self._max_pending:
             self._pending[key] = change
             if self._waiting_since_s is None:
                 self._waiting_since_s = time.monotonic()
@@ -148,7 +148,7 @@ class Store:
         while more or not self._stopping.wait(self._flush_s):
             more = self._write_pending() and bool(self._pending) and not self._stopping.is_set()
             self._do_chores()
-        while self._pending:
+        while self._pending or self._batch:
             if not self._write_pending():
                 self._never.wait(self._flush_s)
         self._disconnect()
@@ -167,41 +167,34 @@ class Store:
                 return
 
     def _write_pending(self) -> bool:
-        """Write the batch that is next; returns whether the database took it."""
-        with self._lock:
-            batch = dict(islice(self._pending.items(), MAX_BATCH))
-            if len(batch) == len(self._pending):
-                self._pending = {}
-            else:
-                for key in batch:
-                    del self._pending[key]
-            self._in_flight = len(batch)
-            self._in_flight_since_s = self._waiting_since_s
-            self._waiting_since_s = time.monotonic() if self._pending else None
-        if not batch:
+        """Write the batch that is next; returns whether the database took it. One that it did not is kept."""
+        if not self._batch:
+            self._take_batch()
+        if not self._batch:
             return True
         try:
-            dropped = _write_what_is_taken(self._connected(), list(batch.values()))
+            dropped = _write_what_is_taken(self._connected(), self._batch)
         except Exception as error:  # whatever it is, the writer lives on
-            self._keep(batch)
             self._fail(error)
             return False
         with self._lock:
-            self._in_flight, self._in_flight_since_s = 0, None
-            self._written += len(batch) - len(dropped)
+            self._written += len(self._batch) - len(dropped)
             self._lost += len(dropped)
+            self._batch, self._batch_since_s = [], None
             self._full = False
             self._notices.extend((logging.ERROR, text) for text in dropped)
         self._succeed()
         return True
 
-    def _keep(self, batch: dict[RowKey, Change]) -> None:
+    def _take_batch(self) -> None:
         with self._lock:
-            later, self._pending = self._pending, batch
-            self._waiting_since_s = self._in_flight_since_s
-            self._in_flight, self._in_flight_since_s = 0, None
-            for change in later.values():
-                self._put(change)
+            keys = list(islice(self._pending, MAX_BATCH))
+            if len(keys) == len(self._pending):
+                self._batch, self._pending = list(self._pending.values()), {}
+            else:
+                self._batch = [self._pending.pop(key) for key in keys]
+            self._batch_since_s = self._waiting_since_s
+            self._waiting_since_s = time.monotonic() if self._pending else None
 
     def _succeed(self) -> None:
         if self._failing:

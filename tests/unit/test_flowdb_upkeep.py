@@ -78,6 +78,7 @@ def ask(url, **arguments):
 
 
 def test_a_command_is_taken_once_and_answered(url, open_db):
+    open_db(url)  # it obeys none
     first, second = open_db(url), open_db(url)
     asked = ask(url, flow_id=7)
     taken = []

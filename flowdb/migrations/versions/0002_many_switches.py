@@ -101,11 +101,10 @@ def _hops() -> None:
     op.rename_table("hops", "hops_before")
     op.create_table(
         "hops",
-        sa.Column("flow_id", ROW_ID, primary_key=True),
+        sa.Column("flow_id", ROW_ID, primary_key=True, autoincrement=False),
         sa.Column("position", sa.BigInteger(), primary_key=True, autoincrement=False),
         *_columns("dpid", kind=DPID),
         *_columns("in_port", "out_port"),
-        sa.ForeignKeyConstraint(["flow_id"], ["flows.id"], name="hops_flow_id_fkey", ondelete="CASCADE"),
         sqlite_with_rowid=False,
     )
     op.execute(
