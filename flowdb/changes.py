@@ -60,7 +60,8 @@ class Change:
             self.verb, self.values = "delete", later.values
         elif self.verb == "delete":
             if later.verb != "update":
-                self.verb, self.values = "merge", later.values
+                blank = dict.fromkeys(_columns(self.row).all - _columns(self.row).required)
+                self.verb, self.values = "merge", blank | later.values
         else:
             self.values |= later.values
             if self.verb == "update":
