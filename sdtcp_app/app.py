@@ -47,6 +47,7 @@ class SdtcpApp(App):
     def __init__(self, *args: Any, flowdb: FlowDbContext, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.settings = load_or_exit("sdtcp", SdtcpSettings)
+        self.flowdb = flowdb
         self.core = Sdtcp(flowdb.index, self.settings.policy)
         self.recorder = Recorder(flowdb)
         self.datapaths: dict[int, Any] = {}
@@ -73,7 +74,7 @@ class SdtcpApp(App):
 
     @set_ev_cls(ofp_event.EventOFPBufAlarm, MAIN_DISPATCHER)
     def on_alarm(self, ev: Any) -> None:
-        msg, now_ns = ev.msg, time.time_ns()
+        msg, now_ns = ev.msg, self.flowdb.clock.now_ns()
         port = self._port(msg)
         if port is None:
             return
@@ -92,7 +93,7 @@ class SdtcpApp(App):
     def on_normal(self, ev: Any) -> None:
         port = self._port(ev.msg)
         if port is not None:
-            self.recorder.alarm(port, "normal", ev.msg, time.time_ns())
+            self.recorder.alarm(port, "normal", ev.msg, self.flowdb.clock.now_ns())
             self._lift(self.core.on_normal(port, time.monotonic_ns()))
 
     @set_ev_cls(EventFlowClosed)
@@ -129,6 +130,6 @@ class SdtcpApp(App):
 
     def _lift(self, lifts: Iterable[Lift]) -> None:
         for decision in lifts:
-            if datapath := self.datapaths.get(decision.flow.dpid):
+            if datapath := self.datapaths.get(decision.port.dpid):
                 datapath.send_msg(entries.lift(datapath, decision.flow))
-            self.recorder.lift(decision, time.time_ns())
+            self.recorder.lift(decision, self.flowdb.clock.now_ns())

@@ -89,12 +89,13 @@ class Equation(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Punish:
-    """Clamp a flow: ``window_bytes``, falling by ``alpha`` MSS an ACK (0: steady), and where it comes from.
+    """Clamp a flow at the switch of ``port``: ``window_bytes``, falling by ``alpha`` MSS an ACK (0: steady).
 
-    ``candidates``: how many flows the one was chosen from.
+    The rest is where that comes from; ``candidates``: how many flows the one was chosen from.
     """
 
     flow: Flow
+    port: PortKey
     equation: Equation
     window_bytes: int
     alpha: int
@@ -118,9 +119,10 @@ class LiftReason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lift:
-    """End a flow's clamp."""
+    """End a flow's clamp at the switch of ``port``."""
 
     flow: Flow
+    port: PortKey
     reason: LiftReason
 
 
@@ -130,6 +132,7 @@ Decision: TypeAlias = Punish | Lift
 @dataclass(slots=True)
 class _Clamp:
     flow: Flow
+    port: PortKey
     equation: Equation
     window_bytes: int
     since_ns: int
@@ -159,7 +162,8 @@ class Sdtcp:
         self._flows = flows
         self._policy = policy
         self._ports: dict[PortKey, _Port] = {}
-        self._punished: dict[tuple[int, FiveTuple], Flow] = {}
+        self._punished: dict[int, _Clamp] = {}
+        self._entries: dict[tuple[int, FiveTuple], _Clamp] = {}
 
     @property
     def busy(self) -> bool:
@@ -211,21 +215,22 @@ class Sdtcp:
 
     def on_flow_closed(self, flow: Flow) -> list[Lift]:
         """A flow ended (its sender's FIN, or RST)."""
-        state = self._ports.get(flow.port)
-        if state is None or flow.id not in state.clamps:
-            return []
-        return [self._lift(state, flow, LiftReason.CLOSED)]
+        clamp = self._punished.get(flow.id)
+        return [self._lift(clamp, LiftReason.CLOSED)] if clamp else []
 
     def on_entry_gone(self, dpid: int, key: FiveTuple) -> list[Lift]:
         """The switch removed a flow's entry by itself: it was idle, or the hard timeout came."""
-        flow = self._punished.get((dpid, key))
-        return [self._lift(self._ports[flow.port], flow, LiftReason.ENTRY_GONE)] if flow else []
+        clamp = self._entries.get((dpid, key))
+        return [self._lift(clamp, LiftReason.ENTRY_GONE)] if clamp else []
 
     def on_switch_gone(self, dpid: int) -> list[Lift]:
         """A switch's session ended; its entries end by their timeouts."""
         gone = [port for port in self._ports if port.dpid == dpid]
-        states = [self._ports.pop(port) for port in gone]
-        return [lift for state in states for lift in self._lift_all(state, LiftReason.SWITCH_GONE)]
+        clamps = [clamp for port in gone for clamp in self._ports[port].clamps.values()]
+        lifts = [self._lift(clamp, LiftReason.SWITCH_GONE) for clamp in clamps]
+        for port in gone:
+            del self._ports[port]
+        return lifts
 
     def _share(self, alarm: Alarm, state: _Port) -> list[Punish]:
         """Equation (5) for each flow that does not have it yet, or has a whole segment more than it gives."""
@@ -253,6 +258,7 @@ class Sdtcp:
         )
         return Punish(
             flow=flow,
+            port=alarm.port,
             equation=equation,
             window_bytes=window(wc_bytes, wr_bytes, flow.mss_bytes),
             alpha=policy.alpha if equation is Equation.PUNISHED else 0,
@@ -269,16 +275,17 @@ class Sdtcp:
         flow = decision.flow
         self._flows.hold(flow.id)
         state.clamps.pop(flow.id, None)
-        state.clamps[flow.id] = _Clamp(flow, decision.equation, decision.window_bytes, now_ns)
+        clamp = _Clamp(flow, decision.port, decision.equation, decision.window_bytes, now_ns)
+        state.clamps[flow.id] = self._punished[flow.id] = clamp
+        self._entries[clamp.port.dpid, flow.key] = clamp
         state.last_punish_ns = now_ns
-        self._punished[flow.dpid, flow.key] = flow
 
     def _expired(self, state: _Port, now_ns: int) -> Iterator[Lift]:
         while state.clamps:
             first = next(iter(state.clamps.values()))
             if now_ns - first.since_ns < self._policy.hard_limit_ns:
                 return
-            yield self._lift(state, first.flow, LiftReason.EXPIRED)
+            yield self._lift(first, LiftReason.EXPIRED)
 
     def _lift_due(self, port: PortKey, state: _Port, now_ns: int) -> list[Lift]:
         """The next clamp to lift, if there is one and its time has come."""
@@ -291,17 +298,15 @@ class Sdtcp:
         else:
             reason = LiftReason.NORMAL
         state.last_lift_ns = now_ns
-        return [self._lift(state, next(iter(state.clamps.values())).flow, reason)]
+        return [self._lift(next(iter(state.clamps.values())), reason)]
 
-    def _lift_all(self, state: _Port, reason: LiftReason) -> list[Lift]:
-        return [self._lift(state, clamp.flow, reason) for clamp in list(state.clamps.values())]
-
-    def _lift(self, state: _Port, flow: Flow, reason: LiftReason) -> Lift:
-        del state.clamps[flow.id]
-        if self._punished.get((flow.dpid, flow.key)) == flow:  # a new flow may have its 5-tuple
-            del self._punished[flow.dpid, flow.key]
+    def _lift(self, clamp: _Clamp, reason: LiftReason) -> Lift:
+        flow, entry = clamp.flow, (clamp.port.dpid, clamp.flow.key)
+        del self._ports[clamp.port].clamps[flow.id], self._punished[flow.id]
+        if self._entries.get(entry) is clamp:  # a new flow may have its 5-tuple
+            del self._entries[entry]
         self._flows.release(flow.id)
-        return Lift(flow, reason)
+        return Lift(flow, clamp.port, reason)
 
 
 def _passed(since_ns: int | None, duration_ns: int, now_ns: int) -> bool:

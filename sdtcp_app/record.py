@@ -50,6 +50,11 @@ class Recorder:
             DecisionRow,
             alarm_id=alarm_id,
             flow_id=flow.id,
+            dpid=decision.port.dpid,
+            port_no=decision.port.port_no,
+            origin="alarm",
+            ranking=[],
+            entry={},
             decided_ns=now_ns,
             policy=POLICIES[decision.equation],
             candidates=decision.candidates,
@@ -60,14 +65,14 @@ class Recorder:
             **{name: values[name] for name in _INPUTS},
         )
         if clamp_id := self._clamps.get(flow.id):
-            self._flowdb.update(ClampRow, clamp_id, window_bytes=decision.window_bytes)
+            self._flowdb.update(ClampRow, id=clamp_id, window_bytes=decision.window_bytes)
             return
         self._clamps[flow.id] = self._flowdb.insert(
             ClampRow,
             decision_id=decision_id,
             flow_id=flow.id,
-            dpid=flow.dpid,
-            port_no=flow.out_port,
+            dpid=decision.port.dpid,
+            port_no=decision.port.port_no,
             window_bytes=decision.window_bytes,
             pushed_ns=now_ns,
         )
@@ -76,4 +81,4 @@ class Recorder:
         """The end of a clamp."""
         if clamp_id := self._clamps.pop(decision.flow.id, None):
             reason = str(decision.reason)
-            self._flowdb.update(ClampRow, clamp_id, lifted_ns=now_ns, lift_reason=reason)
+            self._flowdb.update(ClampRow, id=clamp_id, lifted_ns=now_ns, lift_reason=reason)

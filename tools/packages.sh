@@ -25,6 +25,7 @@ missing() {
     has iperf3 || echo iperf3
     has ping || echo iputils-ping
     has git || echo git
+    ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || echo postgresql # a test starts one of its own
 }
 
 # Debian has a package bpftool; on Ubuntu it comes with the kernel's tools.

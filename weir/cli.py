@@ -23,6 +23,7 @@ class Part(NamedTuple):
 PARTS = {
     "config": Part("weir.config:config", "Check the configuration file."),
     "controller": Part("weir.controller:controller", "Run the controller's apps, on Ryu or os-ken."),
+    "db": Part("flowdb.cli:db", "Make, upgrade, measure, export and prune the flow database."),
     "doctor": Part("weir.doctor:doctor", "Say what this machine can do, and how to get the rest."),
     "flows": Part(
         "openflow_ext.switch.look:flows", "Show an extended switch's entries, or its tracked flows."

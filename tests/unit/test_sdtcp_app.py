@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from fabric_app.events import EventFlowClosed
 from fabric_app.pipeline import COOKIE_FABRIC, COOKIE_SDTCP
 from flowdb.db import FlowDb
-from flowdb.flow import FiveTuple, Flow
+from flowdb.flow import FiveTuple, Flow, Hop
 from openflow_ext import wire
 from openflow_ext.switch.openflow import FlowMod
 from openflow_ext.switch.rules import WindowOp
@@ -23,7 +23,7 @@ V6 = FiveTuple("fe80::1", "fe80::3", 1000, 80)
 
 
 def make_flow(flow_id=1, key=V4):
-    return Flow(flow_id, key, 1, 1, 3, flow_id, 1460, 9)
+    return Flow(flow_id, key, (Hop(1, 1, 3),), flow_id, 1460, 9)
 
 
 @pytest.fixture
