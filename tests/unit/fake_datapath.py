@@ -1,5 +1,6 @@
 """A datapath that builds real messages and records what is sent; and what a real one would serialize."""
 
+import itertools
 from types import SimpleNamespace
 
 from openflow_ext import registry
@@ -19,13 +20,15 @@ class FakeDatapath:
     def __init__(self, dpid=1):
         self.id = dpid
         self.sent = []
+        self._xids = itertools.count(1)
 
     def set_xid(self, msg):
-        msg.set_xid(1)
+        msg.set_xid(next(self._xids))
 
     def send_msg(self, msg):
         msg.datapath = self
-        msg.set_xid(1)
+        if msg.xid is None:
+            self.set_xid(msg)
         msg.serialize()
         self.sent.append(msg)
         return True
