@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -44,6 +45,8 @@ _LARGEST_RATE_BPS = 10**15
 _LARGEST_TIME_NS = 2**63 - 1
 _SHORTEST_TICK_S, _IDLE_TICK_S = 0.001, 0.05
 _NS_PER_MS = 1_000_000
+_SWITCH_INTERVAL_S = 0.0005
+"""How long the database's thread may hold the interpreter while an alarm waits; Python's 5 ms are long."""
 _EXPERIMENTER_ERROR = 0xFFFF
 _UP = [CONFIG_DISPATCHER, MAIN_DISPATCHER]
 
@@ -76,6 +79,7 @@ class SdtcpApp(App):
         flowdb.index.rank_by(self._rank())
 
     def start(self) -> Any:
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
         if self.settings.metrics:
             self.metrics.serve_or_exit(self.settings.metrics)
         url = load_or_exit("flowdb", FlowDbSettings).database_url

@@ -104,6 +104,10 @@ class Sdtcp:
         """How many flows are clamped."""
         return len(self._clamps)
 
+    def is_punished(self, flow_id: int) -> bool:
+        """Whether a flow is clamped."""
+        return self._clamps.get(flow_id) is not None
+
     def is_up(self, port: PortKey) -> bool:
         """Whether a port is alarmed, as far as is known."""
         state = self._ports.get(port)

@@ -13,6 +13,7 @@ from typing import Any
 
 from fabric_app.pipeline import COOKIE_MASK, COOKIE_SDTCP, ETH_IPV4, ETH_IPV6, IP_TCP, TABLE_SCCP, TABLE_SDTCP
 from flowdb.flow import FiveTuple, Flow
+from openflow_ext import registry
 from openflow_ext.wire import OFPP_ANY, ArmEntry, PortConfigFlags
 from sdtcp_app.config import SdtcpSettings
 from sdtcp_app.decisions import Punish
@@ -133,10 +134,13 @@ def clamped_flow(match: Any) -> FiveTuple | None:
 
 
 def _match(parser: Any, acks: FiveTuple) -> Any:
-    version, eth_type = ("ipv6", ETH_IPV6) if acks.is_ipv6 else ("ipv4", ETH_IPV4)
-    addresses = {f"{version}_src": acks.src, f"{version}_dst": acks.dst}
-    ports = {"tcp_src": acks.src_port, "tcp_dst": acks.dst_port}
-    return parser.OFPMatch(eth_type=eth_type, ip_proto=IP_TCP, **addresses, **ports)
+    ports: list[tuple[str, Any]] = [("tcp_src", acks.src_port), ("tcp_dst", acks.dst_port)]
+    if acks.is_ipv6:
+        fields = [*ports, ("ipv6_src", acks.src), ("ipv6_dst", acks.dst)]
+    else:
+        fields = [("ipv4_src", acks.src), ("ipv4_dst", acks.dst), *ports]
+    eth_type = ETH_IPV6 if acks.is_ipv6 else ETH_IPV4
+    return registry.ordered_match(parser, [("eth_type", eth_type), ("ip_proto", IP_TCP), *fields])
 
 
 def _flow_mod(datapath: Any, **fields: Any) -> Any:

@@ -31,6 +31,7 @@ PARTS = {
     "lab": Part("mininet_topos.cli:lab", "Run experiments in Mininet."),
     "ports": Part("openflow_ext.switch.look:ports", "Show the ports of an extended switch."),
     "switch": Part("openflow_ext.switch.cli:switch", "Extend a bridge of Open vSwitch: run the agent."),
+    "why": Part("weir.why:why", "Say why a flow was slowed down, and what came of it."),
 }
 
 

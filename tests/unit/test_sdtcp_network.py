@@ -150,23 +150,9 @@ def test_a_thousand_shared_flows_are_looked_at_once():
 
 
 STEP_NAMES = [
-    "open",
-    "open",
-    "close",
-    "alarm",
-    "alarm",
-    "alarm",
-    "normal",
-    "tick",
-    "entry-gone",
-    "switch-gone",
-    "switch",
-    "reflex",
-    "release",
-    "by-hand",
-    "reroute",
-    "idle",
-]
+    "open", "open", "close", "alarm", "alarm", "alarm", "normal", "tick", "entry-gone", "switch-gone",
+    "switch", "reflex", "release", "by-hand", "reroute", "idle",
+]  # fmt: skip
 PATHS = [(LEFT, RIGHT), (MIDDLE, RIGHT), (LEFT, MIDDLE, RIGHT), (RIGHT,), (PortKey(1, 3), MIDDLE)]
 PORTS = sorted({port for path in PATHS for port in path}, key=str)
 STEPS = st.lists(
