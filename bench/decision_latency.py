@@ -71,11 +71,14 @@ class Switch:
         self._buffer = b""
         self._send(HELLO, b"", 1)
 
-    def alarm(self, port_no: int) -> None:
-        crossing_ns = time.time_ns()
+    def alarm(self, port_no: int) -> float:
+        """Returns when it was sent."""
         port = wire.OfpPort(port_no, name=b"p")
-        alarm = wire.BufAlarm(port, 30, 45_000, RATE_BPS, COOKIE_SDTCP, 0, 40, crossing_ns)
-        self._socket.sendall(wire.encode_message(alarm))
+        alarm = wire.BufAlarm(port, 30, 45_000, RATE_BPS, COOKIE_SDTCP, 0, 40, time.time_ns())
+        message = wire.encode_message(alarm)
+        sent = time.perf_counter()
+        self._socket.sendall(message)
+        return sent
 
     def serve(self, until: float, enough: Callable[[], bool] = lambda: False) -> None:
         """Take what comes until a time, or until it is enough."""
@@ -162,8 +165,7 @@ def calm(switch: Switch) -> list[float]:
     chance, taken = random.Random(1), []  # noqa: S311
     for _ in range(CALM):
         switch.clamped.clear()
-        sent = time.perf_counter()
-        switch.alarm(chance.randrange(PORTS) + 1)
+        sent = switch.alarm(chance.randrange(PORTS) + 1)
         switch.serve(sent + 1, lambda: bool(switch.clamped))
         if not switch.clamped:
             raise click.ClickException("an alarm was not answered within 1 s")
@@ -180,8 +182,7 @@ def load(switch: Switch) -> tuple[list[float], int]:
     for number in range(PER_S * LOAD_S):
         switch.serve(start + number / PER_S)
         port = number % PORTS + 1
-        sent[port].append(time.perf_counter())
-        switch.alarm(port)
+        sent[port].append(switch.alarm(port))
     switch.serve(time.perf_counter() + 1)
     taken, unanswered = [], 0
     for port, alarms in sent.items():

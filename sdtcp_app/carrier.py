@@ -36,6 +36,7 @@ class Carrier:
         self._now_ns = now_ns
         self._policy_of = policy_of
         self._answers = Answers()
+        self._armed: dict[PortKey, int] = {}
 
     def switch_up(self, datapath: Any) -> None:
         """A switch came: an earlier controller's clamps go, and every port raises alarms."""
@@ -87,7 +88,9 @@ class Carrier:
                     case AskCapacity(port):
                         datapath.send_msg(entries.ask_capacity(datapath, port.port_no))
                     case Arm(port, clamps):
-                        datapath.send_msg(entries.arm(datapath, port.port_no, clamps, self.settings))
+                        arm = entries.arm(datapath, port.port_no, clamps, self.settings)
+                        datapath.send_msg(arm)
+                        self._armed[port] = arm.xid
 
     def ask_answers(self) -> None:
         """One barrier to each switch that has something to answer and is not asked yet."""
@@ -100,9 +103,11 @@ class Carrier:
         for decision_id in self._answers.on_barrier(dpid, xid):
             self._answered(decision_id, "done", DONE)
 
-    def on_error(self, dpid: int, xid: int, error: str) -> None:
+    def on_error(self, dpid: int, xid: int, error: str) -> PortKey | None:
+        """A switch refused a message; returns the port if that was to arm it."""
         if decision_id := self._answers.on_error(dpid, xid):
             self._answered(decision_id, "refused", f"refused: {error}")
+        return next((port for port, sent in self._armed.items() if port.dpid == dpid and sent == xid), None)
 
     def _send(self, decision: Decision) -> int | None:
         punish = decision.punish if isinstance(decision, Resume) else decision

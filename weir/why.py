@@ -135,9 +135,8 @@ def _headline(flow: Answer, path: list[Answer]) -> Text:
 
 def _story(decision: Answer) -> Iterable[RenderableType]:
     port = f"{decision['dpid']}:{decision['port_no']}"
-    yield Text(
-        f"  {_clock(decision['decided_ns'])}  chosen for port {port} by {decision['policy']}", "bold cyan"
-    )
+    how = "by hand" if decision["command"] else f"for port {port} by {decision['policy']}"
+    yield Text(f"  {_clock(decision['decided_ns'])}  chosen {how}", "bold cyan")
     yield Text(f"    cause     {_cause(decision)}")
     yield Text(f"    chosen    of {decision['candidates']} candidates, of which the first were:")
     yield Padding(_ranking(decision), (0, 0, 0, 14))

@@ -13,12 +13,11 @@ registry.install()
 class FakeDatapath:
     """``sent`` holds the messages; each was serialized, so that a value that cannot be sent fails here."""
 
-    ofproto = ofproto_v1_3
-    ofproto_parser = ofproto_v1_3_parser
     address = ("127.0.0.1", 1)
 
-    def __init__(self, dpid=1):
+    def __init__(self, dpid=1, ofproto=ofproto_v1_3, parser=ofproto_v1_3_parser):
         self.id = dpid
+        self.ofproto, self.ofproto_parser = ofproto, parser
         self.sent = []
         self._xids = itertools.count(1)
 
