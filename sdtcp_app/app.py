@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Iterable
@@ -81,6 +82,8 @@ class SdtcpApp(App):
 
     def start(self) -> Any:
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
+        gc.collect()
+        gc.freeze()  # the flows taken over are not walked by every full collection
         if self.settings.metrics:
             self.metrics.serve_or_exit(self.settings.metrics)
         url = load_or_exit("flowdb", FlowDbSettings).database_url
