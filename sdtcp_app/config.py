@@ -96,6 +96,8 @@ def _checked_policy(name: str) -> str:
 class SdtcpSettings(Section):
     """SDTCP's settings, for every port. All but ``metrics`` may be changed while it runs.
 
+    A change of ``policy``, ``priority`` or ``protect`` ranks all flows anew; alarms wait for it.
+
     ``mode``: "reflex" keeps the first ``reflex_ranks`` candidates of every port armed in the switches, which
     then take the first step by themselves; a port is armed anew at most every ``reflex_every_ms``.
     ``policy``: who is slowed first: "longest-lived" (the paper), "longest-lived-active", "largest-volume",
