@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import time
 from collections.abc import Iterable
@@ -10,13 +9,10 @@ from typing import Any
 
 from fabric_app.events import EventBase, EventFlowClosed, EventFlowOpened
 from fabric_app.pipeline import COOKIE_MASK, COOKIE_SDTCP
-from flowdb.config import FlowDbSettings
+from flowdb.commands import Command
 from flowdb.context import FlowDbContext
 from flowdb.flow import NS_PER_S, PortKey
-from flowdb.inbox import Inbox, Taken
 from flowdb.index import Rank
-from flowdb.models import CommandRow
-from flowdb.runs import RUN_SHIFT
 from openflow_ext import registry
 from openflow_ext.engine import (
     CONFIG_DISPATCHER,
@@ -74,7 +70,6 @@ class SdtcpApp(App):
         self.metrics = Metrics(flowdb, Sources(lambda: self.core.punished, self.events.qsize))
         now_ns = flowdb.clock.now_ns
         self.carrier = Carrier(self.settings, self.recorder, self.metrics, now_ns, self._policy_of)
-        self.inbox: Inbox | None = None
         self._watch = Watch("sdtcp", SdtcpSettings)
         self._look_ns = self._ask_ns = self._ticks = 0
         self._flowless: set[PortKey] = set()
@@ -82,19 +77,10 @@ class SdtcpApp(App):
 
     def start(self) -> Any:
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
-        gc.collect()
-        gc.freeze()  # the flows taken over are not walked by every full collection
         if self.settings.metrics:
             self.metrics.serve_or_exit(self.settings.metrics)
-        url = load_or_exit("flowdb", FlowDbSettings).database_url
-        self.inbox = Inbox(url, self.flowdb.next_id() >> RUN_SHIFT, self.flowdb.clock)
         self.threads.append(hub.spawn(self._tick))
         return super().start()
-
-    def stop(self) -> None:
-        if self.inbox:
-            self.inbox.close()
-        super().stop()
 
     @set_ev_cls(ofp_event.EventOFPSwitchFeatures, CONFIG_DISPATCHER)
     def on_switch(self, ev: Any) -> None:
@@ -197,7 +183,8 @@ class SdtcpApp(App):
         if now_ns >= self._look_ns:
             self._look_ns = now_ns + NS_PER_S
             self._look_at_settings()
-        self._obey_commands(now_ns)
+        for command in self.flowdb.take_commands():
+            self._obey(command, now_ns)
 
     def _tick(self) -> None:
         while self.is_active:
@@ -265,21 +252,14 @@ class SdtcpApp(App):
             self.carrier.request(self.reflexes.disarm_all())
             self._touch_all()
 
-    def _obey_commands(self, now_ns: int) -> None:
-        while self.inbox and self.inbox.problems:
-            self.logger.error("flow database: %s", self.inbox.problems.popleft())
-        while self.inbox and self.inbox.taken:
-            self._obey(self.inbox.taken.popleft(), now_ns)
-
-    def _obey(self, taken: Taken, now_ns: int) -> None:
+    def _obey(self, command: Command, now_ns: int) -> None:
         try:
-            obeyed = self.desk.obey(taken.kind, taken.arguments, now_ns)
+            obeyed = self.desk.obey(command.kind, command.arguments, now_ns)
         except BadCommand as error:
             outcome, succeeded = str(error), False
         else:
-            self.carrier.carry_out(obeyed.decisions, command_id=taken.id)
+            self.carrier.carry_out(obeyed.decisions, command_id=command.id)
             outcome, succeeded = obeyed.outcome, True
-        self.logger.info("command %d: %s", taken.id, outcome)
+        self.logger.info("command %d: %s", command.id, outcome)
         self.metrics.commands.labels("obeyed" if succeeded else "refused").inc()
-        done_ns = self.flowdb.clock.now_ns()
-        self.flowdb.update(CommandRow, id=taken.id, done_ns=done_ns, succeeded=succeeded, outcome=outcome)
+        self.flowdb.command_done(command, succeeded, outcome)

@@ -13,7 +13,7 @@ and a port's policy last as long as the controller.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -81,7 +81,7 @@ class Desk:
         self._index = index
         self._rank_for = rank_for
 
-    def obey(self, kind: str, arguments: dict[str, object], now_ns: int) -> Obeyed:
+    def obey(self, kind: str, arguments: Mapping[str, object], now_ns: int) -> Obeyed:
         """Raises BadCommand."""
         match _parse(kind, arguments):
             case Release(flow=name):
@@ -137,9 +137,9 @@ class Desk:
         return found
 
 
-def _parse(kind: str, arguments: dict[str, object]) -> Command:
+def _parse(kind: str, arguments: Mapping[str, object]) -> Command:
     try:
-        return _COMMAND.validate_python(arguments | {"kind": kind})
+        return _COMMAND.validate_python({**arguments, "kind": kind})
     except ValidationError as error:
         raise BadCommand(f"{kind}: {'; '.join(map(_problem, error.errors(include_url=False)))}") from error
 

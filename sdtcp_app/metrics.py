@@ -44,6 +44,7 @@ class Metrics:
         self._gauge("sdtcp_events_waiting", "events that wait for the app", sources.events)
         self._gauge("flowdb_flows", "flows known and open", lambda: len(flowdb.index))
         self._gauge("flowdb_rows_waiting", "rows that wait to be written", lambda: flowdb.counters.pending)
+        self._gauge("flowdb_lag_seconds", "wait of the oldest of them", lambda: flowdb.counters.lag_s)
         self._gauge("flowdb_rows_lost", "rows refused or dropped", lambda: flowdb.counters.lost)
 
     def decided(self, decision: Decision) -> None:

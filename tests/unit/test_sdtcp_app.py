@@ -1,7 +1,6 @@
 """SDTCP's entries and handlers, with the engine's real parser and a datapath that records."""
 
 import socket
-from collections import deque
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,9 +9,9 @@ from pydantic import ValidationError
 
 from fabric_app.events import EventFlowClosed, EventFlowOpened
 from fabric_app.pipeline import COOKIE_FABRIC, COOKIE_SDTCP
+from flowdb.commands import Command
 from flowdb.db import FlowDb
 from flowdb.flow import FiveTuple, Flow, Hop
-from flowdb.inbox import Taken
 from flowdb.models import AlarmRow, DecisionRow
 from openflow_ext import wire
 from openflow_ext.engine import ofproto_v1_5, ofproto_v1_5_parser
@@ -303,13 +302,15 @@ def test_settings_are_changed_without_a_restart(app, datapath, tmp_path, monkeyp
     assert app.settings.k_pkts == 65
 
 
-def test_a_command_is_obeyed_and_answered(app, datapath):
+def test_a_command_is_obeyed_and_answered(app, datapath, monkeypatch):
     app.index.add(make_flow())
-    app.inbox = SimpleNamespace(
-        problems=deque(["gone"]),
-        taken=deque([Taken(5, "punish", {"flow": 1}), Taken(6, "dance", {})]),
-    )
-    app._obey_commands(0)
+    asked = [Command(5, "punish", {"flow": 1}, "ann"), Command(6, "release", {"flow": 9}, "ann")]
+    answered = []
+    monkeypatch.setattr(app.flowdb, "take_commands", lambda: [asked.pop(0)] if asked else [])
+    monkeypatch.setattr(app.flowdb, "command_done", lambda *done: answered.append(done[1:]))
+    app.on_tick(None)
+    app.on_tick(None)
+    assert answered == [(True, f"{V4} slowed down"), (False, "no flow 9 is open")]
     (mod,) = datapath.flow_mods()
     assert mod.extension[0].to_wire() == wire.SetWindow(1460)
     assert sample(app, "weir_sdtcp_commands_total", outcome="obeyed") == 1

@@ -1,17 +1,9 @@
-"""Commands of the database's table: taken by one controller, obeyed, answered."""
-
-import time
+"""Commands: obeyed, or refused with the reason."""
 
 import pytest
-from sqlalchemy.orm import Session
 
-from flowdb.clock import Clock
-from flowdb.db import FlowDb
-from flowdb.engine import open_engine
 from flowdb.flow import FiveTuple, Flow, Hop, PortKey
-from flowdb.inbox import Inbox
 from flowdb.index import FlowIndex
-from flowdb.models import CommandRow
 from sdtcp_app.commands import BadCommand, Desk
 from sdtcp_app.config import SdtcpSettings
 from sdtcp_app.core import Sdtcp
@@ -104,45 +96,3 @@ def test_a_flow_of_ipv6_is_read(text):
 def test_what_is_no_flow_is_said(text):
     with pytest.raises(ValueError, match="is no flow"):
         FiveTuple.parse(text)
-
-
-@pytest.fixture
-def database(tmp_path):
-    url = f"sqlite:///{tmp_path}/weir.db"
-    FlowDb(url).close()
-    return url
-
-
-def ask(url, command_id):
-    with Session(open_engine(url)) as session, session.begin():
-        row = CommandRow(id=command_id, kind="release", arguments={"flow": 1}, asked_by="me", asked_ns=1)
-        session.add(row)
-
-
-def wait(look):
-    deadline = time.monotonic() + 10
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def test_each_command_is_taken_once_by_one(database):
-    inboxes = [Inbox(database, run_id, Clock(), every_s=0.01) for run_id in (1, 2)]
-    for command_id in range(1, 6):
-        ask(database, command_id)
-    wait(lambda: sum(len(inbox.taken) for inbox in inboxes) == 5)
-    for inbox in inboxes:
-        inbox.close()
-    taken = sorted(taken for inbox in inboxes for taken in inbox.taken)
-    assert [one.id for one in taken] == [1, 2, 3, 4, 5]
-    assert taken[0].arguments == {"flow": 1}
-
-
-def test_a_database_that_cannot_be_read_is_said_once(database, tmp_path):
-    inbox = Inbox(database, 1, Clock(), every_s=0.01)
-    (tmp_path / "weir.db").unlink()
-    wait(lambda: inbox.problems)
-    time.sleep(0.1)
-    inbox.close()
-    (problem,) = inbox.problems
-    assert problem.startswith("commands cannot be read, trying again: ")
