@@ -35,6 +35,7 @@ setup(
         "jinja2",
         "matplotlib",
         "os-ken==4.2.2",
+        "prometheus-client",
         "psycopg[binary]>=3",
         "pyarrow",
         "pydantic>=2",

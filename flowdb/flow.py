@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 
 NS_PER_S = 1_000_000_000
 
@@ -19,6 +20,18 @@ class FiveTuple:
     dst: str
     src_port: int
     dst_port: int
+
+    @classmethod
+    def parse(cls, text: str) -> FiveTuple:
+        """From ``10.0.0.1:1000>10.0.0.2:80`` or ``[fe80::1]:1000>[fe80::2]:80``. Raises ValueError."""
+        try:
+            ends = [end.strip().rpartition(":") for end in text.split(">")]
+            (src, src_port), (dst, dst_port) = ((ip_address(a.strip("[]")), int(port)) for a, _, port in ends)
+        except ValueError:
+            raise ValueError(f"{text!r} is no flow; write it as 10.0.0.1:1000>10.0.0.2:80") from None
+        if src.version != dst.version or not (0 <= src_port <= 0xFFFF and 0 <= dst_port <= 0xFFFF):
+            raise ValueError(f"{text!r} is no flow: mixed IP versions, or a port above 65535")
+        return cls(str(src), str(dst), src_port, dst_port)
 
     @property
     def reverse(self) -> FiveTuple:

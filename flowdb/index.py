@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeAlias
@@ -15,6 +15,7 @@ from flowdb.flow import Flow, FlowState, Hop, PortKey
 AgeKey: TypeAlias = tuple[int, int]
 Rank: TypeAlias = Callable[[Flow], tuple[Any, ...] | None]
 """A flow's place among the candidates, least first, by its own values alone; None: it is no candidate."""
+Place: TypeAlias = tuple[tuple[Any, ...], int]
 
 
 def by_age(flow: Flow) -> tuple[int, int]:
@@ -29,11 +30,15 @@ def by_age_active_first(flow: Flow) -> tuple[bool, int, int]:
 
 @dataclass(slots=True, eq=False)
 class _Port:
-    """The flows that leave by one port: the free ones by age and by rank, and how many are held."""
+    """The flows that leave by one port: the free ones by age and by rank, and how many are held.
+
+    ``rank``: the port's own, None where the index's holds.
+    """
 
     key: PortKey
+    rank: Rank | None = None
     ages: SortedList[AgeKey] = field(default_factory=SortedList)
-    ranks: SortedList[tuple[tuple[Any, ...], int]] = field(default_factory=SortedList)
+    ranks: SortedList[Place] = field(default_factory=SortedList)
     held: int = 0
 
 
@@ -41,7 +46,7 @@ class _Port:
 class _Entry:
     flow: Flow
     age: AgeKey
-    rank: tuple[tuple[Any, ...], int] | None
+    places: tuple[Place | None, ...]
     ports: tuple[_Port, ...]
     held: bool = False
 
@@ -57,6 +62,7 @@ class FlowIndex:
     def __init__(self, rank: Rank = by_age) -> None:
         self._lock = native_threading().Lock()
         self._rank = rank
+        self._ranks: dict[PortKey, Rank] = {}
         self._entries: dict[int, _Entry] = {}
         self._ports: dict[PortKey, _Port] = {}
 
@@ -64,13 +70,27 @@ class FlowIndex:
         return len(self._entries)
 
     def rank_by(self, rank: Rank) -> None:
-        """Order the candidates anew; costs O(n log n) in all flows."""
+        """Order the candidates anew, but at ports with a rank of their own; O(n log n) in all flows."""
         with self._lock:
             self._rank = rank
-            for entry in self._entries.values():
-                self._leave(entry)
-                entry.rank = self._ranked(entry.flow)
-                self._enter(entry)
+            self._rank_anew(self._entries.values())
+
+    def rank_port_by(self, port: PortKey, rank: Rank | None) -> None:
+        """Give a port a rank of its own, or (None) take it away; O(n) in all flows."""
+        with self._lock:
+            if rank is None:
+                self._ranks.pop(port, None)
+            else:
+                self._ranks[port] = rank
+            if there := self._ports.get(port):
+                there.rank = rank
+                self._rank_anew(entry for entry in self._entries.values() if there in entry.ports)
+
+    def rank_flow(self, flow_id: int) -> None:
+        """Rank a flow anew, where what its rank depends on has changed. A flow that is gone stays so."""
+        with self._lock:
+            if entry := self._entries.get(flow_id):
+                self._rank_anew([entry])
 
     def add(self, flow: Flow) -> None:
         """Add a flow, free. One with the same id is replaced."""
@@ -87,8 +107,8 @@ class FlowIndex:
             entry = self._entries.get(flow.id)
             if entry is None:
                 return False
-            rank = self._ranked(flow)
-            if (flow.path, flow.age_key, rank) == (entry.flow.path, entry.age, entry.rank):
+            same_path = flow.path == entry.flow.path
+            if same_path and flow.age_key == entry.age and self._places(flow, entry.ports) == entry.places:
                 entry.flow = flow
             else:
                 self._drop(flow.id)
@@ -122,14 +142,19 @@ class FlowIndex:
             there = self._ports.get(port)
             return len(there.ages) if there else 0
 
+    def count_candidates(self, port: PortKey) -> int:
+        """The free flows of a port, without those ranked None."""
+        with self._lock:
+            there = self._ports.get(port)
+            return len(self._order(there)) if there else 0
+
     def candidates(self, port: PortKey, limit: int) -> list[Flow]:
         """The first ``limit`` free flows of a port in the order of ``rank``, without those ranked None."""
         with self._lock:
             there = self._ports.get(port)
             if there is None:
                 return []
-            order = there.ages if self._rank is by_age else there.ranks
-            return [self._entries[flow_id].flow for _, flow_id in islice(order, limit)]
+            return [self._entries[flow_id].flow for _, flow_id in islice(self._order(there), limit)]
 
     def oldest(self, port: PortKey) -> Flow | None:
         """The longest-lived free flow that leaves by a port."""
@@ -166,19 +191,30 @@ class FlowIndex:
                 entry.held = held
                 self._enter(entry)
 
-    def _ranked(self, flow: Flow) -> tuple[tuple[Any, ...], int] | None:
-        rank = None if self._rank is by_age else self._rank(flow)
-        return None if rank is None else (rank, flow.id)
+    def _order(self, port: _Port) -> SortedList[Any]:
+        """The candidates of a port; those by age alone are in no list of their own."""
+        return port.ages if (port.rank or self._rank) is by_age else port.ranks
+
+    def _rank_anew(self, entries: Iterable[_Entry]) -> None:
+        for entry in entries:
+            self._leave(entry)
+            entry.places = self._places(entry.flow, entry.ports)
+            self._enter(entry)
+
+    def _places(self, flow: Flow, ports: Iterable[_Port]) -> tuple[Place | None, ...]:
+        """The flow's place at each of ``ports``."""
+        usual = _place(self._rank, flow)
+        return tuple(usual if port.rank is None else _place(port.rank, flow) for port in ports)
 
     def _add(self, flow: Flow, held: bool) -> None:
         ports = tuple(self._port(hop) for hop in flow.path)
-        entry = _Entry(flow, flow.age_key, self._ranked(flow), ports, held)
+        entry = _Entry(flow, flow.age_key, self._places(flow, ports), ports, held)
         self._entries[flow.id] = entry
         self._enter(entry)
 
     def _port(self, hop: Hop) -> _Port:
         key = hop.port
-        return self._ports.get(key) or self._ports.setdefault(key, _Port(key))
+        return self._ports.get(key) or self._ports.setdefault(key, _Port(key, self._ranks.get(key)))
 
     def _drop(self, flow_id: int) -> Flow | None:
         entry = self._entries.pop(flow_id, None)
@@ -191,19 +227,24 @@ class FlowIndex:
         return entry.flow
 
     def _enter(self, entry: _Entry) -> None:
-        for port in entry.ports:
+        for port, place in zip(entry.ports, entry.places, strict=True):
             if entry.held:
                 port.held += 1
                 continue
             port.ages.add(entry.age)
-            if entry.rank is not None:
-                port.ranks.add(entry.rank)
+            if place is not None:
+                port.ranks.add(place)
 
     def _leave(self, entry: _Entry) -> None:
-        for port in entry.ports:
+        for port, place in zip(entry.ports, entry.places, strict=True):
             if entry.held:
                 port.held -= 1
                 continue
             port.ages.remove(entry.age)
-            if entry.rank is not None:
-                port.ranks.remove(entry.rank)
+            if place is not None:
+                port.ranks.remove(place)
+
+
+def _place(rank: Rank, flow: Flow) -> Place | None:
+    key = None if rank is by_age else rank(flow)
+    return None if key is None else (key, flow.id)

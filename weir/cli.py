@@ -32,6 +32,7 @@ PARTS = {
     "ports": Part("openflow_ext.switch.look:ports", "Show the ports of an extended switch."),
     "switch": Part("openflow_ext.switch.cli:switch", "Extend a bridge of Open vSwitch: run the agent."),
     "transports": Part("transports.cli:transports", "Congestion controls for hosts: list, load, unload."),
+    "why": Part("weir.why:why", "Say why a flow was slowed down, and what came of it."),
 }
 
 
