@@ -3,29 +3,32 @@
 from types import SimpleNamespace
 
 from openflow_ext import registry
-from openflow_ext.engine import ofproto_v1_3, ofproto_v1_3_parser
+from openflow_ext.engine import ofproto_v1_3, ofproto_v1_3_parser, ofproto_v1_5, ofproto_v1_5_parser
 from tests.unit.scripted_switch import FLOW_MOD, parse_flow_mod
 
 registry.install()
+_VERSIONS = {4: (ofproto_v1_3, ofproto_v1_3_parser), 6: (ofproto_v1_5, ofproto_v1_5_parser)}
 
 
 class FakeDatapath:
     """``sent`` holds the messages; each was serialized, so that a value that cannot be sent fails here."""
 
-    ofproto = ofproto_v1_3
-    ofproto_parser = ofproto_v1_3_parser
     address = ("127.0.0.1", 1)
 
-    def __init__(self, dpid=1):
+    def __init__(self, dpid=1, version=4):
         self.id = dpid
         self.sent = []
+        self.xid = 0
+        self.ofproto, self.ofproto_parser = _VERSIONS[version]
 
     def set_xid(self, msg):
-        msg.set_xid(1)
+        self.xid += 1
+        msg.set_xid(self.xid)
 
     def send_msg(self, msg):
         msg.datapath = self
-        msg.set_xid(1)
+        if msg.xid is None:
+            self.set_xid(msg)
         msg.serialize()
         self.sent.append(msg)
         return True
