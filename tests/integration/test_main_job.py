@@ -117,7 +117,7 @@ def decision_is_whole(on: Stage, clamp: ClampRow) -> None:
     assert (alarm.kind, alarm.port_no, clamp.port_no) == ("alarm", ROOT_PORT, ROOT_PORT)
     assert alarm.queue_pkts >= K_PKTS
     assert 0 <= alarm.received_ns - alarm.crossing_ns < 1_000_000_000
-    assert (decision.policy, decision.equation, decision.alpha) == ("longest-lived", 3, 5)
+    assert (decision.policy, decision.equation, decision.alpha) == ("longest-lived-active", 3, 5)
     assert (decision.capacity_bps, decision.rtt_us) == (RATE_BPS, RTT_US)
     assert decision.queue_bytes == alarm.queue_bytes
     assert decision.wr_bytes is not None
