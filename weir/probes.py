@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import importlib.metadata
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -253,7 +254,7 @@ def distribution(name: str) -> Callable[[], str]:
 def python_packages() -> str:
     """Every package that Weir's own metadata asks for, its tests' apart."""
     wanted = [line for line in importlib.metadata.requires("weir") or () if "extra ==" not in line]
-    names = [line.split(";")[0].split("=")[0].rstrip("<>!~ ") for line in wanted]
+    names = [re.split(r"[\s;\[<>=!~]", line, maxsplit=1)[0] for line in wanted]
     missing = []
     for name in names:
         try:
