@@ -52,6 +52,7 @@ class FabricApp(App):
         super().__init__(*args, **kwargs)
         self.settings = load_or_exit("fabric", FabricSettings)
         self.flowdb = flowdb
+        flowdb.note_settings("fabric", self.settings.model_dump(mode="json"))
         self.fabrics: dict[int, Fabric] = {}
 
     def fabric(self, dpid: int) -> Fabric:

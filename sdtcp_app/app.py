@@ -48,6 +48,7 @@ class SdtcpApp(App):
         super().__init__(*args, **kwargs)
         self.settings = load_or_exit("sdtcp", SdtcpSettings)
         self.flowdb = flowdb
+        flowdb.note_settings("sdtcp", self.settings.model_dump(mode="json"))
         self.core = Sdtcp(flowdb.index, self.settings.policy)
         self.recorder = Recorder(flowdb)
         self.datapaths: dict[int, Any] = {}
