@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
-PACKAGES = ("openflow_ext", "flowdb", "fabric_app", "sdtcp_app", "sccp_app", "mininet_topos", "weir")
+PACKAGES = ("openflow_ext", "flowdb", "fabric_app", "sdtcp_app", "sccp_app", "mininet_topos", "webui", "weir")
 MOST_LINES = 400
 
 COMMON = {"openflow_ext.settings", "openflow_ext.paths"}
@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "sdtcp_app": CONTROLLER | {"fabric_app"},
     "sccp_app": CONTROLLER | {"fabric_app"},
     "mininet_topos": COMMON | {"openflow_ext.switch.libbpf"},  # libbpf's binding, nothing of Weir's in it
+    "webui": COMMON | {"flowdb"},
     "weir": set(PACKAGES),
 }
 
