@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import itertools
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import update
@@ -19,7 +20,7 @@ from flowdb.engine import open_engine, said_plainly
 from flowdb.flow import Flow, FlowState
 from flowdb.flow_rows import FlowOpened, changed
 from flowdb.index import FlowIndex
-from flowdb.models import Base, CommandRow, FlowRow, RunRow
+from flowdb.models import Base, CommandRow, FlowRow, RunRow, SettingRow
 from flowdb.retention import Retention, prune
 from flowdb.runs import RUN_SHIFT, Start, start_run
 from flowdb.store import Chore, Store, StoreCounters
@@ -89,6 +90,10 @@ class FlowDb:
     def delete(self, row: type[Base], **key: Any) -> None:
         """Have a row deleted. A row that is not there stays so."""
         self._store.put([make_change(row, "delete", key)])
+
+    def note_settings(self, section: str, chosen: Mapping[str, Any]) -> None:
+        """Note what a section of the configuration says in this run, for those who look from outside."""
+        self.merge(SettingRow, run_id=self._run_id, section=section, chosen=dict(chosen))
 
     def flow_opened(self, flow: Flow) -> None:
         """Put a flow into the index and the database."""

@@ -16,7 +16,7 @@ from sqlalchemy import JSON, BigInteger, Boolean, Column, Table, select
 from sqlalchemy.engine import Connection, Engine, Row
 
 from flowdb.engine import FlowDbError
-from flowdb.models import TIMES, Base
+from flowdb.models import TIMES, TIMES_FROM, Base
 
 BLOCK = 20_000
 Format = Literal["csv", "parquet"]
@@ -56,9 +56,10 @@ def _blocks(
 ) -> Iterator[Sequence[Row[Any]]]:
     query = select(source).order_by(*source.primary_key)
     at = source
-    if source.name == "hops":
-        at = Base.metadata.tables["flows"]
-        query = query.join(at, at.c.id == source.c.flow_id)
+    if source.name in TIMES_FROM:
+        key, parent = TIMES_FROM[source.name]
+        at = Base.metadata.tables[parent]
+        query = query.join(at, at.c.id == source.c[key])
     time = at.c[TIMES[at.name]]
     if since_ns is not None:
         query = query.where(time >= since_ns)

@@ -305,6 +305,15 @@ class PortSampleRow(Base):
     )
 
 
+class SettingRow(Base):
+    """What a section of the configuration says in a run, defaults included; secrets left out."""
+
+    __tablename__ = "settings"
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    section: Mapped[str] = mapped_column(String(32), primary_key=True)
+    chosen: Mapped[dict[str, Any]]
+
+
 TIMES = {
     "runs": "started_ns",
     "switches": "last_seen_ns",
@@ -318,4 +327,7 @@ TIMES = {
     "clamps": "pushed_ns",
     "port_samples": "at_ns",
 }
-"""The column by which a table's rows have a time. A hop has none of its own: it has its flow's."""
+"""The column by which a table's rows have a time."""
+
+TIMES_FROM = {"hops": ("flow_id", "flows"), "settings": ("run_id", "runs")}
+"""Rows without a time of their own have that of the row that this column names in this table."""

@@ -24,6 +24,7 @@ def _built() -> str:
 NEEDS: dict[str, tuple[Callable[[], str], ...]] = {
     "unit": (),
     "bpf": (probes.rights, probes.bpf_file_system, _built),
+    "web": (probes.chromium,),
     "integration": (probes.rights, probes.bpf_file_system, _built, probes.open_vswitch, probes.mininet),
 }
 LEFT_OUT = pytest.StashKey[dict[str, tuple[str, int]]]()

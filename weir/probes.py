@@ -60,6 +60,15 @@ def tools(*names: str) -> str:
     return ", ".join(names)
 
 
+def chromium() -> str:
+    """A browser, and the program that drives it, of the same version."""
+    found = [run(tool(name), "--version").split(" ") for name in ("chromium", "chromedriver")]
+    browser, driver = (words[1].split(".")[0] for words in found)
+    if browser != driver:
+        raise ProbeFailed(f"chromium is of version {browser}, chromedriver of {driver}")
+    return f"chromium {browser}"
+
+
 def rights() -> str:
     """Root, or the capabilities that BPF and namespaces take."""
     status = Path("/proc/self/status").read_text()

@@ -12,7 +12,7 @@ import pytest
 PROJECT = Path(__file__).resolve().parents[2]
 PACKAGES = (
     *("openflow_ext", "flowdb", "fabric_app", "sdtcp_app", "sccp_app"),
-    *("transports", "mininet_topos", "weir"),
+    *("transports", "mininet_topos", "webui", "weir"),
 )
 MOST_LINES = 400
 
@@ -34,6 +34,7 @@ MAY_IMPORT = {
     "sccp_app": CONTROLLER | {"fabric_app"},
     "transports": COMMON | {LIBBPF},
     "mininet_topos": COMMON | {LIBBPF},
+    "webui": COMMON | {"flowdb"},
     "weir": set(PACKAGES),
 }
 
