@@ -251,7 +251,7 @@ class Story:
         self.db.insert(
             CommandRow,
             kind=kind,
-            arguments={"flow_id": flow.id},
+            arguments={"flow": flow.id},
             asked_by="ada",
             asked_ns=at_ns,
             outcome=outcome,

@@ -12,6 +12,7 @@ from webui.args import Args, Dpid, Id, PortNo
 POLICIES = ("longest-lived-active", "longest-lived", "largest-volume", "highest-rate", "priority")
 """Those that SDTCP knows; a controller refuses others by itself."""
 
+WindowBytes = Annotated[int, Field(ge=1, le=0xFFFF << 14)]
 Policy = Annotated[str, Field(min_length=1, max_length=64, pattern="^[a-z][a-z0-9-]*$")]
 
 
@@ -19,23 +20,22 @@ class Release(Args):
     """Lift a flow's clamp now."""
 
     kind: Literal["release"]
-    flow_id: Id
+    flow: Id
 
 
 class Protect(Args):
     """Never punish a flow; one that is punished is released."""
 
     kind: Literal["protect"]
-    flow_id: Id
+    flow: Id
 
 
 class Punish(Args):
-    """Punish a flow by hand, at the port of its path that is named, else where the controller sees fit."""
+    """Hold a flow to a window, by default one MSS."""
 
     kind: Literal["punish"]
-    flow_id: Id
-    dpid: Dpid | None = None
-    port_no: PortNo | None = None
+    flow: Id
+    window_bytes: WindowBytes | None = None
 
 
 class SetPolicy(Args):

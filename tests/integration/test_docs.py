@@ -12,6 +12,7 @@ import shlex
 import signal
 import socket
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,6 +54,16 @@ TRANSPORTS = (
     ".venv/bin/weir transports load weir_dctcp",
     "ip netns exec h1 .venv/bin/weir transports sockets --json",
     ".venv/bin/weir transports unload weir_dctcp",
+)
+WEB = (
+    ".venv/bin/weir web",
+    ".venv/bin/weir web --listen 127.0.0.1:8080",
+    ".venv/bin/weir web --db /var/lib/weir/weir.db --listen 127.0.0.1:8080",
+)
+ACCOUNTS = (
+    ".venv/bin/weir accounts add ada",
+    ".venv/bin/weir accounts add-token grafana",
+    ".venv/bin/weir accounts add-token night-job --scope act",
 )
 RUN_HERE = {
     *DATABASE,
@@ -121,8 +132,8 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
             bench.tear_down()
 
 
-def listens() -> bool:
-    with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", PORT)):
+def listens(port: int = PORT) -> bool:
+    with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
         return True
     return False
 
@@ -145,13 +156,26 @@ def test_the_settings_that_the_page_shows(tmp_path: Path) -> None:
 
 def run_in(folder: Path, *lines: str) -> None:
     """Each line in a folder that looks like the project's, with a database of its own."""
-    (folder / ".venv").symlink_to(PROJECT / ".venv")
-    env = os.environ | {"WEIR_DB": str(folder / "weir.db")}
+    env = like_the_project(folder)
     for line in lines:
         done = subprocess.run(
-            shlex.split(line), cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False
+            shlex.split(line),
+            cwd=folder,
+            env=env,
+            input="a long password\n" * 2,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
         assert done.returncode == 0, f"{line}: {done.stderr}"
+
+
+def like_the_project(folder: Path) -> dict[str, str]:
+    """Makes a folder look like the project's; the environment for a database and accounts of its own."""
+    (folder / ".venv").symlink_to(PROJECT / ".venv")
+    (folder / "weir.toml").write_text(f'[web]\naccounts = "{folder}/accounts.json"\n')
+    return os.environ | {"WEIR_DB": str(folder / "weir.db"), "WEIR_CONFIG": str(folder / "weir.toml")}
 
 
 def test_the_database(tmp_path: Path) -> None:
@@ -161,6 +185,25 @@ def test_the_database(tmp_path: Path) -> None:
     flowdb.close()
     run_in(tmp_path, *DATABASE)
     assert (tmp_path / "flows.parquet").stat().st_size
+
+
+def test_who_may_log_in(tmp_path: Path) -> None:
+    run_in(tmp_path, *ACCOUNTS)
+
+
+@pytest.mark.parametrize("line", WEB)
+def test_the_dashboard(line: str, tmp_path: Path) -> None:
+    env = like_the_project(tmp_path)
+    FlowDb(f"sqlite:///{tmp_path}/weir.db").close()
+    argv = line.replace("/var/lib/weir", str(tmp_path)).split()
+    with subprocess.Popen(argv, cwd=tmp_path, env=env) as dashboard:
+        try:
+            until(lambda: listens(8080), "the dashboard listens")
+            with urllib.request.urlopen("http://127.0.0.1:8080/") as page:
+                assert b"Overview" in page.read()
+        finally:
+            dashboard.send_signal(signal.SIGINT)
+        assert dashboard.wait(DEADLINE_S) == 0
 
 
 def test_congestion_controls(tmp_path: Path) -> None:

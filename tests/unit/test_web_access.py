@@ -120,7 +120,7 @@ def test_a_login_leads_to_our_own_pages_alone(client, target):
 
 def test_a_form_from_elsewhere_is_refused(client, told, tmp_path):
     log_in(client)
-    answer = client.post("/commands", data={"kind": "release", "flow_id": told.flows[0].id})
+    answer = client.post("/commands", data={"kind": "release", "flow": told.flows[0].id})
     assert answer.status_code == 400
     assert "load it again" in answer.text
     assert client.post("/logout").status_code == 400
@@ -131,16 +131,16 @@ def test_a_command_from_the_page_lands_in_the_table(client, told, tmp_path):
     log_in(client)
     flow = told.flows[0].id
     page = client.get(f"/flows/{flow}").text
-    form = {"kind": "release", "flow_id": flow, "csrf_token": token_of(page), "next": f"/flows/{flow}"}
+    form = {"kind": "release", "flow": flow, "csrf_token": token_of(page), "next": f"/flows/{flow}"}
     answer = client.post("/commands", data=form)
     assert (answer.status_code, answer.location) == (303, f"/flows/{flow}")
-    assert ("release", {"flow_id": flow}, NAME) in asked(tmp_path)
+    assert ("release", {"flow": flow}, NAME) in asked(tmp_path)
     assert "The controller&#39;s answer will stand under Actions" in client.get(f"/flows/{flow}").text
 
 
 def test_the_controller_takes_a_command_on_and_the_page_shows_its_answer(client, told, tmp_path):
     log_in(client)
-    form = {"kind": "punish", "flow_id": 7, "csrf_token": token_of(client.get("/").text)}
+    form = {"kind": "punish", "flow": 7, "csrf_token": token_of(client.get("/").text)}
     client.post("/commands", data=form)
     taken = []
     wait_for(lambda: taken.extend(told.db.take_commands()) or taken)
@@ -153,10 +153,10 @@ def test_the_controller_takes_a_command_on_and_the_page_shows_its_answer(client,
     ("form", "said"),
     [
         ({"kind": "explode"}, "kind"),
-        ({"kind": "release"}, "flow_id: Field required"),
-        ({"kind": "release", "flow_id": "x"}, "flow_id"),
+        ({"kind": "release"}, "flow: Field required"),
+        ({"kind": "release", "flow": "x"}, "flow"),
         ({"kind": "policy", "dpid": "5", "port_no": "1", "policy": "DROP TABLE"}, "policy"),
-        ({"kind": "release", "flow_id": "1", "more": "1"}, "more"),
+        ({"kind": "release", "flow": "1", "more": "1"}, "more"),
     ],
 )
 def test_a_command_that_makes_no_sense(client, tmp_path, form, said):
@@ -169,7 +169,7 @@ def test_a_command_that_makes_no_sense(client, tmp_path, form, said):
 
 def test_nobody_acts_without_a_login(client):
     token = token_of(client.get("/login").text)
-    answer = client.post("/commands", data={"kind": "release", "flow_id": 1, "csrf_token": token})
+    answer = client.post("/commands", data={"kind": "release", "flow": 1, "csrf_token": token})
     assert answer.status_code == 401
 
 

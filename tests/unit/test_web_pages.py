@@ -261,7 +261,7 @@ def test_every_page_and_filter_on_each_kind_of_database(url, open_db, tmp_path):
     ):
         assert 'class="flow" href' in shown(client, f"/flows?{query}"), query
     assert max(client.get(of_port).json["figures"]["queue_pkts"]) > 40
-    number = make(url, tmp_path).extensions["weir"].database.ask("release", {"flow_id": flow}, "ada")
+    number = make(url, tmp_path).extensions["weir"].database.ask("release", {"flow": flow}, "ada")
     assert client.get(f"/api/v1/commands/{number}").json["asked_by"] == "ada"
 
 

@@ -104,7 +104,7 @@ def test_a_command_from_the_page_lands_in_the_table_and_its_answer_on_the_page(l
     browser.get(f"{root}/flows/{flow.id}")
     browser.find_element(By.XPATH, "//button[.='Release it']").click()
     until(lambda: "Asked for: release" in text_of(browser, "main"))
-    (asked,) = [row for row in rows(story.url, CommandRow) if row.arguments == {"flow_id": flow.id}]
+    (asked,) = [row for row in rows(story.url, CommandRow) if row.arguments == {"flow": flow.id}]
     assert (asked.kind, asked.asked_by) == ("release", "ada")
     until(lambda: is_live(browser))
     (command,) = until(story.db.take_commands)

@@ -117,7 +117,7 @@ def _commands(session: Session, flow_id: int) -> list[Command]:
     return [
         Command.model_validate(row, from_attributes=True)
         for row in session.scalars(newest)
-        if row.arguments.get("flow_id") == flow_id
+        if row.arguments.get("flow") == flow_id
     ]
 
 
