@@ -68,6 +68,8 @@ ACCOUNTS = (
 RUN_HERE = {
     *DATABASE,
     *TRANSPORTS,
+    *WEB,
+    *ACCOUNTS,
     *SET_UP,
     CONFIG,
     DOCTOR,
