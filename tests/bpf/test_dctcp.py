@@ -16,6 +16,10 @@ from transports.congestion import TransportError, available, load, loaded, requi
 from transports.sockets import ALPHA_ONE, DctcpSocket, SocketReader, socket_reader
 
 NAME = "weir_dctcp"
+left_out = pytest.mark.xfail(
+    strict=False,
+    reason="Linux 6.18 leaves out calls into struct_ops programs now and then: transports/README.md",
+)
 unsettled = pytest.mark.xfail(
     strict=False, reason="the test's windows are not always those of the kernel: see transports/README.md"
 )
@@ -106,6 +110,7 @@ def test_without_ecn_the_connection_is_renos(wire: Wire) -> None:
     assert {one.ecn for one in data(trace)} == {0}
 
 
+@left_out
 @pytest.mark.parametrize("seed", range(3))
 def test_every_byte_is_echoed_as_it_came(wire: Wire, dctcp: Connection, seed: int) -> None:
     """Section 3.2: the ACK that covers a byte says whether it came with CE, whatever ACKs are held back."""
@@ -123,6 +128,7 @@ def test_every_byte_is_echoed_as_it_came(wire: Wire, dctcp: Connection, seed: in
     assert echoed == sent
 
 
+@left_out
 def test_a_change_of_ce_is_acknowledged_at_once(wire: Wire, dctcp: Connection) -> None:
     """Section 3.2: one ACK for what was held back, one for the segment that brought the change."""
     wire.play(every(7))
