@@ -14,7 +14,6 @@ from openflow_ext import settings
 from openflow_ext.switch.config import SwitchSettings
 from sccp_app.config import SccpSettings
 from sdtcp_app.config import SdtcpSettings
-from webui.config import WebSettings
 
 SECTIONS: dict[str, type[settings.Section]] = {
     "fabric": FabricSettings,
@@ -22,7 +21,6 @@ SECTIONS: dict[str, type[settings.Section]] = {
     "sccp": SccpSettings,
     "sdtcp": SdtcpSettings,
     "switch": SwitchSettings,
-    "web": WebSettings,
 }
 
 

@@ -33,8 +33,7 @@ FOREIGN = {
 
 def commands(page: Path) -> list[str]:
     text = "\n".join(FENCE.findall(page.read_text())).replace("\\\n", " ")
-    lines = (re.sub(r"\s+# .*", "", line).strip() for line in text.splitlines())
-    return [line for line in lines if line and not line.startswith("#")]
+    return [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
 
 
 def make_targets() -> set[str]:

@@ -1,1 +1,0 @@
-"""Alembic: how a database of one version becomes one of the next. ``weir db upgrade`` runs them."""

@@ -1,1 +1,0 @@
-"""Workloads: what flows there are, decided beforehand. Pure: see README.md."""

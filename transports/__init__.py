@@ -1,1 +1,0 @@
-"""Congestion controls for hosts, in BPF: see README.md."""

@@ -1,1 +1,0 @@
-"""The dashboard: which flows are punished, why, and what it did to the queue."""

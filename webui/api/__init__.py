@@ -1,1 +1,0 @@
-"""``/api/v1``: all that the pages show, as JSON, with the OpenAPI document; and ``/metrics``."""

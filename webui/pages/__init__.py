@@ -1,1 +1,0 @@
-"""The pages: each a blueprint, or a live page of ``live_pages``."""
