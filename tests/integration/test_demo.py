@@ -14,6 +14,7 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 BOUND_S = 600
+pytestmark = pytest.mark.timeout(BOUND_S + 60)
 RowOf = Callable[[str, str], dict[str, Any]]
 
 
