@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from statistics import median
 from typing import Any
 
 from mininet_topos.experiment import FULL_SEGMENT_BYTES, Case, Experiment
+from mininet_topos.records import queries
 
 LEAST_IDLE = 0.03
 RATE_TOLERANCE = 0.02
-STILL = 0.05
-SLOW = 1.1
+TAKEN = 0.05
 LEAST_STANDING = 0.5
 
 
@@ -24,7 +23,7 @@ def judge(
     checks = (
         _queries_complete(records, case),
         _cpu(record, records),
-        _stalls(record, records),
+        _machine(record, records),
         _rate(record, experiment),
         _ovs_drops(record),
         _queue_limit(record, experiment),
@@ -33,37 +32,29 @@ def judge(
 
 
 def _queries_complete(records: list[dict[str, Any]], case: Case) -> str:
-    done = sum(record["event"] == "query" for record in records)
+    done = len(queries(records))
     return "" if done == case.queries else f"{done} of {case.queries} queries were completed"
 
 
 def query_span_ns(records: list[dict[str, Any]]) -> tuple[int, int]:
     """From the first query's start to the last one's end."""
-    queries = [record for record in records if record["event"] == "query"]
-    if not queries:
+    done = queries(records)
+    if not done:
         return 0, 0
-    return queries[0]["start_ns"], queries[-1]["start_ns"] + int(queries[-1]["qct_ms"] * 1e6)
+    return done[0]["start_ns"], done[-1]["start_ns"] + int(done[-1]["qct_ms"] * 1e6)
 
 
 def standing_queries(records: list[dict[str, Any]], stalls: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The queries that show the network and not the machine, which a hypervisor may share with others.
 
-    Left out are those during which a CPU stood still for over a twentieth of their time, and those in which
-    the userspace switch took a tenth more CPU time for a packet than in most: the machine was slower then.
-    How long a query took plays no part.
+    Left out are those for over a twentieth of whose time a CPU stood still, or the switch's forwarding thread
+    waited for one. How long a query took plays no part.
     """
-    queries = [record for record in records if record["event"] == "query"]
-    usual_ms = median(map(_packet_cost_ms, queries)) if queries else 0.0
     return [
         query
-        for query in queries
-        if _still_ns(query, stalls) <= STILL * query["qct_ms"] * 1e6
-        and _packet_cost_ms(query) <= SLOW * usual_ms
+        for query in queries(records)
+        if max(_still_ns(query, stalls), query["switch_waited_ms"] * 1e6) <= TAKEN * query["qct_ms"] * 1e6
     ]
-
-
-def _packet_cost_ms(query: dict[str, Any]) -> float:
-    return query["switch_ran_ms"] / query["packets"] if query["packets"] else 0.0
 
 
 def _still_ns(query: dict[str, Any], stalls: list[dict[str, Any]]) -> float:
@@ -76,12 +67,12 @@ def _still_ns(query: dict[str, Any], stalls: list[dict[str, Any]]) -> float:
     return max(still.values(), default=0)
 
 
-def _stalls(record: dict[str, Any], records: list[dict[str, Any]]) -> str:
-    done = sum(one["event"] == "query" for one in records)
+def _machine(record: dict[str, Any], records: list[dict[str, Any]]) -> str:
+    done = len(queries(records))
     standing = len(standing_queries(records, record["stalls"]))
     if standing >= LEAST_STANDING * done:
         return ""
-    return f"the machine stood still or was slow during {done - standing} of {done} queries"
+    return f"a CPU stood still, or the switch had none, during {done - standing} of {done} queries"
 
 
 def _cpu(record: dict[str, Any], records: list[dict[str, Any]]) -> str:

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mininet_topos.cpus import give_to_switch, hosts_apart
 from mininet_topos.errors import BadExperiment, LabError
 from mininet_topos.experiment import Case, Experiment
 from mininet_topos.net import network
 from mininet_topos.node import run
+from mininet_topos.ovs_buffers import vswitchd_pid
 from mininet_topos.probe import QueueProbe
 from mininet_topos.programs import Running, require_free, running
 from mininet_topos.run import Runner
@@ -51,7 +53,12 @@ def run_experiment(experiment: Experiment, folder: Path, progress: Progress, por
     meta = metadata(experiment)
     write_json(folder / "metadata.json", meta)
     progress.say(f"building {1 + experiment.workers + experiment.senders} hosts behind one switch")
-    with QueueProbe() as probe, network(experiment.workers, experiment.senders, experiment.bottleneck) as net:
+    with (
+        hosts_apart() as switch_cpu,
+        QueueProbe() as probe,
+        network(experiment.workers, experiment.senders, experiment.bottleneck) as net,
+    ):
+        give_to_switch(switch_cpu, vswitchd_pid(), net.state)
         progress.done()
         runner = Runner(experiment, net, probe)
         for name in experiment.schemes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -10,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from mininet_topos.cpus import lab_cpus
 from mininet_topos.links import read_queue
 from mininet_topos.net import Network
 from mininet_topos.node import LabHost
 from mininet_topos.ovs_buffers import packet_sockets, vswitchd_pid
-from mininet_topos.process import Program
+from mininet_topos.process import Program, built
+from mininet_topos.records import Record, read_records
 from mininet_topos.state import LabState
-from mininet_topos.traffic import Record, built, read_records
 
 CPU_SAMPLE_S = 1.0
 LEAST_STALL_US = 1000
@@ -98,16 +100,14 @@ def snapshot(net: Network) -> Snapshot:
 
 
 class CpuWatch(threading.Thread):
-    """Every second: the part of all CPUs that was idle, of one that ovs-vswitchd took, and waited for.
-
-    Its main thread is the userspace datapath: while it waits for a CPU, no port sends.
-    """
+    """Every second: the part that was idle of the CPUs beside the switch's; what ovs-vswitchd took of one."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.samples: list[dict[str, float]] = []
         self._done = threading.Event()
-        self._ovs = Path(f"/proc/{vswitchd_pid()}/schedstat")
+        self._cpus = [f"cpu{cpu}" for cpu in os.sched_getaffinity(0)]
+        self._ovs = Path(f"/proc/{vswitchd_pid()}/stat")
 
     def __enter__(self) -> Self:
         self.start()
@@ -119,6 +119,7 @@ class CpuWatch(threading.Thread):
 
     def run(self) -> None:
         """Sample until the context ends."""
+        tick = os.sysconf("SC_CLK_TCK")
         before = self._read()
         while not self._done.wait(CPU_SAMPLE_S):
             now = self._read()
@@ -128,22 +129,23 @@ class CpuWatch(threading.Thread):
                 {
                     "t_ns": now[0] * 1e9,
                     "idle": idle / total if total else 1.0,
-                    "ovs": (now[3] - before[3]) / 1e9 / span_s,
-                    "ovs_waits": (now[4] - before[4]) / 1e9 / span_s,
+                    "ovs": (now[3] - before[3]) / tick / span_s,
                 }
             )
             before = now
 
-    def _read(self) -> tuple[float, int, int, int, int]:
-        ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-        ran_ns, waited_ns, _ = self._ovs.read_text().split()
-        return time.monotonic(), ticks[3] + ticks[4], sum(ticks), int(ran_ns), int(waited_ns)
+    def _read(self) -> tuple[float, int, int, int]:
+        lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
+        ticks = [[int(word) for word in line[1:9]] for line in lines if line[0] in self._cpus]
+        ovs = self._ovs.read_text().rpartition(")")[2].split()
+        idle = sum(cpu[3] + cpu[4] for cpu in ticks)
+        return time.monotonic(), idle, sum(map(sum, ticks)), int(ovs[11]) + int(ovs[12])
 
 
 @contextmanager
 def watching_stalls(records: Path, state: LabState) -> Iterator[None]:
     """Meanwhile the times at which a CPU stood still (stalls.c) are written to ``records``."""
-    argv = (built("weir-stalls"), str(LEAST_STALL_US))
+    argv = (str(built("weir-stalls")), str(LEAST_STALL_US), *map(str, lab_cpus(vswitchd_pid())))
     program = Program("stall watch", argv, records.with_suffix(".log"), state, records=records)
     try:
         yield

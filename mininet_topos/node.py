@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 from mininet.node import Host, OVSSwitch
 
+from mininet_topos.cpus import mask
 from mininet_topos.errors import LabError
 from mininet_topos.links import OFFLOADS_OFF
 
@@ -16,14 +18,19 @@ HOST_SYSCTLS = {
 
 
 class LabHost(Host):
-    """A host with its offloads off (the userspace datapath needs real checksums and segments)."""
+    """A host with its offloads off (the userspace datapath needs real checksums and segments).
+
+    It receives packets on the CPUs on which its programs run.
+    """
 
     def config(self, **params: str) -> dict:
         """Configure as Mininet does, then in one command what the lab needs."""
         result = super().config(**params)
         settings = " ".join(f"{name}={value}" for name, value in HOST_SYSCTLS.items())
         ifname = self.defaultIntf().name
-        answer = self.cmd(f"ethtool -K {ifname} {OFFLOADS_OFF} && sysctl -q -w {settings} && echo all-set")
+        receive = f"echo {mask(os.sched_getaffinity(0))} > /sys/class/net/{ifname}/queues/rx-0/rps_cpus"
+        offloads = f"ethtool -K {ifname} {OFFLOADS_OFF}"
+        answer = self.cmd(f"{offloads} && {receive} && sysctl -q -w {settings} && echo all-set")
         if "all-set" not in answer:
             raise LabError(f"host {self.name} cannot be configured: {answer.strip()}")
         return result

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections import defaultdict
 from pathlib import Path
 
@@ -15,9 +14,9 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from mininet_topos.experiment import Experiment
 from mininet_topos.fidelity import query_span_ns, standing_queries
+from mininet_topos.records import queries, read_run
 from mininet_topos.style import LOOKS
 from mininet_topos.summary import Row, load_experiment
-from mininet_topos.traffic import read_records
 
 COLUMN_IN = 3.4
 PANEL_IN = 2.3
@@ -62,9 +61,8 @@ def _panels(count: int, height_in: float = PANEL_IN, sharey: bool = False) -> tu
 
 
 def _times_ms(folder: Path, row: Row) -> list[float]:
-    run = folder / "raw" / row["run"]
-    stalls = json.loads((run / "run.json").read_text())["stalls"]
-    return [query["qct_ms"] for query in standing_queries(list(read_records(run / "traffic.jsonl")), stalls)]
+    record, records = read_run(folder / "raw" / row["run"])
+    return [query["qct_ms"] for query in standing_queries(records, record["stalls"])]
 
 
 def query_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
@@ -118,11 +116,9 @@ def queue_over_time(folder: Path, experiment: Experiment, rows: list[Row]) -> Fi
 def _queue_trace(folder: Path, row: Row) -> tuple[np.ndarray, np.ndarray]:
     """Time (s since the first query) and queue (KB), from just before the first to the third query's end."""
     run = folder / "raw" / row["run"]
-    queries = [record for record in read_records(run / "traffic.jsonl") if record["event"] == "query"]
-    start_ns, _ = query_span_ns(queries)
-    shown = queries[: min(SHOWN_QUERIES, len(queries))]
-    end_ns = shown[-1]["start_ns"] + shown[-1]["qct_ms"] * 1e6
-    origin_ms = (start_ns - json.loads((run / "run.json").read_text())["trace_start_ns"]) / 1e6
+    record, records = read_run(run)
+    start_ns, end_ns = query_span_ns(queries(records)[:SHOWN_QUERIES])
+    origin_ms = (start_ns - record["trace_start_ns"]) / 1e6
     with open(run / "queue.csv") as file:
         trace = np.array([(int(line["time_ms"]), int(line["bytes_max"])) for line in csv.DictReader(file)])
     since_ms = trace[:, 0] - origin_ms
@@ -136,7 +132,7 @@ def background(folder: Path, rows: list[Row]) -> Figure:
     figure, axes = _panels(len(some), sharey=True)
     for axis, row in zip(axes, some, strict=True):
         look = LOOKS[row["scheme"]]
-        records = list(read_records(folder / "raw" / row["run"] / "traffic.jsonl"))
+        _, records = read_run(folder / "raw" / row["run"])
         points = np.array([(r["t_ns"], r["bytes"]) for r in records if r["event"] == "goodput"])
         start_ns, end_ns = query_span_ns(records)
         rate_mbps = 8e3 * np.diff(points[:, 1]) / np.diff(points[:, 0])

@@ -16,9 +16,9 @@ import numpy as np
 from cffi import FFI
 from numpy.typing import NDArray
 
-from mininet_topos.errors import LabError, Unable
+from mininet_topos.errors import LabError
+from mininet_topos.process import built
 from mininet_topos.signals import undisturbed
-from openflow_ext.paths import ArtifactMissing, artifact
 from openflow_ext.switch.libbpf import BpfError, Object
 
 BUCKET_NS = 1_000_000
@@ -42,14 +42,12 @@ class QueueProbe:
 
     def _load(self) -> None:
         try:
-            self._object = Object(artifact("queue_probe.bpf.o"))
+            self._object = Object(built("queue_probe.bpf.o"))
             self._object.load()
             self._config = self._object.map("probe_config", _ffi, "uint32_t", SETTINGS)
             buckets = self._object.map("queue_buckets", _ffi, "uint32_t", "uint64_t")
             self._memory = mmap.mmap(buckets.fd, BUCKETS * BUCKET_TYPE.itemsize)
             self._links = [self._object.attach(program) for program in ("on_enqueue", "on_dequeue")]
-        except ArtifactMissing as missing:
-            raise Unable(str(missing)) from None
         except BpfError as error:
             raise LabError(f"the queue probe cannot be loaded: {error}") from error
 

@@ -9,13 +9,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from mininet_topos.errors import ProgramFailed
+from mininet_topos.errors import ProgramFailed, Unable
 from mininet_topos.signals import undisturbed
 from mininet_topos.state import LabState
+from openflow_ext.paths import ArtifactMissing, artifact
 
 POLL_S = 0.02
 STOP_S = 10.0
 TAIL_LINES = 3
+
+
+def built(name: str) -> Path:
+    """The path of what `make bpf` builds for the lab. Raises Unable."""
+    try:
+        return artifact(name)
+    except ArtifactMissing as missing:
+        raise Unable(str(missing)) from None
 
 
 def wait_until(ready: Callable[[], bool], timeout_s: float) -> bool:

@@ -20,7 +20,8 @@ from mininet_topos.ovs_buffers import vswitchd_pid
 from mininet_topos.probe import QueueProbe, QueueTrace
 from mininet_topos.process import Program, wait_until
 from mininet_topos.programs import Running
-from mininet_topos.traffic import SINK_PORT, WORKER_PORT, Traffic, read_records
+from mininet_topos.records import read_records
+from mininet_topos.traffic import SINK_PORT, WORKER_PORT, Traffic
 
 START_S = 30.0
 QUERY_S = 35.0

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -52,6 +53,7 @@ class LabState:
     processes: dict[int, int] = field(default_factory=dict)
     interfaces: list[str] = field(default_factory=list)
     bridge_made: bool = False
+    bound: tuple[int, int, list[int]] | None = None
 
     @property
     def bridge(self) -> str:
@@ -98,6 +100,7 @@ class LabState:
             "dataplane": self.dataplane,
             "processes": self.processes,
             "interfaces": self.interfaces,
+            "bound": self.bound,
         }
 
     def add_process(self, pid: int) -> None:
@@ -108,6 +111,11 @@ class LabState:
     def drop_process(self, pid: int) -> None:
         """Note that a process has ended."""
         self.processes.pop(pid, None)
+        self.save()
+
+    def note_bound(self, pid: int, cpus: Iterable[int]) -> None:
+        """Note a process that is about to be bound to a CPU, and where it might run before."""
+        self.bound = (pid, started_ticks(pid) or 0, sorted(cpus))
         self.save()
 
     def release(self) -> None:
@@ -154,6 +162,11 @@ def _remove(made: dict) -> list[str]:
         if ticks and started_ticks(int(pid)) == ticks:
             _end(int(pid), ticks)
             removed.append(f"process {pid}")
+    if made.get("bound"):
+        pid, ticks, cpus = made["bound"]
+        if started_ticks(pid) == ticks:
+            os.sched_setaffinity(pid, cpus)
+            removed.append(f"binding of process {pid} to one CPU")
     name = made.get("dataplane", "")
     if name and Path(f"/sys/fs/bpf/{name}").exists():
         weir = Path(sys.executable).with_name("weir")

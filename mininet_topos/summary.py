@@ -11,7 +11,7 @@ from mininet_topos.errors import BadExperiment
 from mininet_topos.experiment import Case, Experiment
 from mininet_topos.fidelity import query_span_ns, standing_queries
 from mininet_topos.lab import write_json
-from mininet_topos.traffic import read_records
+from mininet_topos.records import queries, read_run
 
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
 STEADY_S = 1.0
@@ -61,8 +61,7 @@ def summarise(folder: Path) -> list[Row]:
 
 def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
     """One row: one case under one scheme."""
-    record = json.loads((run / "run.json").read_text())
-    records = list(read_records(run / "traffic.jsonl"))
+    record, records = read_run(run)
     times = [query["qct_ms"] for query in standing_queries(records, record["stalls"])]
     ideal_ms = case.ideal_ms(experiment.bandwidth_mbps)
     qct_ms = {name: percentile(times, percent) for name, percent in PERCENTILES.items()} if times else {}
@@ -76,7 +75,7 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "size_bytes": case.size_bytes,
         "background": case.background,
         "queries": case.queries,
-        "queries_left_out": sum(entry["event"] == "query" for entry in records) - len(times),
+        "queries_left_out": len(queries(records)) - len(times),
         "bandwidth_mbps": experiment.bandwidth_mbps,
         "queue_pkts": experiment.queue_pkts,
         "queue_bytes": experiment.queue_bytes,

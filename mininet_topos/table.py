@@ -41,7 +41,7 @@ def notes(rows: list[Row]) -> list[str]:
         if row["queries_left_out"]:
             lines.append(
                 f"{row['case']}, {LOOKS[row['scheme']].label}: {row['queries_left_out']} of {row['queries']} "
-                f"queries left out, for the machine stood still or was slow"
+                f"queries left out: a CPU stood still, or the switch had none"
             )
     for row in rows:
         rates = row["background_mbps"]

@@ -3,7 +3,7 @@
 //
 //   traffic worker --host NAME --port P             answers each request at once, on standing connections
 //   traffic root   --host NAME --port P --size B --queries Q --gap-ms G --workers "h1=10.0.0.2 ..."
-//                  [--schedstat FILE]              of the switch's thread: what it ran and waited goes into the record
+//                  [--schedstat FILE]              of the switch's thread: how long it waited for a CPU is recorded
 //   traffic sink   --host NAME --port P             reads and forgets
 //   traffic source --host NAME --port P --to ADDR   writes as fast as TCP lets it
 //
@@ -180,26 +180,19 @@ static void read_response(struct conn *c)
         c->done_ns = now_ns();
 }
 
-// What the switch's thread has run and waited for a CPU since its start (schedstat), and our packets so far.
-struct work {
-    unsigned long long ran_ns, waited_ns, packets;
-};
-
-static struct work work_so_far(void)
+// How long the switch's thread has been ready to run without a CPU, since its start. 0 where it is not known.
+static unsigned long long switch_waited_ns(void)
 {
-    struct work work = {0, 0, 0};
-    unsigned long long in, out;
-    char line[512] = "", *colon;
-    if (opt.schedstat_fd > 0 && pread(opt.schedstat_fd, line, sizeof line - 1, 0) > 0)
-        sscanf(line, "%llu %llu", &work.ran_ns, &work.waited_ns);
-    FILE *devices = fopen("/proc/self/net/dev", "re");
-    while (devices && fgets(line, sizeof line, devices))
-        if ((colon = strchr(line, ':')) &&
-            sscanf(colon, ":%*u %llu %*u %*u %*u %*u %*u %*u %*u %llu", &in, &out) == 2)
-            work.packets += in + out;
-    if (devices)
-        fclose(devices);
-    return work;
+    static int fd = -1;
+    char line[128] = "";
+    unsigned long long waited_ns;
+    if (!opt.schedstat)
+        return 0;
+    if (fd < 0)
+        fd = open(opt.schedstat, O_RDONLY | O_CLOEXEC);
+    if (pread(fd, line, sizeof line - 1, 0) < 0 || sscanf(line, "%*u %llu", &waited_ns) != 1)
+        fail("--schedstat: cannot read %s: %s", opt.schedstat, strerror(errno));
+    return waited_ns;
 }
 
 // Sends all requests, waits for all responses. Returns -1 if SIGTERM came first.
@@ -207,8 +200,8 @@ static int query(struct conn *workers, uint32_t count, uint32_t number)
 {
     struct epoll_event events[MAX_EVENTS];
     struct request request = {.size_bytes = htonl(opt.size_bytes)};
+    unsigned long long waited = switch_waited_ns();
     uint64_t start = now_ns(), last = start;
-    struct work before = work_so_far(), after;
     for (uint32_t i = 0; i < count; i++) {
         workers[i].to_read = opt.size_bytes;
         if (send(workers[i].fd, &request, sizeof request, MSG_NOSIGNAL) != sizeof request)
@@ -227,7 +220,7 @@ static int query(struct conn *workers, uint32_t count, uint32_t number)
                 left--;
         }
     }
-    after = work_so_far();
+    waited = switch_waited_ns() - waited;
     begin("query");
     put(",\"query\":%u,\"start_ns\":%llu,\"workers_ms\":[", number, (unsigned long long)start);
     for (uint32_t i = 0; i < count; i++) {
@@ -235,9 +228,8 @@ static int query(struct conn *workers, uint32_t count, uint32_t number)
         if (workers[i].done_ns > last)
             last = workers[i].done_ns;
     }
-    put("],\"qct_ms\":%.3f,\"switch_ran_ms\":%.3f,\"switch_waited_ms\":%.3f,\"packets\":%llu",
-        (double)(last - start) / NS_PER_MS, (double)(after.ran_ns - before.ran_ns) / NS_PER_MS,
-        (double)(after.waited_ns - before.waited_ns) / NS_PER_MS, after.packets - before.packets);
+    put("],\"qct_ms\":%.3f,\"switch_waited_ms\":%.3f", (double)(last - start) / NS_PER_MS,
+        (double)waited / NS_PER_MS);
     end_record();
     return 0;
 }
@@ -290,9 +282,8 @@ static void parse(int argc, char **argv)
 {
     static const struct option names[] = {
         {"host", 1, 0, 'h'}, {"cc", 1, 0, 'c'},   {"to", 1, 0, 't'},      {"workers", 1, 0, 'w'},
-        {"schedstat", 1, 0, 'd'},
         {"port", 1, 0, 'p'}, {"size", 1, 0, 's'}, {"queries", 1, 0, 'q'}, {"gap-ms", 1, 0, 'g'},
-        {0, 0, 0, 0},
+        {"schedstat", 1, 0, 'd'}, {0, 0, 0, 0},
     };
     for (int o; (o = getopt_long(argc, argv, "", names, NULL)) != -1;)
         switch (o) {
@@ -303,8 +294,8 @@ static void parse(int argc, char **argv)
         case 'p': opt.port = (int)number("port", optarg, 65535); break;
         case 's': opt.size_bytes = number("size", optarg, MAX_RESPONSE_BYTES); break;
         case 'q': opt.queries = number("queries", optarg, 1u << 30); break;
-        case 'd': opt.schedstat_fd = open(optarg, O_RDONLY | O_CLOEXEC); break;
         case 'g': opt.gap_ms = number("gap-ms", optarg, 1u << 20); break;
+        case 'd': opt.schedstat = optarg; break;
         default: exit(2);
         }
 }

@@ -31,10 +31,9 @@
 #define MAX_RESPONSE_BYTES (64u << 20)
 
 struct options {
-    const char *host, *cc, *to, *workers;
+    const char *host, *cc, *to, *workers, *schedstat;
     int port;
     uint32_t size_bytes, queries, gap_ms;
-    int schedstat_fd;
 };
 
 struct request { // big endian on the wire

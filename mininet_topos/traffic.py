@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from mininet_topos.errors import ProgramFailed, Unable
+from mininet_topos.errors import ProgramFailed
 from mininet_topos.node import LabHost
-from mininet_topos.process import Program, wait_until
+from mininet_topos.process import Program, built, wait_until
+from mininet_topos.records import read_records
 from mininet_topos.state import LabState
-from openflow_ext.paths import ArtifactMissing, artifact
 
 WORKER_PORT = 5001
 SINK_PORT = 5002
-Record = dict
-
-
-def built(name: str) -> str:
-    """The path of a program of the lab that `make bpf` builds. Raises Unable."""
-    try:
-        return str(artifact(name))
-    except ArtifactMissing as missing:
-        raise Unable(str(missing)) from None
-
-
-def read_records(path: Path) -> Iterator[Record]:
-    """The records of a file of JSON lines. Raises ProgramFailed at a line that is none."""
-    with open(path) as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                yield json.loads(line)
-            except ValueError as error:
-                raise ProgramFailed(f"{path}, line {number}: not a record: {line[:60]!r}") from error
 
 
 class Traffic:
@@ -43,7 +22,7 @@ class Traffic:
         self.records = records
         self._state = state
         self._cc = congestion_control
-        self._binary = built("weir-traffic")
+        self._binary = str(built("weir-traffic"))
         self._log = records.with_suffix(".log")
         self._programs: list[Program] = []
         records.touch()

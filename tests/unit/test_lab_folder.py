@@ -27,7 +27,7 @@ def _write_run(folder: Path, case: str, scheme: str, attempt: int, valid: bool, 
     run.mkdir(parents=True)
     records = [
         {"event": "query", "start_ns": 2_000_000_000 + n * 200_000_000, "qct_ms": 60.0 + n}
-        | {"switch_ran_ms": 50.0, "packets": 2000}
+        | {"switch_waited_ms": 0.5}
         for n in range(4)
     ]
     if long_flows:
