@@ -159,7 +159,7 @@ static __always_inline bool ingress(struct passage *p, struct question *q, struc
 SEC("xdp")
 int weir_ingress(struct xdp_md *ctx)
 {
-	struct cursor c = {.pos = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end};
+	struct cursor c = CURSOR_OF(ctx);
 	struct question q = {
 		.ifindex = ctx->ingress_ifindex, .frame_len = c.end - c.pos, .now_ns = bpf_ktime_get_ns(), .packets = 1};
 	struct passage p = {};
@@ -206,8 +206,7 @@ int weir_ingress_tc(struct __sk_buff *skb)
 	pull_headers(skb);
 	if (!parse_skb(skb, &q.segment))
 		return TC_ACT_UNSPEC;
-	c.pos = (void *)(long)skb->data;
-	c.end = (void *)(long)skb->data_end;
+	c = CURSOR_OF(skb);
 	if (!ingress(&p, &q, &c, &after))
 		return TC_ACT_UNSPEC;
 	before = p.tcp->window;
@@ -241,8 +240,7 @@ int weir_egress(struct __sk_buff *skb)
 	if (!find_port(&p, q.ifindex))
 		return TC_ACT_UNSPEC;
 	pull_headers(skb);
-	c.pos = (void *)(long)skb->data;
-	c.end = (void *)(long)skb->data_end;
+	c = CURSOR_OF(skb);
 	mark(c, p.port, p.state);
 	if (!parse_skb(skb, &q.segment))
 		return TC_ACT_UNSPEC;

@@ -31,6 +31,9 @@ struct cursor {
 	void *end;
 };
 
+/* The whole packet of a context, of either kind. */
+#define CURSOR_OF(ctx) ((struct cursor){.pos = (void *)(long)(ctx)->data, .end = (void *)(long)(ctx)->data_end})
+
 struct segment {
 	__u32 src[4];
 	__u32 dst[4];
@@ -177,16 +180,12 @@ static __always_inline int parse_segment(struct cursor c, struct segment *s)
  */
 __noinline int parse_xdp(struct xdp_md *ctx, struct segment *s)
 {
-	struct cursor c = {.pos = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end};
-
-	return s ? parse_segment(c, s) : 0;
+	return s ? parse_segment(CURSOR_OF(ctx), s) : 0;
 }
 
 __noinline int parse_skb(struct __sk_buff *ctx, struct segment *s)
 {
-	struct cursor c = {.pos = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end};
-
-	return s ? parse_segment(c, s) : 0;
+	return s ? parse_segment(CURSOR_OF(ctx), s) : 0;
 }
 
 /* The cursor moves behind the TCP header that was found; NULL never happens but for the verifier. */

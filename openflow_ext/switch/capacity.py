@@ -32,23 +32,23 @@ class Egress:
 
 def read_egresses(ports: Mapping[int, str]) -> dict[int, Egress]:
     """The egress of each port (ifindex -> name). Blocks. Raises SwitchError."""
-    rates = {ifindex: speed for ifindex, name in ports.items() if (speed := _link_speed_bps(name))}
-    buffers: dict[int, int] = {}
+    qdiscs: dict[int, list[Any]] = {ifindex: [] for ifindex in ports}
     try:
         with IPRoute() as netlink:
-            qdiscs = list(netlink.get_qdiscs())
-            for qdisc in qdiscs:
-                ifindex = qdisc["index"]
-                if ifindex not in ports or qdisc["parent"] != _TC_H_ROOT:
-                    continue
-                if rate := _shaped_rate_bps(netlink, ifindex, qdisc):
-                    rates[ifindex] = rate
-                buffers[ifindex] = buffer_bytes([one for one in qdiscs if one["index"] == ifindex], qdisc)
+            for qdisc in netlink.get_qdiscs():
+                if qdisc["index"] in qdiscs:
+                    qdiscs[qdisc["index"]].append(qdisc)
+            return {ifindex: _egress(netlink, name, qdiscs[ifindex]) for ifindex, name in ports.items()}
     except (NetlinkError, OSError) as error:
         raise SwitchError(f"the ports' qdiscs cannot be read: {error}") from error
-    return {
-        ifindex: Egress(rates.get(ifindex, DEFAULT_RATE_BPS), buffers.get(ifindex, 0)) for ifindex in ports
-    }
+
+
+def _egress(netlink: IPRoute, name: str, qdiscs: Collection[Any]) -> Egress:
+    root = next((qdisc for qdisc in qdiscs if qdisc["parent"] == _TC_H_ROOT), None)
+    rate_bps = _shaped_rate_bps(netlink, root) if root else 0
+    return Egress(
+        rate_bps or _link_speed_bps(name) or DEFAULT_RATE_BPS, buffer_bytes(qdiscs, root) if root else 0
+    )
 
 
 def _link_speed_bps(name: str) -> int:
@@ -62,13 +62,13 @@ def _link_speed_bps(name: str) -> int:
         return 0
 
 
-def _shaped_rate_bps(netlink: IPRoute, ifindex: int, qdisc: Any) -> int:
+def _shaped_rate_bps(netlink: IPRoute, qdisc: Any) -> int:
     options = qdisc.get_attr("TCA_OPTIONS")
     match qdisc.get_attr("TCA_KIND"):
         case "tbf":
             return _rate_bps(options, "TCA_TBF_PARMS")
         case "htb":
-            classes = list(netlink.get_classes(index=ifindex))
+            classes = list(netlink.get_classes(index=qdisc["index"]))
             default = options.get_attr("TCA_HTB_INIT")["defcls"]
             return htb_rate_bps(classes, qdisc["handle"], default)
     return 0

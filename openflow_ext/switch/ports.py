@@ -106,15 +106,16 @@ class Ports:
             self._detach(ifindex)
         for link in links:
             port = self._ports.get(link.ifindex)
+            egress = egresses.get(link.ifindex, Egress())
             if port is None or port.link != link:
                 fresh = Port(link, settings=self._settings)
                 port = dataclasses.replace(port, link=link, attached=False) if port else fresh
-                port.egress = egresses.get(link.ifindex, Egress())
+                port.egress = egress
                 self._ports[link.ifindex] = port
                 self._attach(port, first=True)
             elif not port.attached:
                 self._attach(port, first=False)
-            self._follow(port, egresses.get(link.ifindex, Egress()))
+            self._follow(port, egress)
 
     def _attach(self, port: Port, first: bool) -> None:
         link = port.link

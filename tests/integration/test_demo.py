@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,12 +23,9 @@ RowOf = Callable[[str, str], dict[str, Any]]
 @pytest.fixture(scope="module")
 def row() -> Iterator[RowOf]:
     """The row of a case and a scheme. One that the lab, after its repeats, calls void fails as that."""
-    done = subprocess.run(
-        ("make", "demo"), cwd=PROJECT, capture_output=True, text=True, timeout=BOUND_S, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    found = re.search(r"^results: (\S+)", done.stdout, re.MULTILINE)
-    assert found, done.stdout
+    output = _make_demo()
+    found = re.search(r"^results: (\S+)", output, re.MULTILINE)
+    assert found, output
     folder = PROJECT / found[1]
     rows = {(row["case"], row["scheme"]): row for row in json.loads((folder / "summary.json").read_text())}
 
@@ -37,6 +36,26 @@ def row() -> Iterator[RowOf]:
 
     yield row_of
     shutil.rmtree(folder)
+
+
+def _make_demo() -> str:
+    """What it prints. One that takes too long is interrupted as a user would, so that it cleans up."""
+    with subprocess.Popen(
+        ("make", "demo"),
+        cwd=PROJECT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as demo:
+        try:
+            output, errors = demo.communicate(timeout=BOUND_S)
+        except BaseException:
+            os.killpg(demo.pid, signal.SIGINT)
+            demo.communicate()
+            raise
+    assert demo.returncode == 0, errors
+    return output
 
 
 def lossless(row: dict[str, Any]) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import tomllib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mininet_topos.errors import BadExperiment
+from mininet_topos import ovs_buffers
+from mininet_topos.errors import BadExperiment, Unable
 from mininet_topos.experiment import Case, Experiment, demo
 from mininet_topos.fidelity import judge, standing_queries
 from mininet_topos.measure import Snapshot, parse_proc_net
@@ -120,6 +124,23 @@ def test_packet_sockets_of_one_process() -> None:
 
 def _snapshot(queue_drops: int = 0, **tcp: int) -> Snapshot:
     return Snapshot({"OutSegs": 0, "InSegs": 0, "RetransSegs": 0} | tcp, queue_drops, 0, 0)
+
+
+def test_a_sysctl_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sysctl = tmp_path / "core" / "rmem_default"
+    monkeypatch.setattr(ovs_buffers, "_RECEIVE", sysctl)
+    monkeypatch.setattr(ovs_buffers, "_name", lambda path: path.name)
+    with pytest.raises(Unable, match=r"^rmem_default cannot be read \(No such file or directory\): run "):
+        ovs_buffers.deep_receive_buffers().__enter__()
+    sysctl.parent.mkdir()
+    sysctl.write_text("212992\n")
+    monkeypatch.setattr(Path, "write_text", refused)
+    with pytest.raises(Unable, match=r"^rmem_default cannot be set to 4194304 \(Read-only file system\): "):
+        ovs_buffers.deep_receive_buffers().__enter__()
+
+
+def refused(path: Path, text: str) -> int:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
 
 def test_ovs_drops_are_what_no_host_and_no_queue_accounts_for() -> None:

@@ -1,0 +1,20 @@
+"""The doctor's probes where they need root."""
+
+from __future__ import annotations
+
+import socket
+
+from weir import probes
+
+
+def test_a_private_network_is_private_and_ends() -> None:
+    seen: list[list[str]] = []
+    outside = sorted(name for _, name in socket.if_nameindex())
+
+    def look() -> None:
+        probes._make_veth()
+        seen.append(sorted(name for _, name in socket.if_nameindex()))
+
+    probes.in_private_network(look)
+    assert seen == [["lo", "weir0", "weir1"]]
+    assert sorted(name for _, name in socket.if_nameindex()) == outside
