@@ -10,9 +10,10 @@ BIN := .venv/bin
 KERNEL := $(shell uname -r)
 ARCH := $(subst x86_64,x86,$(subst aarch64,arm64,$(shell uname -m)))
 
-BPF_SOURCES := $(wildcard openflow_ext/bpf/*.bpf.c mininet_topos/*.bpf.c)
+BPF_FOLDERS := openflow_ext/bpf mininet_topos transports
+BPF_SOURCES := $(wildcard $(addsuffix /*.bpf.c,$(BPF_FOLDERS)))
 BPF_OBJECTS := $(addprefix $(BUILD)/,$(notdir $(BPF_SOURCES:.c=.o)))
-BPF_HEADERS := $(wildcard openflow_ext/bpf/*.h)
+BPF_HEADERS := $(wildcard openflow_ext/bpf/*.h transports/*.h)
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -Wall -Werror -I $(BUILD) -I openflow_ext/bpf
 PROGRAMS := $(patsubst mininet_topos/%.c,$(BUILD)/weir-%,$(filter-out %.bpf.c,$(wildcard mininet_topos/*.c)))
 
@@ -53,10 +54,8 @@ $(BUILD)/vmlinux.h: $(BUILD)/kernel-$(KERNEL)
 	@[ -r /sys/kernel/btf/vmlinux ] || { echo "no BTF: the kernel must have CONFIG_DEBUG_INFO_BTF" >&2; exit 1; }
 	@tool=$$(tools/bpftool.sh) && $$tool btf dump file /sys/kernel/btf/vmlinux format c >$@
 
-$(BUILD)/%.bpf.o: openflow_ext/bpf/%.bpf.c $(BPF_HEADERS) $(BUILD)/vmlinux.h
-	clang $(BPF_CFLAGS) -c $< -o $@
-
-$(BUILD)/%.bpf.o: mininet_topos/%.bpf.c $(BPF_HEADERS) $(BUILD)/vmlinux.h
+vpath %.bpf.c $(BPF_FOLDERS)
+$(BUILD)/%.bpf.o: %.bpf.c $(BPF_HEADERS) $(BUILD)/vmlinux.h
 	clang $(BPF_CFLAGS) -c $< -o $@
 
 $(BUILD)/weir-%: mininet_topos/%.c $(wildcard mininet_topos/*.h)

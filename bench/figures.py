@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import statistics
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,12 @@ def quantile(values: Sequence[float], part: float) -> float:
     """The value that `part` of the values do not exceed."""
     ranked = sorted(values)
     return ranked[min(int(len(ranked) * part), len(ranked) - 1)]
+
+
+def cpu_s(pid: int) -> float:
+    """The processor time that a process has taken."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def machine() -> dict[str, Any]:

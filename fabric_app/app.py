@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from fabric_app import entries
@@ -53,6 +52,7 @@ class FabricApp(App):
         super().__init__(*args, **kwargs)
         self.settings = load_or_exit("fabric", FabricSettings)
         self.flowdb = flowdb
+        flowdb.note_settings("fabric", self.settings.model_dump(mode="json"))
         self.fabrics: dict[int, Fabric] = {}
 
     def fabric(self, dpid: int) -> Fabric:
@@ -60,7 +60,7 @@ class FabricApp(App):
         if dpid not in self.fabrics:
             limits = self.settings
             fabric = Fabric(dpid, self.flowdb.next_id, limits.max_hosts, limits.max_connections)
-            fabric.adopt(flow for flow in self.flowdb.index.flows() if flow.dpid == dpid)
+            fabric.adopt(flow for flow in self.flowdb.index.flows() if flow.hop_at(dpid))
             self.fabrics[dpid] = fabric
         return self.fabrics[dpid]
 
@@ -105,7 +105,7 @@ class FabricApp(App):
 
     @set_ev_cls(ofp_event.EventOFPPacketIn, MAIN_DISPATCHER)
     def on_packet_in(self, ev: Any) -> None:
-        msg, now_ns = ev.msg, time.time_ns()
+        msg, now_ns = ev.msg, self.flowdb.clock.now_ns()
         if msg.cookie & COOKIE_MASK != COOKIE_FABRIC:
             return
         fabric = self.fabric(msg.datapath.id)
@@ -147,14 +147,19 @@ class FabricApp(App):
                 self.send_event_to_observers(EventFlowClosed(flow, reason, now_ns))
 
     def _note_switch(self, dpid: int, connected: bool) -> None:
-        self.flowdb.merge(SwitchRow, dpid=dpid, connected=connected, last_seen_ns=time.time_ns())
+        self.flowdb.merge(SwitchRow, dpid=dpid, connected=connected, last_seen_ns=self.flowdb.clock.now_ns())
 
     def _note_port(self, dpid: int, port: Any) -> None:
         name = port.name.decode(errors="replace").rstrip("\0")
-        values = {"name": name, "hw_addr": port.hw_addr, "last_seen_ns": time.time_ns()}
+        values = {
+            "name": name,
+            "hw_addr": port.hw_addr,
+            "up": not port.state & ofproto_v1_3.OFPPS_LINK_DOWN,
+            "last_seen_ns": self.flowdb.clock.now_ns(),
+        }
         self.flowdb.merge(PortRow, dpid=dpid, port_no=port.port_no, **values)
 
     def _note_host(self, dpid: int, host: Host) -> None:
-        values = {"ipv4": host.ipv4, "ipv6": host.ipv6, "last_seen_ns": time.time_ns()}
+        values = {"ipv4": host.ipv4, "ipv6": host.ipv6, "last_seen_ns": self.flowdb.clock.now_ns()}
         known = {name: value for name, value in values.items() if value is not None}
         self.flowdb.merge(HostRow, mac=host.mac, dpid=dpid, port_no=host.port_no, **known)

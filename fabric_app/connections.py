@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from fabric_app.frames import Segment
 from fabric_app.pipeline import ACK, FIN, RST, SYN
-from flowdb.flow import FiveTuple, Flow
+from flowdb.flow import FiveTuple, Flow, Hop
 
 DEFAULT_MSS_IPV4 = 536
 DEFAULT_MSS_IPV6 = 1220
@@ -137,23 +137,24 @@ class Connections:
         scales = (0, 0)  # RFC 7323, section 2.2: windows are scaled only if both SYNs say so
         if client.wscale is not None and syn_ack.wscale is not None:
             scales = (client.wscale, syn_ack.wscale)
-        common = {"dpid": self._dpid, "opened_ns": syn.seen_ns, "mss_bytes": mss}
         return (
             Flow(
                 id=self._next_id(),
                 key=client.key,
-                in_port=syn.port_no,
-                out_port=server_port_no,
+                path=(Hop(self._dpid, syn.port_no, server_port_no),),
                 receiver_wscale=scales[1],
-                **common,
+                sender_wscale=scales[0],
+                opened_ns=syn.seen_ns,
+                mss_bytes=mss,
             ),
             Flow(
                 id=self._next_id(),
                 key=syn_ack.key,
-                in_port=server_port_no,
-                out_port=syn.port_no,
+                path=(Hop(self._dpid, server_port_no, syn.port_no),),
                 receiver_wscale=scales[0],
-                **common,
+                sender_wscale=scales[1],
+                opened_ns=syn.seen_ns,
+                mss_bytes=mss,
             ),
         )
 

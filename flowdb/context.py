@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+
 from flowdb.config import FlowDbSettings
-from flowdb.db import FlowDb, FlowDbError
+from flowdb.db import FlowDb
+from flowdb.engine import FlowDbError
 from openflow_ext.settings import load_or_exit
 
 
@@ -15,7 +18,22 @@ class FlowDbContext(FlowDb):
 
     def __init__(self) -> None:
         settings = load_or_exit("flowdb", FlowDbSettings)
+        spare_live_flows()
         try:
-            super().__init__(settings.database_url, settings.adopt_within_s, settings.max_pending)
+            super().__init__(
+                settings.database_url,
+                settings.adopt_within_s,
+                settings.max_pending,
+                settings.retention,
+            )
         except FlowDbError as error:
             raise SystemExit(f"weir: {error}") from error
+
+
+def spare_live_flows() -> None:
+    """Have Python look for garbage among what is new, and hardly ever among all that lives.
+
+    A full collection walks every flow of the index: 0.5 s for 100,000 of them, in which no alarm is answered.
+    """
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(young, middle, 10_000)

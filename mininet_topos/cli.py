@@ -1,4 +1,4 @@
-"""`weir lab`: demo, incast, report, clean."""
+"""`weir lab`: demo, incast, topologies, report, clean."""
 
 from __future__ import annotations
 
@@ -114,6 +114,21 @@ def report_command(folder: Path, as_json: bool) -> None:
 
     with _errors_in_a_line():
         _show(make_report(folder), folder, as_json)
+
+
+@lab.command("topologies")
+@click.argument("specs", nargs=-1, metavar="[NAME,PARAMETER,...]...")
+@click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
+def topologies_command(specs: tuple[str, ...], as_json: bool) -> None:
+    """List the topologies with their counts: those named, e.g. fattree,4, or all with their defaults."""
+    from mininet_topos import topologies  # what Mininet imports takes a while
+
+    with _errors_in_a_line():
+        rows = [topologies.describe(spec) for spec in specs or topologies.TOPOLOGIES]
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        Console().print(topologies.table(rows))
 
 
 @lab.command("clean")

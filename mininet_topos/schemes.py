@@ -27,7 +27,10 @@ SCHEMES = {
         # With 150 KB ahead of it at 100 Mbit/s a round trip takes 12 ms. 2 ms, for a start of few packets,
         # mean 1000 alarms a second, which Ryu answers beside the network on the same two cores.
         Scheme(
-            "sdtcp", ("fabric_app.app", "sdtcp_app.app"), extended=True, settings={"sdtcp": {"rtt_us": 2000}}
+            "sdtcp",
+            ("fabric_app.app", "sdtcp_app.app"),
+            extended=True,
+            settings={"sdtcp": {"rtt_us": 2000, "policy": "longest-lived"}},
         ),
         Scheme("sccp", ("fabric_app.app", "sccp_app.app"), extended=True),
     )

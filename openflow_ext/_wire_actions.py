@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import fields
+from typing import Any
 
 from openflow_ext._wire_errors import (
     OFPAT_EXPERIMENTER,
@@ -55,6 +56,10 @@ def decode_action(data: bytes) -> Action:
     return cls(**layout.unpack(data[_ACTION.size :]))
 
 
+def _values(item: Action | Field) -> dict[str, Any]:
+    return {field.name: getattr(item, field.name) for field in fields(item)}
+
+
 def encode_action(action: Action) -> bytes:
     """The whole action. Raises BadValue, naming the field that cannot be sent."""
     subtype = _SUBTYPES[type(action)]
@@ -65,7 +70,7 @@ def encode_action(action: Action) -> bytes:
         experimenter=WEIR_EXPERIMENTER_ID,
         subtype=subtype,
     )
-    return head + layout.pack(**asdict(action))
+    return head + layout.pack(**_values(action))
 
 
 def is_extension_field(data: bytes) -> bool:
@@ -94,7 +99,7 @@ def decode_field(data: bytes) -> Field:
 def encode_field(field: Field) -> bytes:
     """The whole OXM field. Raises BadValue."""
     layout = _WINDOW if field.mask is None else _MASKED_WINDOW
-    value = layout.pack(**asdict(field))
+    value = layout.pack(**_values(field))
     _check_mask(field)
     head = _FIELD.pack(
         oxm_class=OFPXMC_EXPERIMENTER,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Callable, Iterator
+from enum import IntFlag
 from typing import Any
 
 from openflow_ext._wire_errors import BadLength, BadValue, Truncated
@@ -85,6 +86,17 @@ def positive(value: int) -> int:
     if value < 1:
         raise ValueError(value)
     return value
+
+
+def bits(flags: type[IntFlag]) -> Callable[[int], int]:
+    """The kind of a field of ``flags``; they themselves take a negative number for a complement."""
+
+    def checked(value: int) -> int:
+        if value < 0:
+            raise ValueError(value)
+        return flags(value)
+
+    return checked
 
 
 def flag(value: int) -> bool:

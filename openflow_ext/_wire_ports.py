@@ -92,7 +92,7 @@ def _encode_properties(port: OfpPort) -> bytes:
         raise BadValue("ofp_port.ethernet", f"cannot be False with {speeds}")
     for data in port.properties:
         of_type, length = data[:2], int.from_bytes(data[2:4], "big")
-        if of_type in (b"", b"\0\0") or length != len(data):
+        if of_type == b"\0\0" or length != len(data) or length < _PROPERTY.size:
             raise BadValue("ofp_port.properties", f"cannot hold {data!r}")
         encoded.append(data + bytes(-len(data) % 8))
     return b"".join(encoded)

@@ -69,6 +69,14 @@ def install(name: str | None = None) -> None:
             _install_version(name, version, suffix, parser)
 
 
+def ordered_match(parser: Any, fields: list[tuple[str, Any]]) -> Any:
+    """An OFPMatch in a third of the time: of fields in the order of their OXM types, as a parser gives them.
+
+    Of its own the engine brings each value into three forms to sort and complete them.
+    """
+    return parser.OFPMatch(_ordered_fields=fields)
+
+
 def _install_version(name: str, version: int, suffix: str, parser: Any) -> None:
     ofproto_parser = engine.load("ofproto.ofproto_parser", name)
     ofp_event = engine.load("controller.ofp_event", name)

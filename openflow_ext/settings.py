@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -45,6 +45,32 @@ def load_or_exit(section: str, model: type[Model]) -> Model:
         raise SystemExit(f"weir: {error}") from error
 
 
+class Watch(Generic[Model]):
+    """A section of the file that ``$WEIR_CONFIG`` names, which may be changed while the program runs."""
+
+    def __init__(self, section: str, model: type[Model]) -> None:
+        self._section = section
+        self._model = model
+        self._seen = _identity()
+
+    def news(self) -> Model | None:
+        """The section anew if the file has changed since the last call. Raises SettingsError."""
+        now = _identity()
+        if now == self._seen:
+            return None
+        self._seen = now
+        return load(self._section, self._model)
+
+
+def _identity() -> tuple[int, ...]:
+    """Differs when the file does, whether it was written in place or replaced."""
+    try:
+        status = os.stat(os.environ.get(VARIABLE, ""))
+    except OSError:
+        return ()
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
 def read() -> dict[str, Any]:
     """The whole file that ``$WEIR_CONFIG`` names; empty if there is none. Raises SettingsError."""
     path = os.environ.get(VARIABLE)
@@ -77,7 +103,22 @@ def _problem(model: type[Section], problem: Any) -> str:
     """One problem in a line. The value is left out: it may hold a secret, a database's URL say."""
     key = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
-        return f"{key}: unknown key; remove it or use one of: {', '.join(sorted(model.model_fields))}"
+        known = sorted(_model_at(model, problem["loc"][:-1]).model_fields)
+        return f"{key}: unknown key; remove it or use one of: {', '.join(known)}"
     if problem["type"] == "missing":
         return f"{key}: missing; add it"
     return f"{key or 'the section'}: {problem['msg']}; correct it or remove it for the default"
+
+
+def _model_at(model: type[Section], place: tuple[str | int, ...]) -> type[Section]:
+    """The model of the section within a section that a problem's place leads to."""
+    for part in place:
+        if isinstance(part, str) and part in model.model_fields:
+            model = _section_in(model.model_fields[part].annotation) or model
+    return model
+
+
+def _section_in(annotation: Any) -> type[Section] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _section_in(part))), None)

@@ -60,7 +60,7 @@ from openflow_ext._wire_flows import (
     encode_arm,
     encode_records,
 )
-from openflow_ext._wire_layout import Layout, flag
+from openflow_ext._wire_layout import Layout, bits, flag
 from openflow_ext._wire_ports import (
     decode_port,
     encode_port,
@@ -195,10 +195,12 @@ _PORT_CONFIG = Layout(
     "port_config",
     "port_no:I flags:I k_pkts:I rtt_us:I capacity_bps:Q common_rtt_us:I least_window_bytes:I cookie:Q"
     " priority:H mark_mode:H mark_min_pkts:I mark_max_pkts:I 4x",
-    flags=PortConfigFlags,
+    flags=bits(PortConfigFlags),
     mark_mode=MarkMode,
 )
-_REPORT_CONFIG = Layout("flow_report_config", "kinds:I interval_ms:I active_ms:I idle_ms:I", kinds=FlowKinds)
+_REPORT_CONFIG = Layout(
+    "flow_report_config", "kinds:I interval_ms:I active_ms:I idle_ms:I", kinds=bits(FlowKinds)
+)
 _REFLEX = Layout("reflex", "port_no:I rank:I on:B 3x n_i:I cookie:Q when_ns:Q", on=flag)
 _REPORT = Layout("flow_report", "lost:Q")
 _COUNTERS_REQUEST = Layout("port_counters_request", "port_no:I 4x")
@@ -207,7 +209,7 @@ _COUNTERS = Layout(
     "port_no:I n_i:I fair_share_bytes:I flags:I capacity_bps:Q queue_pkts:I queue_bytes:I"
     " queue_max_pkts:I queue_max_bytes:I alarms:Q normals:Q syns_counted:Q fins_counted:Q acks_seen:Q"
     " clamped:Q marked:Q drops:Q unscaled:Q untracked:Q 8x",
-    flags=PortCountersFlags,
+    flags=bits(PortCountersFlags),
 )
 _EXPERIMENTER = Layout("ofp_experimenter", "experimenter:I exp_type:I")
 _MULTIPART = Layout("ofp_multipart", "type:H flags:H 4x experimenter:I exp_type:I")
@@ -328,10 +330,14 @@ def _decode_multipart(of_type: int, body: bytes) -> Message:
 
 def _decode_error(body: bytes) -> Message:
     head, data = _open(_ERROR, body)
+    return ExperimenterError(_error_code(head["exp_type"]), data)
+
+
+def _error_code(number: int) -> ErrorCode:
     try:
-        return ExperimenterError(ErrorCode(head["exp_type"]), data)
+        return ErrorCode(number)
     except ValueError as error:
-        raise BadValue("ofp_error.exp_type", f"{head['exp_type']} is no error code") from error
+        raise BadValue("ofp_error.exp_type", f"{number} is no error code") from error
 
 
 def encode_message(
@@ -360,7 +366,8 @@ def _encode_body(message: Message, version: int) -> tuple[int, bytes]:
             records = b"".join(_COUNTERS.pack(**_values(record)) for record in message.records)
             return OFPT_MULTIPART_REPLY, _multipart(message.more) + records
         case ExperimenterError():
-            head = _ERROR.pack(type=0xFFFF, exp_type=message.code, experimenter=WEIR_EXPERIMENTER_ID)
+            code = _error_code(message.code)
+            head = _ERROR.pack(type=0xFFFF, exp_type=code, experimenter=WEIR_EXPERIMENTER_ID)
             return OFPT_ERROR, head + message.data
         case BufAlarm() | BufNormal():
             rest = encode_port(message.port, version) + _CROSSING.pack(**_values(message))

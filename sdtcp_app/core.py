@@ -1,8 +1,10 @@
-"""The loop of SDTCP (sections III.B to III.E), one state machine for each port. Pure.
+"""The loop of SDTCP (sections III.B to III.E), one state machine for each congested port. Pure.
 
-Alarm: the longest-lived flow whose data leaves by the port and that is not punished yet gets the window of
-equation (3); the next one only when alarmed again after 3/2 RTT. When none is left, each gets the share of
-equation (5), and a smaller one as flows join. The symbols are in ``equations.py``.
+Alarm: the policy's first of the free flows whose data leaves by the port gets the window of equation (3);
+the next one only when alarmed again after 3/2 RTT. When none is left, each flow that is slowed and leaves
+by the port gets the share of equation (5), and a smaller one as flows join. The symbols are in
+``equations.py``, which flow is first in ``policies.py``. A flow is clamped once, where its ACKs pass first:
+at the last switch of its data's path that is here. Several ports may want it (``clamps.py``).
 
 Restore: once BUF_NORMAL came and the burst flows have ended, and at the latest ``clamp_limit_ns`` after the
 port's last alarm, for burst flows over standing connections never send a FIN. Burst flows are the port's
@@ -14,20 +16,26 @@ Lifted is one flow in 3/2 RTT, the one punished first: behind each clamp waits a
 all of them at once would fill the queue that was just emptied. In 3/2 RTT the switch looks three times at
 the queue, so it can stop the lifting by an alarm; in order, because then all were slowed for as long.
 
+RTT of equation (1): the least that was measured in the handshakes of the first candidates, for one through
+a full queue measured the queue as well, which Q(t) counts already.
+
 A clamp also ends with its flow, with its entry in the switch, and ``hard_limit_ns`` after its last entry
 (the entry's hard timeout: the flow may be chosen anew). No sequence of calls leaves one for ever.
 
-Times are of one monotonic clock, in nanoseconds. Not implemented: the choice of flows by anything but age.
+Times are of one monotonic clock, in nanoseconds. Not implemented: moving a clamp when its flow is rerouted;
+the switch of the data's receiver stays the last of the path.
 """
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from itertools import chain, islice
+from typing import Protocol
 
 from flowdb.flow import FiveTuple, Flow, PortKey
+from sdtcp_app.clamps import Clamp, Clamps
+from sdtcp_app.decisions import Alarm, Decision, Equation, Lift, LiftReason, Parameters, Punish, Wanter
 from sdtcp_app.equations import (
     average_window_bytes,
     punished_window_bytes,
@@ -37,271 +45,291 @@ from sdtcp_app.equations import (
 
 AgeKey = tuple[int, int]
 
+RANKED = 5
+"""How many of the first candidates a decision names."""
+
+_ALL_PORTS_EVERY_NS = 50_000_000
+_LEAST_MSS_BYTES = 88
+"""A share that is less by fewer bytes is no segment less for any flow (Linux's least MSS)."""
+
 
 class Flows(Protocol):
     """The flows of every port, as FlowIndex keeps them: free, or held while they are punished."""
 
-    def oldest(self, port: PortKey) -> Flow | None: ...
+    def candidates(self, port: PortKey, limit: int) -> list[Flow]: ...
     def newest(self, port: PortKey) -> Flow | None: ...
     def any_free_between(self, port: PortKey, after: AgeKey, until: AgeKey) -> bool: ...
     def count(self, port: PortKey) -> int: ...
-    def count_free(self, port: PortKey) -> int: ...
+    def count_candidates(self, port: PortKey) -> int: ...
+    def get(self, flow_id: int) -> Flow | None: ...
     def hold(self, flow_id: int) -> None: ...
     def release(self, flow_id: int) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """The loop's settings: the RTT of equation (1), alpha of (4), and how long a clamp can last."""
-
-    rtt_us: int = 1000
-    k_pkts: int = 20
-    alpha: int = 5
-    clamp_limit_ns: int = 2_000_000_000
-    hard_limit_ns: int = 30_000_000_000
-
-    @property
-    def step_ns(self) -> int:
-        """3/2 RTT."""
-        return self.rtt_us * 1500
-
-
-@dataclass(frozen=True, slots=True)
-class Alarm:
-    """BUF_ALARM: the port's queue and rate.
-
-    ``n_i``: the flows that the switch counts, 0: it does not. ``queue_pkts`` 0: not told.
-    """
-
-    port: PortKey
-    queue_bytes: int
-    port_rate_bps: int
-    n_i: int = 0
-    queue_pkts: int = 0
-
-
-class Equation(enum.IntEnum):
-    """Which equation of the paper gave a window."""
-
-    PUNISHED = 3
-    SHARED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Punish:
-    """Clamp a flow: ``window_bytes``, falling by ``alpha`` MSS an ACK (0: steady), and where it comes from.
-
-    ``candidates``: how many flows the one was chosen from.
-    """
-
-    flow: Flow
-    equation: Equation
-    window_bytes: int
-    alpha: int
-    candidates: int
-    capacity_bps: int
-    rtt_us: int
-    queue_bytes: int
-    n: int
-    wc_bytes: int
-    wr_bytes: int | None
-
-
-class LiftReason(enum.StrEnum):
-    NORMAL = "normal and burst over"
-    LIMIT = "limit"
-    CLOSED = "flow closed"
-    ENTRY_GONE = "entry timed out"
-    EXPIRED = "hard limit"
-    SWITCH_GONE = "switch gone"
-
-
-@dataclass(frozen=True, slots=True)
-class Lift:
-    """End a flow's clamp."""
-
-    flow: Flow
-    reason: LiftReason
-
-
-Decision: TypeAlias = Punish | Lift
-
-
-@dataclass(slots=True)
-class _Clamp:
-    flow: Flow
-    equation: Equation
-    window_bytes: int
-    since_ns: int
-
-
 @dataclass(slots=True)
 class _Port:
-    """One port's episode. ``clamps`` is in the order of their entries; ``burst``: the ages that it spans."""
+    """One port's episode. ``clamps``: what it wants, in that order; ``burst``: the ages that it spans.
+
+    ``shared``: the W_c that equation (5) was last pushed with, and the number of the newest clamp then.
+    """
 
     last_alarm_ns: int
     up: bool = True
     last_punish_ns: int | None = None
     last_lift_ns: int | None = None
-    clamps: dict[int, _Clamp] = field(default_factory=dict)
+    clamps: dict[int, Clamp] = field(default_factory=dict)
     burst: tuple[AgeKey, AgeKey] | None = None
-
-    @property
-    def shared(self) -> bool:
-        """Whether equation (5) is in force."""
-        return any(clamp.equation is Equation.SHARED for clamp in self.clamps.values())
+    shared: tuple[int, int] | None = None
 
 
 class Sdtcp:
     """The controller's decisions for all ports; each call returns what to carry out, in order."""
 
-    def __init__(self, flows: Flows, policy: Policy) -> None:
+    def __init__(self, flows: Flows, parameters: Parameters) -> None:
+        self.parameters = parameters
         self._flows = flows
-        self._policy = policy
+        self._clamps = Clamps(flows)
         self._ports: dict[PortKey, _Port] = {}
-        self._punished: dict[tuple[int, FiveTuple], Flow] = {}
+        self._lifting: set[PortKey] = set()
+        self._all_ports_ns = -_ALL_PORTS_EVERY_NS
+        self._switches: set[int] = set()
 
     @property
     def busy(self) -> bool:
         """Whether ``on_tick`` has anything to do, now or later."""
-        return bool(self._ports)
+        return bool(self._ports or self._clamps)
 
     @property
     def punished(self) -> int:
         """How many flows are clamped."""
-        return len(self._punished)
+        return len(self._clamps)
 
-    def on_alarm(self, alarm: Alarm, now_ns: int) -> list[Punish]:
-        """BUF_ALARM. Nothing is decided within 3/2 RTT of the last punishment."""
-        state = self._ports.setdefault(alarm.port, _Port(now_ns))
-        state.last_alarm_ns, state.up, state.burst = now_ns, True, None
-        if not _passed(state.last_punish_ns, self._policy.step_ns, now_ns):
-            return []
-        candidates = self._flows.count_free(alarm.port)
-        chosen = self._flows.oldest(alarm.port)
-        if chosen is not None:
-            decisions = [self._decide(alarm, chosen, Equation.PUNISHED, candidates)]
-        else:
-            decisions = self._share(alarm, state)
-        for decision in decisions:
-            self._clamp(state, decision, now_ns)
+    def is_punished(self, flow_id: int) -> bool:
+        """Whether a flow is clamped."""
+        return self._clamps.get(flow_id) is not None
+
+    def is_up(self, port: PortKey) -> bool:
+        """Whether a port is alarmed, as far as is known."""
+        state = self._ports.get(port)
+        return state is not None and state.up
+
+    def on_switch(self, dpid: int, now_ns: int) -> list[Decision]:
+        """A switch's session began; what it had before is void."""
+        decisions = self.on_switch_gone(dpid, now_ns)
+        self._switches.add(dpid)
         return decisions
 
-    def on_normal(self, port: PortKey, now_ns: int) -> list[Lift]:
+    def on_switch_gone(self, dpid: int, now_ns: int) -> list[Decision]:
+        """A switch's session ended; its entries end by their timeouts, its ports want nothing."""
+        self._switches.discard(dpid)
+        decisions: list[Decision] = [
+            self._end(clamp, LiftReason.SWITCH_GONE) for clamp in self._clamps.at(dpid)
+        ]
+        for port in [port for port in self._ports if port.dpid == dpid]:
+            for clamp in list(self._ports.pop(port).clamps.values()):
+                decisions += self._clamps.drop(clamp, port, LiftReason.SWITCH_GONE, now_ns)
+            self._lifting.discard(port)
+        return decisions
+
+    def on_alarm(self, alarm: Alarm, now_ns: int) -> list[Decision]:
+        """BUF_ALARM. Nothing is decided within 3/2 RTT of the last punishment."""
+        state = self._alarmed(alarm.port, now_ns)
+        if not _passed(state.last_punish_ns, self.parameters.step_ns, now_ns):
+            return []
+        ranking = tuple(self._flows.candidates(alarm.port, RANKED))
+        wanted = [self._punish(alarm, ranking)] if ranking else self._share(alarm, state)
+        return self._want(state, wanted, now_ns)
+
+    def on_reflex(self, punish: Punish, now_ns: int) -> list[Decision]:
+        """The data plane slowed a flow by itself, with an entry armed as ``punish``: it becomes a clamp."""
+        flow = self._flows.get(punish.flow.id)
+        if flow is None or self._clamps.get(flow.id):
+            return []
+        return self._want(self._alarmed(punish.port, now_ns), [punish], now_ns)
+
+    def armed(self, alarm: Alarm, ranks: int) -> list[Punish]:
+        """What the next ``ranks`` alarms like this one would bring."""
+        ranking = tuple(self._flows.candidates(alarm.port, ranks))
+        return [self._punish(alarm, ranking[place:]) for place in range(len(ranking))]
+
+    def on_normal(self, port: PortKey, now_ns: int) -> list[Decision]:
         """BUF_NORMAL: from now on clamps are lifted, once the burst flows have ended."""
         state = self._ports.get(port)
         if state is None:
             return []
         state.up = False
+        self._lifting.add(port)
         newest = self._flows.newest(port)
         if newest is not None and state.clamps:
             youngest_punished = max(clamp.flow.age_key for clamp in state.clamps.values())
             state.burst = (youngest_punished, newest.age_key)
         return self._lift_due(port, state, now_ns)
 
-    def on_tick(self, now_ns: int) -> list[Lift]:
+    def on_tick(self, now_ns: int) -> list[Decision]:
         """What time alone brings. Call it about every 3/2 RTT while ``busy``."""
-        lifts: list[Lift] = []
-        for port, state in list(self._ports.items()):
-            lifts += self._expired(state, now_ns)
-            lifts += self._lift_due(port, state, now_ns)
-            if not state.clamps and _passed(state.last_punish_ns, self._policy.step_ns, now_ns):
+        decisions: list[Decision] = [
+            self._end(clamp, LiftReason.EXPIRED)
+            for clamp in self._clamps.expired(self.parameters.hard_limit_ns, now_ns)
+        ]
+        due: Iterable[PortKey] = self._lifting
+        if not 0 <= now_ns - self._all_ports_ns < _ALL_PORTS_EVERY_NS:
+            self._all_ports_ns, due = now_ns, self._ports
+        for port in list(due):
+            state = self._ports[port]
+            decisions += self._lift_due(port, state, now_ns)
+            if not state.clamps and _passed(state.last_punish_ns, self.parameters.step_ns, now_ns):
                 del self._ports[port]
-        return lifts
+                self._lifting.discard(port)
+        return decisions
 
-    def on_flow_closed(self, flow: Flow) -> list[Lift]:
+    def on_flow_closed(self, flow: Flow) -> list[Decision]:
         """A flow ended (its sender's FIN, or RST)."""
-        state = self._ports.get(flow.port)
-        if state is None or flow.id not in state.clamps:
-            return []
-        return [self._lift(state, flow, LiftReason.CLOSED)]
+        return self._end_if(self._clamps.get(flow.id), LiftReason.CLOSED)
 
-    def on_entry_gone(self, dpid: int, key: FiveTuple) -> list[Lift]:
+    def on_entry_gone(self, dpid: int, key: FiveTuple) -> list[Decision]:
         """The switch removed a flow's entry by itself: it was idle, or the hard timeout came."""
-        flow = self._punished.get((dpid, key))
-        return [self._lift(self._ports[flow.port], flow, LiftReason.ENTRY_GONE)] if flow else []
+        return self._end_if(self._clamps.of_entry(dpid, key), LiftReason.ENTRY_GONE)
 
-    def on_switch_gone(self, dpid: int) -> list[Lift]:
-        """A switch's session ended; its entries end by their timeouts."""
-        gone = [port for port in self._ports if port.dpid == dpid]
-        states = [self._ports.pop(port) for port in gone]
-        return [lift for state in states for lift in self._lift_all(state, LiftReason.SWITCH_GONE)]
+    def release(self, flow_id: int) -> list[Decision]:
+        """A person wants a flow slowed no longer."""
+        return self._end_if(self._clamps.get(flow_id), LiftReason.RELEASED)
+
+    def punish(self, flow: Flow, window_bytes: int, now_ns: int) -> list[Decision]:
+        """A person wants a flow slowed, until released or ``hard_limit_ns`` are over."""
+        port = flow.path[-1].port
+        by_hand = Punish(
+            flow=flow,
+            port=port,
+            switch=self._switch_of(flow, port),
+            equation=Equation.BY_HAND,
+            window_bytes=max(window_bytes, flow.mss_bytes),
+            alpha=0,
+            candidates=1,
+            ranking=(flow,),
+            capacity_bps=0,
+            rtt_us=0,
+            queue_bytes=0,
+            n=self._flows.count(port),
+            wc_bytes=0,
+            wr_bytes=flow.largest_window_bytes,
+        )
+        return [*self._clamps.want(by_hand, now_ns)]
+
+    def _alarmed(self, port: PortKey, now_ns: int) -> _Port:
+        state = self._ports.setdefault(port, _Port(now_ns))
+        state.last_alarm_ns, state.up, state.burst = now_ns, True, None
+        self._lifting.discard(port)
+        return state
+
+    def _punish(self, alarm: Alarm, ranking: tuple[Flow, ...]) -> Punish:
+        candidates = self._flows.count_candidates(alarm.port)
+        return self._decide(alarm, ranking[0], Equation.PUNISHED, candidates, ranking[:RANKED])
 
     def _share(self, alarm: Alarm, state: _Port) -> list[Punish]:
         """Equation (5) for each flow that does not have it yet, or has a whole segment more than it gives."""
-        shares = [
-            (clamp, self._decide(alarm, clamp.flow, Equation.SHARED, len(state.clamps)))
-            for clamp in state.clamps.values()
-        ]
-        return [
-            share
-            for clamp, share in shares
-            if clamp.equation is Equation.PUNISHED
-            or clamp.window_bytes - share.window_bytes >= share.flow.mss_bytes
-        ]
+        clamps = [*self._clamps.crossing(alarm.port)]
+        if not clamps:
+            return []
+        ranking = tuple(clamp.flow for clamp in islice(clamps, RANKED))
+        first = self._decide(alarm, ranking[0], Equation.SHARED, len(clamps), ranking)
+        if state.shared is not None:
+            wc_bytes, newest = state.shared
+            if newest == self._clamps.newest and wc_bytes - first.wc_bytes < _LEAST_MSS_BYTES:
+                return []
+        state.shared = first.wc_bytes, self._clamps.newest
+        shares = (self._decide(alarm, clamp.flow, Equation.SHARED, len(clamps), ranking) for clamp in clamps)
+        return [share for clamp, share in zip(clamps, shares, strict=True) if _gives_less(share, clamp.wants)]
 
-    def _decide(self, alarm: Alarm, flow: Flow, equation: Equation, candidates: int) -> Punish:
-        policy = self._policy
+    def _decide(
+        self, alarm: Alarm, flow: Flow, equation: Equation, candidates: int, ranking: tuple[Flow, ...]
+    ) -> Punish:
+        parameters, shared = self.parameters, equation is Equation.SHARED
         n = alarm.n_i or self._flows.count(alarm.port) or 1
-        queue_bytes = alarm.queue_bytes
-        if equation is Equation.SHARED:
-            queue_bytes = settled_queue_bytes(queue_bytes, alarm.queue_pkts, policy.k_pkts)
-        wc_bytes = average_window_bytes(alarm.port_rate_bps, policy.rtt_us, queue_bytes, n)
+        queue_bytes, rtt_us = alarm.queue_bytes, self._rtt_us(ranking)
+        if shared:
+            queue_bytes = settled_queue_bytes(queue_bytes, alarm.queue_pkts, parameters.k_pkts)
+        wc_bytes = average_window_bytes(alarm.port_rate_bps, rtt_us, queue_bytes, n)
         wr_bytes = flow.largest_window_bytes
-        window: Callable[[int, int | None, int], int] = (
-            punished_window_bytes if equation is Equation.PUNISHED else shared_window_bytes
-        )
+        window = shared_window_bytes if shared else punished_window_bytes
         return Punish(
             flow=flow,
+            port=alarm.port,
+            switch=self._switch_of(flow, alarm.port),
             equation=equation,
             window_bytes=window(wc_bytes, wr_bytes, flow.mss_bytes),
-            alpha=policy.alpha if equation is Equation.PUNISHED else 0,
+            alpha=0 if shared else parameters.alpha,
             candidates=candidates,
+            ranking=ranking,
             capacity_bps=alarm.port_rate_bps,
-            rtt_us=policy.rtt_us,
+            rtt_us=rtt_us,
             queue_bytes=queue_bytes,
             n=n,
             wc_bytes=wc_bytes,
             wr_bytes=wr_bytes,
         )
 
-    def _clamp(self, state: _Port, decision: Punish, now_ns: int) -> None:
-        flow = decision.flow
-        self._flows.hold(flow.id)
-        state.clamps.pop(flow.id, None)
-        state.clamps[flow.id] = _Clamp(flow, decision.equation, decision.window_bytes, now_ns)
-        state.last_punish_ns = now_ns
-        self._punished[flow.dpid, flow.key] = flow
+    def _rtt_us(self, flows: Iterable[Flow]) -> int:
+        measured = (flow.handshake_rtt_us for flow in flows if flow.handshake_rtt_us)
+        return min(measured, default=self.parameters.rtt_us)
 
-    def _expired(self, state: _Port, now_ns: int) -> Iterator[Lift]:
-        while state.clamps:
-            first = next(iter(state.clamps.values()))
-            if now_ns - first.since_ns < self._policy.hard_limit_ns:
-                return
-            yield self._lift(state, first.flow, LiftReason.EXPIRED)
+    def _switch_of(self, flow: Flow, port: PortKey) -> int:
+        """Where the flow's ACKs pass first, of the switches that are here; else the alarmed port's."""
+        from_the_receiver = (hop.dpid for hop in reversed(flow.path) if hop.dpid in self._switches)
+        return next(from_the_receiver, port.dpid)
 
-    def _lift_due(self, port: PortKey, state: _Port, now_ns: int) -> list[Lift]:
+    def _want(self, state: _Port, wanted: list[Punish], now_ns: int) -> list[Decision]:
+        if wanted:
+            state.last_punish_ns = now_ns
+        decisions: list[Decision] = [
+            *chain.from_iterable(self._clamps.want(punish, now_ns) for punish in wanted)
+        ]
+        for punish in wanted:
+            flow_id = punish.flow.id
+            state.clamps.pop(flow_id, None)
+            if clamp := self._clamps.get(flow_id):
+                state.clamps[flow_id] = clamp
+        return decisions
+
+    def _lift_due(self, port: PortKey, state: _Port, now_ns: int) -> list[Decision]:
         """The next clamp to lift, if there is one and its time has come."""
-        if not state.clamps or not _passed(state.last_lift_ns, self._policy.step_ns, now_ns):
+        if not state.clamps or not _passed(state.last_lift_ns, self.parameters.step_ns, now_ns):
             return []
-        if now_ns - state.last_alarm_ns >= self._policy.clamp_limit_ns:
+        if now_ns - state.last_alarm_ns >= self.parameters.clamp_limit_ns:
             reason = LiftReason.LIMIT
-        elif state.up or state.shared or (state.burst and self._flows.any_free_between(port, *state.burst)):
+        elif state.up or _shared(port, state) or self._burst_lasts(port, state):
             return []
         else:
             reason = LiftReason.NORMAL
         state.last_lift_ns = now_ns
-        return [self._lift(state, next(iter(state.clamps.values())).flow, reason)]
+        clamp = state.clamps.pop(next(iter(state.clamps)))
+        return [*self._clamps.drop(clamp, port, reason, now_ns)]
 
-    def _lift_all(self, state: _Port, reason: LiftReason) -> list[Lift]:
-        return [self._lift(state, clamp.flow, reason) for clamp in list(state.clamps.values())]
+    def _burst_lasts(self, port: PortKey, state: _Port) -> bool:
+        return state.burst is not None and self._flows.any_free_between(port, *state.burst)
 
-    def _lift(self, state: _Port, flow: Flow, reason: LiftReason) -> Lift:
-        del state.clamps[flow.id]
-        if self._punished.get((flow.dpid, flow.key)) == flow:  # a new flow may have its 5-tuple
-            del self._punished[flow.dpid, flow.key]
-        self._flows.release(flow.id)
-        return Lift(flow, reason)
+    def _end_if(self, clamp: Clamp | None, reason: LiftReason) -> list[Decision]:
+        return [self._end(clamp, reason)] if clamp else []
+
+    def _end(self, clamp: Clamp, reason: LiftReason) -> Lift:
+        for wanter in clamp.wants:
+            if wanter and (state := self._ports.get(wanter)):
+                state.clamps.pop(clamp.flow.id, None)
+        return self._clamps.end(clamp, reason)
+
+
+def _gives_less(share: Punish, wants: dict[Wanter, Punish]) -> bool:
+    """Whether a port's share is news: it had not shared the flow yet, or a segment more than now."""
+    before = wants.get(share.port)
+    if before is None or before.equation is not Equation.SHARED:
+        return True
+    return before.window_bytes - share.window_bytes >= share.flow.mss_bytes
+
+
+def _shared(port: PortKey, state: _Port) -> bool:
+    """Whether equation (5) is in force."""
+    return any(
+        want.equation is Equation.SHARED for clamp in state.clamps.values() if (want := clamp.wants.get(port))
+    )
 
 
 def _passed(since_ns: int | None, duration_ns: int, now_ns: int) -> bool:

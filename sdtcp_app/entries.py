@@ -8,13 +8,15 @@ appropriate value which they can share" (section V.B) and stays, so it is a SET_
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 from typing import Any
 
 from fabric_app.pipeline import COOKIE_MASK, COOKIE_SDTCP, ETH_IPV4, ETH_IPV6, IP_TCP, TABLE_SCCP, TABLE_SDTCP
 from flowdb.flow import FiveTuple, Flow
-from openflow_ext.wire import OFPP_ANY, PortConfigFlags
+from openflow_ext import registry
+from openflow_ext.wire import OFPP_ANY, ArmEntry, PortConfigFlags
 from sdtcp_app.config import SdtcpSettings
-from sdtcp_app.core import Equation, Punish
+from sdtcp_app.decisions import Punish
 
 PRIORITY = 65535
 
@@ -40,7 +42,7 @@ def forget_clamps(datapath: Any) -> Any:
 def clamp(datapath: Any, decision: Punish, settings: SdtcpSettings) -> Any:
     """Adds a flow's clamp, or replaces it."""
     ofp, parser = datapath.ofproto, datapath.ofproto_parser
-    if decision.equation is Equation.PUNISHED:
+    if decision.alpha:
         action = parser.OFPActionModWindow(decision.window_bytes, decision.alpha)
     else:
         action = parser.OFPActionSetWindow(decision.window_bytes)
@@ -57,6 +59,58 @@ def clamp(datapath: Any, decision: Punish, settings: SdtcpSettings) -> Any:
             parser.OFPInstructionGotoTable(TABLE_SCCP),
         ],
     )
+
+
+def described(decision: Punish, settings: SdtcpSettings) -> dict[str, Any]:
+    """What ``clamp`` pushes, for the record."""
+    action = f"mod_window:{decision.window_bytes},alpha:{decision.alpha}"
+    return {
+        "switch": f"{decision.switch:016x}",
+        "table": TABLE_SDTCP,
+        "priority": PRIORITY,
+        "cookie": COOKIE_SDTCP,
+        "match": str(decision.flow.key.reverse),
+        "action": action if decision.alpha else f"set_window:{decision.window_bytes}",
+        "idle_timeout_s": settings.idle_timeout_s,
+        "hard_timeout_s": settings.hard_timeout_s,
+    }
+
+
+def ask_capacity(datapath: Any, port_no: int) -> Any:
+    """Asks for a port's settings in force, its capacity among them."""
+    return datapath.ofproto_parser.OFPPortConfig(datapath, port_no=port_no, flags=PortConfigFlags.READ)
+
+
+def arm(datapath: Any, port_no: int, decisions: Sequence[Punish], settings: SdtcpSettings) -> Any:
+    """Arms the clamps of a port, by rank, in place of those armed before; none: disarms it."""
+    entries = tuple(_armed(decision, settings) for decision in decisions)
+    return datapath.ofproto_parser.OFPArm(datapath, port_no=port_no, entries=entries)
+
+
+def armed_cookie(flow_id: int) -> int:
+    """An armed entry's cookie, by which the switch tells which one it turned on."""
+    return COOKIE_SDTCP | (flow_id & 0xFFFF_FFFF)
+
+
+def _armed(decision: Punish, settings: SdtcpSettings) -> ArmEntry:
+    acks = decision.flow.key.reverse
+    return ArmEntry(
+        src=ipaddress.ip_address(acks.src),
+        dst=ipaddress.ip_address(acks.dst),
+        src_port=acks.src_port,
+        dst_port=acks.dst_port,
+        window_bytes=decision.window_bytes,
+        alpha=decision.alpha,
+        table_id=TABLE_SDTCP,
+        cookie=armed_cookie(decision.flow.id),
+        priority=PRIORITY,
+        hard_timeout_s=settings.hard_timeout_s,
+    )
+
+
+def barrier(datapath: Any) -> Any:
+    """Asks for an answer once all that was sent before is done."""
+    return datapath.ofproto_parser.OFPBarrierRequest(datapath)
 
 
 def lift(datapath: Any, flow: Flow) -> Any:
@@ -80,10 +134,13 @@ def clamped_flow(match: Any) -> FiveTuple | None:
 
 
 def _match(parser: Any, acks: FiveTuple) -> Any:
-    version, eth_type = ("ipv6", ETH_IPV6) if acks.is_ipv6 else ("ipv4", ETH_IPV4)
-    addresses = {f"{version}_src": acks.src, f"{version}_dst": acks.dst}
-    ports = {"tcp_src": acks.src_port, "tcp_dst": acks.dst_port}
-    return parser.OFPMatch(eth_type=eth_type, ip_proto=IP_TCP, **addresses, **ports)
+    ports: list[tuple[str, Any]] = [("tcp_src", acks.src_port), ("tcp_dst", acks.dst_port)]
+    if acks.is_ipv6:
+        fields = [*ports, ("ipv6_src", acks.src), ("ipv6_dst", acks.dst)]
+    else:
+        fields = [("ipv4_src", acks.src), ("ipv4_dst", acks.dst), *ports]
+    eth_type = ETH_IPV6 if acks.is_ipv6 else ETH_IPV4
+    return registry.ordered_match(parser, [("eth_type", eth_type), ("ip_proto", IP_TCP), *fields])
 
 
 def _flow_mod(datapath: Any, **fields: Any) -> Any:

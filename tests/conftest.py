@@ -17,12 +17,14 @@ HERE = Path(__file__).parent
 
 
 def _built() -> str:
-    return probes.artifacts("weir.bpf.o", "queue_probe.bpf.o", "weir-traffic", "weir-stalls")
+    objects = ("weir.bpf.o", "queue_probe.bpf.o", "weir_dctcp.bpf.o", "dctcp_sockets.bpf.o")
+    return probes.artifacts(*objects, "weir-traffic", "weir-stalls")
 
 
 NEEDS: dict[str, tuple[Callable[[], str], ...]] = {
     "unit": (),
     "bpf": (probes.rights, probes.bpf_file_system, _built),
+    "web": (probes.chromium,),
     "integration": (probes.rights, probes.bpf_file_system, _built, probes.open_vswitch, probes.mininet),
 }
 LEFT_OUT = pytest.StashKey[dict[str, tuple[str, int]]]()

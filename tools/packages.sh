@@ -24,7 +24,10 @@ missing() {
     has tcpdump || echo tcpdump
     has iperf3 || echo iperf3
     has ping || echo iputils-ping
+    has chromium && has chromedriver || echo chromium chromium-driver
+    has fc-list && [ -n "$(fc-list)" ] || echo fonts-dejavu-core fontconfig
     has git || echo git
+    ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || echo postgresql # a test starts one of its own
 }
 
 # Debian has a package bpftool; on Ubuntu it comes with the kernel's tools.

@@ -21,8 +21,10 @@ class Part(NamedTuple):
 
 
 PARTS = {
+    "accounts": Part("webui.cli:accounts", "Say who may log in to the dashboard."),
     "config": Part("weir.config:config", "Check the configuration file."),
     "controller": Part("weir.controller:controller", "Run the controller's apps, on Ryu or os-ken."),
+    "db": Part("flowdb.cli:db", "Make, upgrade, measure, export and prune the flow database."),
     "doctor": Part("weir.doctor:doctor", "Say what this machine can do, and how to get the rest."),
     "flows": Part(
         "openflow_ext.switch.look:flows", "Show an extended switch's entries, or its tracked flows."
@@ -30,6 +32,9 @@ PARTS = {
     "lab": Part("mininet_topos.cli:lab", "Run experiments in Mininet."),
     "ports": Part("openflow_ext.switch.look:ports", "Show the ports of an extended switch."),
     "switch": Part("openflow_ext.switch.cli:switch", "Extend a bridge of Open vSwitch: run the agent."),
+    "transports": Part("transports.cli:transports", "Congestion controls for hosts: list, load, unload."),
+    "web": Part("webui.cli:web", "Serve the dashboard."),
+    "why": Part("weir.why:why", "Say why a flow was slowed down, and what came of it."),
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import importlib.metadata
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from openflow_ext import paths
+from transports import congestion
 
 SEND_BUFFER = 16 * 1024 * 1024
 CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
@@ -56,6 +58,15 @@ def tools(*names: str) -> str:
     if missing:
         raise ProbeFailed(f"not found: {', '.join(missing)}")
     return ", ".join(names)
+
+
+def chromium() -> str:
+    """A browser, and the program that drives it, of the same version."""
+    found = [run(tool(name), "--version").split(" ") for name in ("chromium", "chromedriver")]
+    browser, driver = (words[1].split(".")[0] for words in found)
+    if browser != driver:
+        raise ProbeFailed(f"chromium is of version {browser}, chromedriver of {driver}")
+    return f"chromium {browser}"
 
 
 def rights() -> str:
@@ -188,12 +199,29 @@ def congestion_control(name: str) -> Callable[[], str]:
     """A probe that a socket can be given TCP's congestion control `name`."""
 
     def probe() -> str:
-        with socket.socket() as tcp:
-            try:
-                tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
-            except OSError as error:
-                raise ProbeFailed(error.strerror) from error
+        try:
+            congestion.require_settable(name)
+        except congestion.TransportError as error:
+            raise ProbeFailed(str(error)) from error
         return "set on a socket"
+
+    return probe
+
+
+def congestion_controls() -> str:
+    """Every one that is in the kernel now; a module that is not loaded yet is not among them."""
+    return ", ".join(congestion.available())
+
+
+def transport(name: str) -> Callable[[], str]:
+    """A probe that the kernel's verifier takes a congestion control of Weir; nothing is registered."""
+
+    def probe() -> str:
+        try:
+            congestion.check(name)
+        except congestion.TransportError as error:
+            raise ProbeFailed(str(error)) from error
+        return "in the kernel" if name in congestion.available() else f"weir transports load {name}"
 
     return probe
 
@@ -235,7 +263,7 @@ def distribution(name: str) -> Callable[[], str]:
 def python_packages() -> str:
     """Every package that Weir's own metadata asks for, its tests' apart."""
     wanted = [line for line in importlib.metadata.requires("weir") or () if "extra ==" not in line]
-    names = [line.split(";")[0].split("=")[0].rstrip("<>!~ ") for line in wanted]
+    names = [re.split(r"[\s;\[<>=!~]", line, maxsplit=1)[0] for line in wanted]
     missing = []
     for name in names:
         try:

@@ -31,6 +31,10 @@ struct bpf_link *bpf_link__open(const char *path);
 int bpf_link__pin(struct bpf_link *link, const char *path);
 int bpf_link__unpin(struct bpf_link *link);
 int bpf_link__destroy(struct bpf_link *link);
+int bpf_link__fd(const struct bpf_link *link);
+void bpf_link__disconnect(struct bpf_link *link);
+struct bpf_link *bpf_map__attach_struct_ops(const struct bpf_map *map);
+int bpf_iter_create(int link_fd);
 
 int bpf_obj_get(const char *path);
 int bpf_obj_pin(int fd, const char *path);

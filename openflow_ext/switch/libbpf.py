@@ -1,4 +1,4 @@
-"""libbpf through cffi: objects, maps, programs, links, ring buffers, XDP and tc. No policy, no Weir.
+"""libbpf through cffi: objects, maps, programs, links, struct_ops, ring buffers, XDP, tc. No policy, no Weir.
 
 Kernel and library errors are raised as BpfError with what libbpf said last, which for a refused
 program is the verifier's verdict. Needs libbpf 1.0 or later.
@@ -148,9 +148,24 @@ class Object:
         return check(lib().bpf_program__fd(self._program(name)), f"program {name}")
 
     def attach(self, program: str) -> Link:
-        """Attach a program where its section says (a tracepoint)."""
+        """Attach a program where its section says (a tracepoint, an iterator)."""
         pointer = lib().bpf_program__attach(self._program(program))
         return Link(check_pointer(pointer, f"attach {program}"))
+
+    def register(self, struct_ops: str, path: Path) -> None:
+        """Hand a loaded struct_ops map, pinned at path, to the kernel, until unregister(path).
+
+        It outlives the process. Raises BpfError (EEXIST: its name is taken); no pin is left then.
+        """
+        pointer = self._map(struct_ops)
+        pin(check(lib().bpf_map__fd(pointer), f"map {struct_ops}"), path)
+        try:
+            link = check_pointer(lib().bpf_map__attach_struct_ops(pointer), f"register {struct_ops}")
+        except BpfError:
+            path.unlink()
+            raise
+        lib().bpf_link__disconnect(link)
+        lib().bpf_link__destroy(link)
 
     def close(self) -> None:
         """Let go; what is pinned or attached stays."""
@@ -184,6 +199,12 @@ class Link:
 
     def unpin(self) -> None:
         check(lib().bpf_link__unpin(self._pointer), "unpin a link")
+
+    def read(self) -> bytes:
+        """What an iterator writes when it is run."""
+        fd = check(lib().bpf_iter_create(lib().bpf_link__fd(self._pointer)), "run an iterator")
+        with open(fd, "rb") as output:
+            return output.read()
 
     def destroy(self) -> None:
         """Close; a link that is not pinned is then detached."""
@@ -220,6 +241,16 @@ class RingBuffer:
 
 def pin(fd: int, path: Path) -> None:
     check(lib().bpf_obj_pin(fd, c_path(path)), f"pin {path}")
+
+
+def unregister(path: Path) -> None:
+    """Take a struct_ops map from the kernel, and its pin away; who uses it goes on using it."""
+    struct_ops = Map.pinned(path, ffi, "uint32_t", "uint32_t")
+    try:
+        struct_ops.delete(struct_ops.key(0))
+    finally:
+        os.close(struct_ops.fd)
+    path.unlink()
 
 
 def program_name(program_id: int) -> str:

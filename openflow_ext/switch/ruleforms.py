@@ -86,6 +86,16 @@ def over(action: Any, tally: Any, now: int) -> bool | None:
     return None
 
 
+def ends_ns(action: Any, tally: Any) -> int | None:
+    """When the rule ends if nothing uses it until then; None: never."""
+    ends = []
+    if action.hard_end_ns:
+        ends.append(int(action.hard_end_ns))
+    if action.idle_ns:
+        ends.append(int(tally.used_ns + action.idle_ns))
+    return min(ends, default=None)
+
+
 def exact_key(bridge: int, match: TcpMatch) -> Any:
     """The key of an exact rule: the bridge and the 5-tuple."""
     key = ffi.new("struct weir_exact_key *", {"bridge": bridge})

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 from openflow_ext.switch.dataplane import TableFull, UnsupportedMatch
+from openflow_ext.switch.endtimes import EndTimes
 from openflow_ext.switch.layout import constants, ffi
 from openflow_ext.switch.libbpf import BpfError, Map
 from openflow_ext.switch.ruleforms import (
     decode_exact,
     decode_listed,
+    ends_ns,
     exact_key,
     fill_action,
     fill_listed,
@@ -38,10 +42,15 @@ def same_entry(a: Rule, b: Rule) -> bool:
 
 
 class RuleMaps:
-    """Rules in the maps `exact_rules`, `lists` and `tallies`. Holds no state but which tallies are free."""
+    """Rules in the maps `exact_rules`, `lists` and `tallies`.
+
+    Exact rules that have a timeout are looked at when it may have come; those that an earlier agent left
+    are found by one walk through the map, when expired() is asked for the first time.
+    """
 
     def __init__(self, exact: Map, lists: Map, tallies: Map) -> None:
         self._exact, self._lists, self._tallies = exact, lists, tallies
+        self._ends: EndTimes | None = None
 
     def put(self, bridge: int, rule: Rule) -> None:
         """Add or replace. Raises TableFull, UnsupportedMatch; then nothing has changed."""
@@ -64,6 +73,8 @@ class RuleMaps:
             held = self._exact.get(key)
             if held is not None and same_entry(decode_exact(key, held), rule):
                 self._exact.delete(key)
+                if self._ends is not None:
+                    self._ends.forget(bytes(ffi.buffer(key)))
                 return stats_of(held.tally)
         found = RuleStats()
         for direction in (INGRESS, EGRESS):
@@ -75,7 +86,11 @@ class RuleMaps:
 
     def rules(self, bridge: int) -> list[tuple[Rule, RuleStats]]:
         """All rules of a bridge by falling priority; a rule with both kinds of action once."""
-        found = [(rule, stats) for owner, rule, stats, _ in self._all_exact() if owner == bridge]
+        found = [
+            (decode_exact(key, value), stats_of(value.tally))
+            for key, value in self._exact.items()
+            if key.bridge == bridge
+        ]
         seen: list[Rule] = []
         for direction in (INGRESS, EGRESS):
             for listed in self._read(bridge, direction):
@@ -88,11 +103,7 @@ class RuleMaps:
     def expired(self) -> list[tuple[int, Rule, RuleStats, bool]]:
         """(bridge, rule, counters, hard) of each rule past a timeout of its own."""
         now = time.monotonic_ns()
-        late = []
-        for bridge, rule, stats, is_over in self._all_exact():
-            hard = is_over(now)
-            if hard is not None:
-                late.append((bridge, rule, stats, hard))
+        late = self._expired_exact(now)
         for key, _ in self._lists.items():
             for listed in self._read(key.bridge, key.direction):
                 tally = self._tally(listed.tally)
@@ -115,20 +126,33 @@ class RuleMaps:
         value = self._exact.value()
         fill_action(value.action, rule)
         start_tally(value.tally, rule)
+        key = exact_key(bridge, rule.match)
         try:
-            self._exact.put(exact_key(bridge, rule.match), value)
+            self._exact.put(key, value)
         except BpfError as error:
             if error.errno in (errno.E2BIG, errno.ENOMEM):
                 raise TableFull("the table of exact entries is full") from error
             raise
+        if self._ends is not None:
+            _note_end(self._ends, key, value)
 
-    def _all_exact(self) -> Iterator[tuple[int, Rule, RuleStats, Any]]:
-        for key, value in self._exact.items():
-
-            def is_over(now: int, value: Any = value) -> bool | None:
-                return over(value.action, value.tally, now)
-
-            yield int(key.bridge), decode_exact(key, value), stats_of(value.tally), is_over
+    def _expired_exact(self, now: int) -> list[tuple[int, Rule, RuleStats, bool]]:
+        if self._ends is None:
+            self._ends = EndTimes()
+            for key, value in self._exact.items():
+                _note_end(self._ends, key, value)
+        late = []
+        for raw in self._ends.due(now):
+            key = self._exact.key()
+            ffi.buffer(key)[:] = raw
+            value = self._exact.get(key)
+            if value is None:
+                continue
+            _note_end(self._ends, key, value)  # one that is over is told again until it is removed
+            hard = over(value.action, value.tally, now)
+            if hard is not None:
+                late.append((int(key.bridge), decode_exact(key, value), stats_of(value.tally), hard))
+        return late
 
     # -- listed rules --------------------------------------------------------------------------
 
@@ -194,11 +218,29 @@ class RuleMaps:
             raise UnsupportedMatch("in_port with a count action: the input port is not known at egress")
 
 
+def _note_end(ends: EndTimes, key: Any, value: Any) -> None:
+    if (at_ns := ends_ns(value.action, value.tally)) is not None:
+        ends.note(bytes(ffi.buffer(key)), at_ns)
+
+
 class ArmedMaps:
-    """The reflex entries: exact rules in a map of their own, by port and rank."""
+    """The reflex entries: exact rules in a map of their own, by port and rank.
+
+    What an earlier agent armed is found by one walk through the map, at first use.
+    """
 
     def __init__(self, armed: Map) -> None:
         self._armed = armed
+
+    @cached_property
+    def _keys(self) -> dict[int, list[Any]]:
+        """The keys of each port's entries, by rank."""
+        ranked: dict[int, list[tuple[int, Any]]] = {}
+        for key, value in self._armed.items():
+            ranked.setdefault(int(value.action.armed_ifindex), []).append((int(value.action.rank), key))
+        return {
+            ifindex: [key for _, key in sorted(pairs, key=itemgetter(0))] for ifindex, pairs in ranked.items()
+        }
 
     def replace(self, bridge: int, ifindex: int, rules: Sequence[Rule]) -> None:
         """Arm a port with `rules` in place of what it had."""
@@ -208,25 +250,29 @@ class ArmedMaps:
             held = self._armed.get(exact_key(bridge, rule.match))
             if held is not None and held.action.armed_ifindex != ifindex:
                 raise UnsupportedMatch(f"{rule.match} is armed on another port already")
-        before = [pair for pair in self._armed.items() if pair[1].action.armed_ifindex == ifindex]
+        before = self._held(ifindex)
         for key, _ in before:
             self._armed.delete(key)
+        keys = [exact_key(bridge, rule.match) for rule in rules]
         try:
-            for rank, rule in enumerate(rules):
+            for rank, (key, rule) in enumerate(zip(keys, rules, strict=True)):
                 value = self._armed.value()
                 fill_action(value.action, rule)
                 value.action.rank, value.action.armed_ifindex = rank, ifindex
                 value.action.hard_end_ns = 0
-                self._armed.put(exact_key(bridge, rule.match), value)
+                self._armed.put(key, value)
         except BpfError as error:
-            for rule in rules:
-                self._armed.delete(exact_key(bridge, rule.match))
+            for key in keys:
+                self._armed.delete(key)
             for key, value in before:
                 self._armed.put(key, value)
             raise TableFull(f"the table of reflex entries: {error}") from error
+        self._keys[ifindex] = keys
+
+    def _held(self, ifindex: int) -> list[tuple[Any, Any]]:
+        pairs = ((key, self._armed.get(key)) for key in self._keys.get(ifindex, ()))
+        return [(key, value) for key, value in pairs if value is not None]
 
     def of(self, ifindex: int) -> list[tuple[Rule, RuleStats]]:
         """What a port is armed with, by rank."""
-        held = [(k, v) for k, v in self._armed.items() if v.action.armed_ifindex == ifindex]
-        held.sort(key=lambda pair: int(pair[1].action.rank))
-        return [(decode_exact(key, value), stats_of(value.tally)) for key, value in held]
+        return [(decode_exact(key, value), stats_of(value.tally)) for key, value in self._held(ifindex)]

@@ -6,15 +6,20 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from flowdb.db import FlowDb
+from flowdb.flow import FiveTuple, Flow, Hop
 from tests.integration.switch_bench import DEADLINE_S, Bench, open_vswitch, until
 from tests.unit.test_docs import PAGES, PROJECT, commands
 
@@ -36,7 +41,46 @@ LOOKS = (
     ".venv/bin/weir flows --tracked --limit 20 --json",
 )
 WATCH = ".venv/bin/weir ports --watch"
-RUN_HERE = {*SET_UP, CONFIG, DOCTOR, SDTCP, SCCP, OS_KEN, SWITCH, DETACH, *LOOKS, WATCH}
+DATABASE = (
+    ".venv/bin/weir db upgrade",
+    ".venv/bin/weir db stats",
+    ".venv/bin/weir db export flows flows.parquet --since 2026-11-20",
+    ".venv/bin/weir why '10.0.0.7:7000>10.0.0.1:40112'",
+    ".venv/bin/weir why 4294967301 --json",
+    ".venv/bin/weir db prune --flows-days 7",
+)
+TRANSPORTS = (
+    ".venv/bin/weir transports list",
+    ".venv/bin/weir transports load weir_dctcp",
+    "ip netns exec h1 .venv/bin/weir transports sockets --json",
+    ".venv/bin/weir transports unload weir_dctcp",
+)
+WEB = (
+    ".venv/bin/weir web",
+    ".venv/bin/weir web --listen 127.0.0.1:8080",
+    ".venv/bin/weir web --db /var/lib/weir/weir.db --listen 127.0.0.1:8080",
+)
+ACCOUNTS = (
+    ".venv/bin/weir accounts add ada",
+    ".venv/bin/weir accounts add-token grafana",
+    ".venv/bin/weir accounts add-token night-job --scope act",
+)
+RUN_HERE = {
+    *DATABASE,
+    *TRANSPORTS,
+    *WEB,
+    *ACCOUNTS,
+    *SET_UP,
+    CONFIG,
+    DOCTOR,
+    SDTCP,
+    SCCP,
+    OS_KEN,
+    SWITCH,
+    DETACH,
+    *LOOKS,
+    WATCH,
+}
 RUN_ELSEWHERE = {"make test", "make demo"}
 
 
@@ -90,8 +134,8 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
             bench.tear_down()
 
 
-def listens() -> bool:
-    with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", PORT)):
+def listens(port: int = PORT) -> bool:
+    with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
         return True
     return False
 
@@ -110,6 +154,66 @@ def test_the_settings_that_the_page_shows(tmp_path: Path) -> None:
     (tmp_path / "weir.toml").write_text("\n".join(re.findall(r"```toml\n(.*?)```", page, re.DOTALL)))
     (tmp_path / ".venv").symlink_to(PROJECT / ".venv")
     subprocess.run(CONFIG.split(), cwd=tmp_path, check=True, capture_output=True, timeout=DEADLINE_S)
+
+
+def run_in(folder: Path, *lines: str) -> None:
+    """Each line in a folder that looks like the project's, with a database of its own."""
+    env = like_the_project(folder)
+    for line in lines:
+        done = subprocess.run(
+            shlex.split(line),
+            cwd=folder,
+            env=env,
+            input="a long password\n" * 2,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, f"{line}: {done.stderr}"
+
+
+def like_the_project(folder: Path) -> dict[str, str]:
+    """Makes a folder look like the project's; the environment for a database and accounts of its own."""
+    (folder / ".venv").symlink_to(PROJECT / ".venv")
+    (folder / "weir.toml").write_text(f'[web]\naccounts = "{folder}/accounts.json"\n')
+    return os.environ | {"WEIR_DB": str(folder / "weir.db"), "WEIR_CONFIG": str(folder / "weir.toml")}
+
+
+def test_the_database(tmp_path: Path) -> None:
+    flowdb = FlowDb(f"sqlite:///{tmp_path}/weir.db")
+    key = FiveTuple("10.0.0.7", "10.0.0.1", 7000, 40112)
+    flowdb.flow_opened(Flow(4294967301, key, (Hop(1, 1, 2),), flowdb.clock.now_ns(), 1448, 9))
+    flowdb.close()
+    run_in(tmp_path, *DATABASE)
+    assert (tmp_path / "flows.parquet").stat().st_size
+
+
+def test_who_may_log_in(tmp_path: Path) -> None:
+    run_in(tmp_path, *ACCOUNTS)
+
+
+@pytest.mark.parametrize("line", WEB)
+def test_the_dashboard(line: str, tmp_path: Path) -> None:
+    env = like_the_project(tmp_path)
+    FlowDb(f"sqlite:///{tmp_path}/weir.db").close()
+    argv = line.replace("/var/lib/weir", str(tmp_path)).split()
+    with subprocess.Popen(argv, cwd=tmp_path, env=env) as dashboard:
+        try:
+            until(lambda: listens(8080), "the dashboard listens")
+            with urllib.request.urlopen("http://127.0.0.1:8080/") as page:
+                assert b"Overview" in page.read()
+        finally:
+            dashboard.send_signal(signal.SIGINT)
+        assert dashboard.wait(DEADLINE_S) == 0
+
+
+def test_congestion_controls(tmp_path: Path) -> None:
+    subprocess.run(("ip", "netns", "add", "h1"), check=True)
+    try:
+        run_in(tmp_path, *TRANSPORTS)
+    finally:
+        subprocess.run(("ip", "netns", "del", "h1"), check=True)
 
 
 def test_a_switch_and_its_controller(shell: Shell) -> None:

@@ -1,7 +1,9 @@
-"""Reads the flow database as anybody else would: with a connection of its own."""
+"""Flows to put into the flow database, and its rows as anybody else reads them."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -9,13 +11,31 @@ from sqlalchemy import create_engine, select
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
+from flowdb.db import FlowDb
+from flowdb.flow import FiveTuple, Flow, Hop
 from flowdb.models import Base
 
 Row = TypeVar("Row", bound=Base)
+BIG_DPID = 0xFFFF_0000_0000_0001
 
 
-def rows(database: Path, model: type[Row]) -> list[Row]:
-    """All rows of a table."""
-    engine = create_engine(f"sqlite:///{database}", poolclass=NullPool)
+def rows(database: Path | str, model: type[Row]) -> list[Row]:
+    """All rows of a table, by their keys; ``database``: an SQLite file, or a URL."""
+    url = f"sqlite:///{database}" if isinstance(database, Path) else database
+    engine = create_engine(url.replace("postgresql:", "postgresql+psycopg:"), poolclass=NullPool)
     with Session(engine) as session:
-        return list(session.scalars(select(model)))
+        return list(session.scalars(select(model).order_by(*model.__table__.primary_key)))
+
+
+def new_flow(db: FlowDb, src_port: int = 1000, path: tuple[Hop, ...] = (Hop(BIG_DPID, 1, 2),)) -> Flow:
+    """A flow that opens now."""
+    key = FiveTuple("10.0.0.1", "10.0.0.2", src_port, 80)
+    return Flow(db.next_id(), key, path, db.clock.now_ns(), 1448, 9)
+
+
+def wait_for(condition: Callable[[], object], timeout_s: float = 20) -> None:
+    """Wait until ``condition`` holds."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "timed out"
+        time.sleep(0.01)

@@ -1,5 +1,6 @@
 """A datapath that builds real messages and records what is sent; and what a real one would serialize."""
 
+import itertools
 from types import SimpleNamespace
 
 from openflow_ext import registry
@@ -12,20 +13,21 @@ registry.install()
 class FakeDatapath:
     """``sent`` holds the messages; each was serialized, so that a value that cannot be sent fails here."""
 
-    ofproto = ofproto_v1_3
-    ofproto_parser = ofproto_v1_3_parser
     address = ("127.0.0.1", 1)
 
-    def __init__(self, dpid=1):
+    def __init__(self, dpid=1, ofproto=ofproto_v1_3, parser=ofproto_v1_3_parser):
         self.id = dpid
+        self.ofproto, self.ofproto_parser = ofproto, parser
         self.sent = []
+        self._xids = itertools.count(1)
 
     def set_xid(self, msg):
-        msg.set_xid(1)
+        msg.set_xid(next(self._xids))
 
     def send_msg(self, msg):
         msg.datapath = self
-        msg.set_xid(1)
+        if msg.xid is None:
+            self.set_xid(msg)
         msg.serialize()
         self.sent.append(msg)
         return True

@@ -33,7 +33,8 @@ FOREIGN = {
 
 def commands(page: Path) -> list[str]:
     text = "\n".join(FENCE.findall(page.read_text())).replace("\\\n", " ")
-    return [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
+    lines = (re.sub(r"\s+# .*", "", line).strip() for line in text.splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def make_targets() -> set[str]:

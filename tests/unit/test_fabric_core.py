@@ -8,6 +8,7 @@ from fabric_app.connections import Closed, Connections, Opened
 from fabric_app.core import Fabric, Flood, Learned, Send
 from fabric_app.frames import Arp, MalformedFrame, parse
 from fabric_app.hosts import Host, Hosts
+from flowdb.flow import Hop
 from tests.unit.scripted_switch import ACK, FIN, RST, SYN, arp, ethernet, handshake, mac, segment, syn_options
 
 
@@ -81,10 +82,10 @@ def test_a_connection_is_two_flows_dated_from_the_syn(fabric):
     assert feed(fabric, (1, syn), now_ns=2000) == []
     (opened,) = feed(fabric, (3, syn_ack), now_ns=3000)
     there, back = opened.flows
-    assert (str(there.key), there.in_port, there.out_port) == ("10.0.0.1:1000>10.0.0.3:80", 1, 3)
-    assert (str(back.key), back.in_port, back.out_port) == ("10.0.0.3:80>10.0.0.1:1000", 3, 1)
+    assert (str(there.key), there.path) == ("10.0.0.1:1000>10.0.0.3:80", (Hop(7, 1, 3),))
+    assert (str(back.key), back.path) == ("10.0.0.3:80>10.0.0.1:1000", (Hop(7, 3, 1),))
     assert (there.receiver_wscale, back.receiver_wscale) == (7, 9)
-    assert {(f.opened_ns, f.mss_bytes, f.dpid) for f in opened.flows} == {(1000, 1400, 7)}
+    assert {(f.opened_ns, f.mss_bytes) for f in opened.flows} == {(1000, 1400)}
     assert feed(fabric, (1, syn), (3, syn_ack)) == []
 
 

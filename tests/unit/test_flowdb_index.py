@@ -1,19 +1,17 @@
 """The index against a plain list, and what it costs."""
 
-import itertools
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowdb.flow import FiveTuple, Flow, PortKey
-from flowdb.index import FlowIndex
-
-IDS = itertools.count(1)
+from flowdb.flow import FiveTuple, Flow, FlowState, Hop, PortKey
+from flowdb.index import FlowIndex, by_age_active_first
 
 
 def make_flow(flow_id, opened_ns=0, out_port=1, dpid=1):
     key = FiveTuple("10.0.0.1", "10.0.0.2", flow_id % 60000 + 1024, 80)
-    return Flow(flow_id, key, dpid, 9, out_port, opened_ns, 1460, 7)
+    return Flow(flow_id, key, (Hop(dpid, 9, out_port),), opened_ns, 1460, 7)
 
 
 def test_oldest_first_and_ties_by_id():
@@ -61,12 +59,71 @@ def test_nothing_is_left_of_a_flow_that_went():
     index.release(1)
     index.hold(2)
     assert len(index) == 0
-    assert (index._free, index._held) == ({}, {})
+    assert index._ports == {}
+
+
+def make_long_flow(flow_id, *ports, state=FlowState.ACTIVE):
+    flow = make_flow(flow_id, flow_id)
+    return replace(flow, path=tuple(Hop(dpid, 9, port_no) for dpid, port_no in ports), state=state)
+
+
+def test_a_flow_is_at_every_port_of_its_path_and_held_at_all():
+    index = FlowIndex()
+    index.add(make_long_flow(1, (1, 1), (2, 1)))
+    index.add(make_long_flow(2, (2, 1), (3, 1)))
+    index.hold(1)
+    assert index.oldest(PortKey(1, 1)) is None
+    assert index.oldest(PortKey(2, 1)).id == 2
+    assert [index.count(PortKey(dpid, 1)) for dpid in (1, 2, 3)] == [1, 2, 1]
+    index.release(1)
+    assert index.oldest(PortKey(2, 1)).id == 1
+
+
+def test_a_rerouted_flow_moves_and_stays_held():
+    index = FlowIndex()
+    index.add(make_long_flow(1, (1, 1), (2, 1)))
+    index.hold(1)
+    assert index.change(make_long_flow(1, (1, 2), (3, 1)))
+    assert [index.count(PortKey(*port)) for port in ((1, 1), (2, 1), (1, 2), (3, 1))] == [0, 0, 1, 1]
+    assert index.count_free(PortKey(1, 2)) == 0
+    index.release(1)
+    assert index.oldest(PortKey(3, 1)).id == 1
+    index.remove(1)
+    assert index._ports == {}
+
+
+def test_a_change_of_a_flow_that_is_gone_is_none():
+    index = FlowIndex()
+    assert not index.change(make_flow(1))
+    assert len(index) == 0
+
+
+def test_candidates_in_the_order_of_the_rank_without_the_protected():
+    index, port = FlowIndex(), PortKey(1, 1)
+    for flow_id, sent in ((1, 10), (2, 30), (3, 20), (4, 99)):
+        index.add(replace(make_long_flow(flow_id, (1, 1)), sent_bytes=sent))
+    assert [flow.id for flow in index.candidates(port, 3)] == [1, 2, 3]
+    index.rank_by(lambda flow: None if flow.id == 4 else (-flow.sent_bytes,))
+    assert [flow.id for flow in index.candidates(port, 9)] == [2, 3, 1]
+    index.change(replace(index.get(1), sent_bytes=50))
+    index.hold(2)
+    assert [flow.id for flow in index.candidates(port, 9)] == [1, 3]
+    assert index.oldest(port).id == 1
+    assert index.candidates(PortKey(7, 7), 9) == []
+
+
+def test_idle_flows_come_after_all_active_ones():
+    index, port = FlowIndex(by_age_active_first), PortKey(1, 1)
+    for flow_id in (1, 2, 3):
+        index.add(make_long_flow(flow_id, (1, 1)))
+    index.change(make_long_flow(1, (1, 1), state=FlowState.IDLE))
+    assert [flow.id for flow in index.candidates(port, 9)] == [2, 3, 1]
+    assert index.oldest(port).id == 1
 
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["add", "remove", "hold", "release"]),
+        st.sampled_from(["add", "remove", "hold", "release", "change"]),
         st.integers(1, 8),
         st.integers(0, 5),
         st.integers(1, 2),
@@ -89,15 +146,21 @@ def test_like_a_plain_list(steps):
         elif step == "hold":
             held |= {flow_id} & flows.keys()
             index.hold(flow_id)
+        elif step == "change":
+            new = make_flow(flow_id, opened, out_port)
+            if index.change(new):
+                flows[flow_id] = new
+            assert (flow_id in flows) == (index.get(flow_id) is not None)
         else:
             held.discard(flow_id)
             index.release(flow_id)
         for port_no in (1, 2):
-            mine = [flow for flow in flows.values() if flow.out_port == port_no]
+            mine = [flow for flow in flows.values() if flow.path[0].out_port == port_no]
             free = sorted((f for f in mine if f.id not in held), key=lambda f: (f.opened_ns, f.id))
             port = PortKey(1, port_no)
             assert index.oldest(port) == (free[0] if free else None)
             assert index.newest(port) == (free[-1] if free else None)
+            assert index.candidates(port, 3) == free[:3]
             assert index.count(port) == len(mine)
 
 

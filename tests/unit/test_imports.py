@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
-PACKAGES = ("openflow_ext", "flowdb", "fabric_app", "sdtcp_app", "sccp_app", "mininet_topos", "weir")
+PACKAGES = (
+    *("openflow_ext", "flowdb", "fabric_app", "sdtcp_app", "sccp_app"),
+    *("transports", "mininet_topos", "webui", "weir"),
+)
 MOST_LINES = 400
 
 COMMON = {"openflow_ext.settings", "openflow_ext.paths"}
+LIBBPF = "openflow_ext.switch.libbpf"  # the binding: nothing of Weir's is in it
 CONTROLLER = COMMON | {"openflow_ext.wire", "openflow_ext.engine", "openflow_ext.registry", "flowdb"}
 
 # What a package, or a module that is more bound than its package, may import of ours besides itself.
@@ -28,7 +32,9 @@ MAY_IMPORT = {
     "fabric_app": CONTROLLER,
     "sdtcp_app": CONTROLLER | {"fabric_app"},
     "sccp_app": CONTROLLER | {"fabric_app"},
-    "mininet_topos": COMMON | {"openflow_ext.switch.libbpf"},  # libbpf's binding, nothing of Weir's in it
+    "transports": COMMON | {LIBBPF},
+    "mininet_topos": COMMON | {LIBBPF},
+    "webui": COMMON | {"flowdb"},
     "weir": set(PACKAGES),
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import socket
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -15,11 +15,13 @@ from openflow_ext import wire
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch import proxy as proxy_module
 from openflow_ext.switch.errors import SwitchError
-from openflow_ext.switch.proxy import Controller, Proxy
+from openflow_ext.switch.proxy import Controller, ProxiedSession, Proxy
 from tests.unit.flowmods import ext, flow_mod, ofproto, output, parsed
-from tests.unit.proxy_bench import DEADLINE_S, Bench, Script, echo, perform
+from tests.unit.proxy_bench import DEADLINE_S, Bench, End, Script, echo, perform
 
 _ID = wire.WEIR_EXPERIMENTER_ID.to_bytes(4, "big")
+READ_BYTES = 1 << 18
+"""What asyncio reads at a time."""
 Play = Callable[[Script], None]
 
 
@@ -163,26 +165,62 @@ def test_openflow_1_0_passes_untouched(play: Play) -> None:
     play(script)
 
 
-def test_a_slow_reader_holds_the_other_side_back(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+def waiting_bytes(proxied: ProxiedSession) -> int:
+    """What of messages the agent holds."""
+    ends = (proxied.switch_end, proxied._controller_end)
+    held = sum(len(piece) for end in ends for _, piece in end._held)
+    return held + sum(end.transport.get_write_buffer_size() for end in ends if end.transport)
+
+
+async def sent_until_held_back(end: End, messages: list[bytes]) -> int:
+    """Send ``messages`` until they are taken no more; how many were sent."""
+    for sent, message in enumerate(messages):
+        end.send(message)
+        try:
+            async with asyncio.timeout(0.2):
+                await end.writer.drain()
+        except TimeoutError:
+            return sent + 1
+    raise AssertionError("all were taken")
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_slow_reader_holds_the_other_side_back(
+    play: Play, side: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(proxy_module, "BUFFER_BYTES", 1 << 16)
 
     async def script(bench: Bench) -> None:
-        switch, controller = await bench.join()
-        chunk = echo(1, 60_000)
-        sent = 0
-        with contextlib.suppress(TimeoutError):
-            while sent < 1000:
-                switch.send(chunk)
-                sent += 1
-                async with asyncio.timeout(0.5):
-                    await switch.writer.drain()
-        assert sent < 1000
+        ends = await bench.join()
+        source, sink = ends[side], ends[1 - side]
+        messages = [echo(xid, 30_000 + xid) for xid in range(2000)]
+        sent = await sent_until_held_back(source, messages)
         (proxied,) = bench.proxy.sessions
-        assert not proxied.notify(echo(2))
-        for _ in range(sent):
-            assert await controller.message() == chunk
+        assert waiting_bytes(proxied) <= proxy_module.BUFFER_BYTES + READ_BYTES
+        assert proxied.notify(echo(1)) is (side == 1)
+        for message in messages[:sent]:
+            assert await sink.message() == message
         async with asyncio.timeout(DEADLINE_S):
-            await switch.writer.drain()
+            await source.writer.drain()
+        assert waiting_bytes(proxied) == 0
+
+    play(script)
+
+
+def test_who_does_not_read_the_answers_is_asked_no_more(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy_module, "BUFFER_BYTES", 1 << 16)
+    config = wire.PortConfig(1, wire.PortConfigFlags.READ)
+
+    async def script(bench: Bench) -> None:
+        bench.server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        _, controller = await bench.join()
+        requests = [wire.encode_message(config, xid=xid) * 1000 for xid in range(500)]
+        sent = await sent_until_held_back(controller, requests)
+        (proxied,) = bench.proxy.sessions
+        assert waiting_bytes(proxied) <= proxy_module.BUFFER_BYTES + 2 * READ_BYTES
+        for xid in range(sent):
+            for _ in range(1000):
+                assert of.HEADER.unpack_from(await controller.message())[3] == xid
 
     play(script)
 

@@ -1,21 +1,28 @@
 """SDTCP's entries and handlers, with the engine's real parser and a datapath that records."""
 
+import socket
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from pydantic import ValidationError
 
-from fabric_app.events import EventFlowClosed
+from fabric_app.events import EventFlowClosed, EventFlowOpened
 from fabric_app.pipeline import COOKIE_FABRIC, COOKIE_SDTCP
+from flowdb.commands import Command
 from flowdb.db import FlowDb
-from flowdb.flow import FiveTuple, Flow
+from flowdb.flow import FiveTuple, Flow, Hop
+from flowdb.models import AlarmRow, DecisionRow
 from openflow_ext import wire
+from openflow_ext.engine import ofproto_v1_5, ofproto_v1_5_parser
+from openflow_ext.settings import Watch
 from openflow_ext.switch.openflow import FlowMod
 from openflow_ext.switch.rules import WindowOp
 from openflow_ext.switch.split import rule_for, split
 from sdtcp_app import entries
 from sdtcp_app.app import SdtcpApp
 from sdtcp_app.config import SdtcpSettings
+from tests.unit.database import rows
 from tests.unit.fake_datapath import FakeDatapath, event
 
 V4 = FiveTuple("10.0.0.1", "10.0.0.3", 1000, 80)
@@ -23,7 +30,7 @@ V6 = FiveTuple("fe80::1", "fe80::3", 1000, 80)
 
 
 def make_flow(flow_id=1, key=V4):
-    return Flow(flow_id, key, 1, 1, 3, flow_id, 1460, 9)
+    return Flow(flow_id, key, (Hop(1, 1, 3),), flow_id, 1460, 9)
 
 
 @pytest.fixture
@@ -31,7 +38,7 @@ def app(tmp_path, monkeypatch):
     monkeypatch.delenv("WEIR_CONFIG", raising=False)
     flowdb = FlowDb(f"sqlite:///{tmp_path}/weir.db")
     app = SdtcpApp(flowdb=flowdb)
-    app.index = flowdb.index
+    app.index, app.database = flowdb.index, tmp_path / "weir.db"
     yield app
     flowdb.close()
 
@@ -126,7 +133,8 @@ def test_an_alarm_that_makes_no_sense_is_counted_and_dropped(app, datapath, chan
     app.index.add(make_flow())
     app.on_alarm(alarm(datapath, **changed))
     app.on_normal(alarm(datapath, **changed))
-    assert (datapath.sent, app.malformed) == ([], 2)
+    assert datapath.sent == []
+    assert app.metrics.registry.get_sample_value("weir_sdtcp_alarms_total", {"outcome": "malformed"}) == 2
 
 
 def test_the_largest_alarm_can_still_be_sent(app, datapath):
@@ -150,3 +158,173 @@ def test_a_session_that_ends_frees_its_flows_but_not_for_an_older_one(app, datap
 def test_settings_that_are_refused(wrong):
     with pytest.raises(ValidationError):
         SdtcpSettings(**wrong)
+
+
+def sample(app, name, **labels):
+    return app.metrics.registry.get_sample_value(name, labels)
+
+
+def test_answers_of_the_switch_are_recorded(app, datapath, monkeypatch):
+    answered = []
+    monkeypatch.setattr(app.recorder, "answered", lambda *args: answered.append(args[1]))
+    app.index.add(make_flow())
+    app.on_alarm(alarm(datapath))
+    xid = datapath.sent[-1].xid
+    app.carrier.ask_answers()
+    barrier = datapath.sent[-1].xid
+    app.carrier.ask_answers()
+    assert datapath.sent[-1].xid == barrier, "one barrier at a time"
+    app.on_barrier(event(datapath, xid=barrier + 100))
+    assert answered == []
+    app.on_barrier(event(datapath, xid=barrier))
+    app.on_error(event(datapath, xid=xid, type=5, code=1))
+    assert answered == ["done"]
+
+
+@pytest.mark.parametrize("error", [{"type": 5, "code": 1}, {"type": 0xFFFF, "exp_type": 3}])
+def test_an_entry_that_is_refused(app, datapath, monkeypatch, error):
+    answered = []
+    monkeypatch.setattr(app.recorder, "answered", lambda *args: answered.append(args[1]))
+    app.index.add(make_flow())
+    app.on_alarm(alarm(datapath))
+    xid = datapath.sent[-1].xid
+    app.on_error(event(datapath, xid=xid, **error))
+    app.carrier.ask_answers()
+    app.on_barrier(event(datapath, xid=datapath.sent[-1].xid))
+    assert answered == [f"refused: type {error['type']} code {[*error.values()][1]}"]
+    assert sample(app, "weir_sdtcp_answers_total", outcome="refused") == 1
+
+
+def test_a_switch_that_goes_answers_nothing(app, datapath, monkeypatch):
+    answered = []
+    monkeypatch.setattr(app.recorder, "answered", lambda *args: answered.append(args[1]))
+    app.index.add(make_flow())
+    app.on_alarm(alarm(datapath))
+    app.on_switch_gone(SimpleNamespace(datapath=datapath))
+    assert answered == ["none: the switch went"]
+
+
+def test_an_alarm_of_a_port_without_flows_is_said_once(app, datapath, caplog):
+    for _ in range(3):
+        app.on_alarm(alarm(datapath))
+    assert [record.message for record in caplog.records].count(
+        "port 0000000000000001:3 is alarmed, but no flow is known to leave by it"
+    ) == 1
+    assert sample(app, "weir_sdtcp_alarms_total", outcome="nothing") == 3
+
+
+def test_metrics_count_and_serve(app, datapath):
+    app.index.add(make_flow())
+    app.on_alarm(alarm(datapath))
+    app.on_flow_closed(EventFlowClosed(make_flow(), "fin", 1))
+    assert sample(app, "weir_sdtcp_decisions_total", equation="punished") == 1
+    assert sample(app, "weir_sdtcp_lifts_total", reason="flow closed") == 1
+    assert sample(app, "weir_sdtcp_alarm_to_flow_mod_seconds_count") == 1
+    assert sample(app, "weir_sdtcp_clamps") == 0
+    assert sample(app, "weir_flowdb_flows") == 1
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        taken.listen()
+        with pytest.raises(SystemExit, match=f"metrics: cannot listen on {address}"):
+            app.metrics.serve_or_exit(address)
+
+
+@pytest.fixture
+def reflex_app(app, datapath):
+    app._change_settings(app.settings.model_copy(update={"mode": "reflex"}))
+    app.flowdb.flow_opened(make_flow(1))
+    app.flowdb.flow_opened(make_flow(2, V6))
+    app.on_flows_opened(EventFlowOpened((make_flow(1), make_flow(2, V6))))
+    app.on_tick(None)
+    datapath.sent.clear()
+    app.on_port_config(event(datapath, port_no=3, capacity_bps=100_000_000))
+    app.on_tick(None)
+    return app
+
+
+def test_reflex_arms_and_takes_over(reflex_app, datapath):
+    armed = wire.decode_message(bytes(datapath.sent[-1].buf))
+    assert [(entry.src_port, entry.alpha, entry.priority) for entry in armed.entries] == [(80, 5, 65535)] * 2
+    assert [str(entry.src) for entry in armed.entries] == ["10.0.0.3", "fe80::3"]
+    assert armed.entries[0].cookie == COOKIE_SDTCP | 1
+    datapath.sent.clear()
+    step = {"port_no": 3, "rank": 0, "n_i": 2, "when_ns": 5}
+    reflex_app.on_reflex(event(datapath, on=True, cookie=armed.entries[0].cookie, **step))
+    clamp, disarmed = datapath.sent
+    (action,) = clamp.instructions[0].actions
+    assert action.to_wire() == wire.ModWindow(armed.entries[0].window_bytes, 5)
+    assert wire.decode_message(bytes(disarmed.buf)) == wire.Arm(3)
+    reflex_app.on_reflex(event(datapath, on=False, cookie=armed.entries[0].cookie, **step))
+    reflex_app.on_alarm(alarm(datapath))
+    assert len(datapath.sent) == 2
+    reflex_app.flowdb.close()
+    (decision,) = rows(reflex_app.database, DecisionRow)
+    (row,) = rows(reflex_app.database, AlarmRow)
+    assert (decision.origin, decision.alarm_id) == ("reflex", row.id)
+
+
+def test_a_port_that_was_not_armed_is_tried_again(reflex_app, datapath, monkeypatch):
+    arm = datapath.sent[-1]
+    reflex_app.on_error(event(datapath, xid=arm.xid, type=0xFFFF, exp_type=3))
+    monkeypatch.setattr("sdtcp_app.app.time.monotonic_ns", lambda: 10**18)
+    reflex_app.on_tick(None)
+    again = datapath.sent[-1]
+    assert wire.decode_message(bytes(again.buf)) == wire.decode_message(bytes(arm.buf))
+    assert again is not arm
+
+
+def test_leaving_reflex_disarms(reflex_app, datapath):
+    datapath.sent.clear()
+    reflex_app._change_settings(reflex_app.settings.model_copy(update={"mode": "alarm"}))
+    assert [wire.decode_message(bytes(msg.buf)) for msg in datapath.sent] == [wire.Arm(3)]
+
+
+def test_settings_are_changed_without_a_restart(app, datapath, tmp_path, monkeypatch, caplog):
+    file = tmp_path / "weir.toml"
+    file.write_text("[sdtcp]\nk_pkts = 20\n")
+    monkeypatch.setenv("WEIR_CONFIG", str(file))
+    app._watch = Watch("sdtcp", SdtcpSettings)
+    app._look_at_settings()
+    assert datapath.sent == []
+    file.write_text('[sdtcp]\nk_pkts = 65\npolicy = "largest-volume"\nmetrics = "127.0.0.1:9"\n')
+    app._look_at_settings()
+    assert wire.decode_message(bytes(datapath.sent[0].buf)).k_pkts == 65
+    assert app.core.parameters.k_pkts == 65
+    for number, sent in ((1, 10), (2, 20)):
+        app.index.add(replace(make_flow(number), sent_bytes=sent))
+    app.on_alarm(alarm(datapath))
+    assert app.core.is_punished(2)
+    assert "[sdtcp] metrics takes effect with the next start" in caplog.text
+    file.write_text("[sdtcp]\nk_pkts = 0\n")
+    app._look_at_settings()
+    assert "the settings stay as they are" in caplog.text
+    assert app.settings.k_pkts == 65
+
+
+def test_a_command_is_obeyed_and_answered(app, datapath, monkeypatch):
+    app.index.add(make_flow())
+    asked = [Command(5, "punish", {"flow": 1}, "ann"), Command(6, "release", {"flow": 9}, "ann")]
+    answered = []
+    monkeypatch.setattr(app.flowdb, "take_commands", lambda: [asked.pop(0)] if asked else [])
+    monkeypatch.setattr(app.flowdb, "command_done", lambda *done: answered.append(done[1:]))
+    app.on_tick(None)
+    app.on_tick(None)
+    assert answered == [(True, f"{V4} slowed down"), (False, "no flow 9 is open")]
+    (mod,) = datapath.flow_mods()
+    assert mod.extension[0].to_wire() == wire.SetWindow(1460)
+    assert sample(app, "weir_sdtcp_commands_total", outcome="obeyed") == 1
+    assert sample(app, "weir_sdtcp_commands_total", outcome="refused") == 1
+
+
+def test_a_clamp_in_openflow_1_5(app):
+    datapath = FakeDatapath(ofproto=ofproto_v1_5, parser=ofproto_v1_5_parser)
+    app.on_switch(event(datapath))
+    app.index.add(make_flow())
+    app.on_alarm(alarm(datapath))
+    data = bytes(datapath.sent[-1].buf)
+    rule = rule_for(FlowMod.parse(data), split(data).actions)
+    assert (data[0], rule.window_op, rule.window_bytes) == (6, WindowOp.MOD_WINDOW, 14_375)
+    app.carrier.ask_answers()
+    app.carrier.carry_out(app.core.on_flow_closed(make_flow()))
+    assert FlowMod.parse(bytes(datapath.sent[-1].buf)).command == datapath.ofproto.OFPFC_DELETE_STRICT

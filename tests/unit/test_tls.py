@@ -77,8 +77,9 @@ def exchange(folder: Path, tmp_path: Path, server_name: str) -> tuple[bool, Any]
                 return False
             controller_end = await ends.get()
             assert await controller_end.message() == echo(1, 60_000)
-            controller_end.send(echo(2))
-            assert await switch.message() == echo(2)
+            many = [echo(xid, 50_000) for xid in range(2, 5)]
+            controller_end.send(*many)
+            assert [await switch.message() for _ in many] == many
             controller_end.writer.close()
             assert await switch.ends()
             return True

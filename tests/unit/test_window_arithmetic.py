@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
-from cffi import FFI
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openflow_ext.paths import PROJECT
 from sccp_app.core import PortPolicy, fair_share_bytes
 from sdtcp_app.equations import next_window_bytes
 from tests.bpf.packets import checksum
+from tests.unit.host_c import compiled
 
 DECLARATIONS = """
 uint64_t weir_bdp_bytes(uint64_t capacity_bps, uint64_t common_rtt_us);
@@ -34,20 +30,7 @@ segment_sizes = st.integers(88, 9000)
 
 @pytest.fixture(scope="module")
 def c(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder: Path = tmp_path_factory.mktemp("window")
-    source, library = folder / "window.c", folder / "window.so"
-    source.write_text(
-        '#define WEIR_INLINE __attribute__((visibility("default")))\n#include "weir_window.h"\n'
-    )
-    compiler = shutil.which("cc") or shutil.which("clang") or "cc"
-    include = PROJECT / "openflow_ext" / "bpf"
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-I", include, "-o", library, source],
-        check=True,
-    )
-    ffi = FFI()
-    ffi.cdef(DECLARATIONS)
-    return ffi.dlopen(str(library))
+    return compiled("weir_window.h", DECLARATIONS, tmp_path_factory.mktemp("window"))[1]
 
 
 @given(capacity=st.integers(0, 10**13), rtt=st.integers(0, 10**6), flows=st.integers(0, 10**6))

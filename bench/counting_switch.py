@@ -1,0 +1,23 @@
+"""Ryu's own ``simple_switch_13`` with a count of the PACKET_INs that it has dealt with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ryu.app.simple_switch_13 import SimpleSwitch13
+from ryu.controller import ofp_event
+from ryu.controller.handler import MAIN_DISPATCHER, set_ev_cls
+
+from bench.tally import Tally
+
+
+class CountingSwitch(SimpleSwitch13):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.tally = Tally()
+        self.tally.begin()
+
+    @set_ev_cls(ofp_event.EventOFPPacketIn, MAIN_DISPATCHER)
+    def _packet_in_handler(self, ev: Any) -> None:
+        super()._packet_in_handler(ev)
+        self.tally.add(1, 0)

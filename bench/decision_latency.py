@@ -1,0 +1,236 @@
+"""How long from an alarm to the FLOW_MOD that answers it, with many flows known, and under load.
+
+    python -m bench.decision_latency [--flows N] [--engine ryu|os-ken] [--rounds N] [--json]
+
+A real controller (fabric_app, sdtcp_app) takes the flows over from a database and speaks with one scripted
+switch of 100 ports. ``calm``: one alarm at a time; ``load``: 2,000 a second over all ports for 10 s. The time
+is taken at the switch: from the alarm's bytes into the socket to the FLOW_MOD's bytes out of it, so both ways
+through the kernel are in it. An alarm is ``unanswered`` when no FLOW_MOD came for it before its port's next.
+``rss_mb``: the controller's memory with the flows known, and after each round once all clamps are lifted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import selectors
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bench.figures import present, quantile
+from fabric_app.pipeline import COOKIE_SDTCP
+from flowdb.db import FlowDb
+from flowdb.flow import FiveTuple, Flow, Hop
+from openflow_ext import wire
+
+HELLO, ECHO_REQUEST, ECHO_REPLY, FEATURES_REQUEST, FLOW_MOD = 0, 2, 3, 5, 14
+MULTIPART_REQUEST, BARRIER_REQUEST, PORT_DESC = 18, 20, 13
+ADD, DELETE_STRICT = 0, 4
+PORTS, PER_S, LOAD_S = 100, 2000, 10
+CALM = 1000
+PATIENCE_S = 60.0
+RATE_BPS = 10**9
+_COMMAND_AT, _ADDRESS_AT = 25, 75
+"""In a FLOW_MOD: its command, and ipv4_dst in the match of a clamp."""
+
+
+def remember(url: str, count: int) -> None:
+    """Leave open flows in a database, as a controller that ended a moment ago."""
+    flowdb = FlowDb(url, max_pending=10 * count)
+    now_ns = flowdb.clock.now_ns()
+    for number in range(count):
+        port, at_port = number % PORTS, number // PORTS
+        key = FiveTuple(
+            f"10.{port}.{at_port >> 8}.{at_port & 255}", "10.200.0.1", 1024 + at_port % 60_000, 80
+        )
+        path = (Hop(1, 1000 + port, 1 + port),)
+        opened_ns = now_ns - 10**9 * (count - number) // count
+        flowdb.flow_opened(Flow(flowdb.next_id(), key, path, opened_ns, 1460, 9, 7, 250))
+    flowdb.close()
+
+
+class Switch:
+    """Says what any switch says, and alarms; one thread, so that nothing delays it but the controller."""
+
+    def __init__(self, port: int) -> None:
+        self.clamped: list[tuple[int, float]] = []
+        self.lifted = 0
+        self._socket = _connect(port)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._socket, selectors.EVENT_READ)
+        self._buffer = b""
+        self._send(HELLO, b"", 1)
+
+    def alarm(self, port_no: int) -> float:
+        """Returns when it was sent."""
+        port = wire.OfpPort(port_no, name=b"p")
+        alarm = wire.BufAlarm(port, 30, 45_000, RATE_BPS, COOKIE_SDTCP, 0, 40, time.time_ns())
+        message = wire.encode_message(alarm)
+        sent = time.perf_counter()
+        self._socket.sendall(message)
+        return sent
+
+    def serve(self, until: float, enough: Callable[[], bool] = lambda: False) -> None:
+        """Take what comes until a time, or until it is enough."""
+        while not enough() and (left := until - time.perf_counter()) > 0:
+            if self._selector.select(left):
+                self._take(self._socket.recv(1 << 16))
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _take(self, data: bytes) -> None:
+        now = time.perf_counter()
+        if not data:
+            raise click.ClickException("the controller closed the connection")
+        self._buffer += data
+        while len(self._buffer) >= 8 and len(self._buffer) >= (length := self._length()):
+            message, self._buffer = self._buffer[:length], self._buffer[length:]
+            self._answer(message, now)
+
+    def _length(self) -> int:
+        return int.from_bytes(self._buffer[2:4], "big")
+
+    def _answer(self, message: bytes, now: float) -> None:
+        of_type, xid = message[1], int.from_bytes(message[4:8], "big")
+        if of_type == FLOW_MOD and message[8:16] == COOKIE_SDTCP.to_bytes(8, "big"):
+            if message[_COMMAND_AT] == ADD:
+                self.clamped.append((message[_ADDRESS_AT + 1] + 1, now))
+            self.lifted += message[_COMMAND_AT] == DELETE_STRICT
+        elif of_type == FEATURES_REQUEST:
+            self._send(of_type + 1, struct.pack("!QIBB2xII", 1, 0, 254, 0, 0, 0), xid)
+        elif of_type == ECHO_REQUEST:
+            self._send(ECHO_REPLY, message[8:], xid)
+        elif of_type == BARRIER_REQUEST:
+            self._send(of_type + 1, b"", xid)
+        elif of_type == MULTIPART_REQUEST:
+            ports = b""
+            if message[8:10] == struct.pack("!H", PORT_DESC):
+                ports = b"".join(wire.encode_port(wire.OfpPort(1 + n, name=b"p")) for n in range(PORTS))
+            self._send(of_type + 1, message[8:10] + bytes(6) + ports, xid)
+
+    def _send(self, of_type: int, body: bytes, xid: int) -> None:
+        self._socket.sendall(struct.pack("!BBHI", wire.OFP13, of_type, 8 + len(body), xid) + body)
+
+
+def _connect(port: int) -> socket.socket:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            connection = socket.create_connection(("127.0.0.1", port))
+        except OSError:
+            if time.monotonic() > deadline:
+                raise click.ClickException("the controller does not listen") from None
+            time.sleep(0.1)
+        else:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connection
+
+
+@contextlib.contextmanager
+def controller(engine: str, folder: Path, url: str) -> Iterator[tuple[subprocess.Popen[bytes], Switch]]:
+    """A controller of its own with a switch."""
+    with contextlib.closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "weir", "controller", "--engine", engine, "--db", url]
+    command += ["--listen", f"127.0.0.1:{port}"]
+    environment = os.environ | {"PYTHONPATH": os.getcwd()}
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+    try:
+        switch = Switch(port)
+        yield process, switch
+        switch.close()
+    except click.ClickException:
+        click.echo((folder / "log").read_text()[-4000:], err=True)
+        raise
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def calm(switch: Switch) -> list[float]:
+    """Milliseconds from each of some alarms, one at a time, to its FLOW_MOD."""
+    chance, taken = random.Random(1), []  # noqa: S311
+    for _ in range(CALM):
+        switch.clamped.clear()
+        sent = switch.alarm(chance.randrange(PORTS) + 1)
+        switch.serve(sent + 1, lambda: bool(switch.clamped))
+        if not switch.clamped:
+            raise click.ClickException("an alarm was not answered within 1 s")
+        taken.append((switch.clamped[0][1] - sent) * 1000)
+        switch.serve(time.perf_counter() + 0.004)
+    return taken
+
+
+def load(switch: Switch) -> tuple[list[float], int]:
+    """Milliseconds from alarm to FLOW_MOD under load, and how many alarms had none."""
+    switch.clamped.clear()
+    sent: dict[int, list[float]] = {port: [] for port in range(1, PORTS + 1)}
+    start = time.perf_counter()
+    for number in range(PER_S * LOAD_S):
+        switch.serve(start + number / PER_S)
+        port = number % PORTS + 1
+        sent[port].append(switch.alarm(port))
+    switch.serve(time.perf_counter() + 1)
+    taken, unanswered = [], 0
+    for port, alarms in sent.items():
+        answers = [at for where, at in switch.clamped if where == port]
+        for alarm, following in zip(alarms, [*alarms[1:], float("inf")], strict=True):
+            first = next((at for at in answers if alarm < at < following), None)
+            if first is None:
+                unanswered += 1
+            else:
+                taken.append((first - alarm) * 1000)
+    return taken, unanswered
+
+
+def rss_mb(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) // 1024
+
+
+def row(phase: str, taken: list[float], **more: Any) -> dict[str, Any]:
+    figures = {f"p{part}_ms": f"{quantile(taken, part / 100):.2f}" for part in (50, 95, 99)}
+    return {"phase": phase, "alarms": len(taken), **figures, "max_ms": f"{max(taken):.2f}", **more}
+
+
+@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
+@click.option("--flows", default=100_000, show_default=True, help="Flows known.")
+@click.option("--engine", type=click.Choice(["ryu", "os-ken"]), default="ryu", show_default=True)
+@click.option("--rounds", default=2, show_default=True, help="Rounds of load.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def main(flows: int, engine: str, rounds: int, as_json: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/weir.db"
+        remember(url, flows)
+        with controller(engine, Path(folder), url) as (process, switch):
+            switch.serve(time.perf_counter() + 3)
+            rows = [row("calm", calm(switch), unanswered=0, rss_mb=rss_mb(process.pid))]
+            for number in range(rounds):
+                clamped, lifted = len(switch.clamped), switch.lifted
+                taken, unanswered = load(switch)
+                all_of_them = len(switch.clamped) - clamped
+                switch.serve(
+                    time.perf_counter() + 15,
+                    lambda want=lifted + all_of_them: switch.lifted >= want,  # type: ignore[misc]
+                )
+                memory = rss_mb(process.pid)
+                rows.append(row(f"load {number + 1}", taken, unanswered=unanswered, rss_mb=memory))
+    columns = ["phase", "alarms", "p50_ms", "p95_ms", "p99_ms", "max_ms", "unanswered", "rss_mb"]
+    present(f"alarm to FLOW_MOD, {engine}, {flows} flows known", columns, rows, as_json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Flow openings as FLOW_REPORTs to a Ryu app that counts them, and as PACKET_INs to simple_switch_13.
+
+    python -m bench.flow_reports [--rate R] [--seconds S] [--interval-ms MS] [--json]
+
+A real agent, Open vSwitch and Ryu. For the reports the handshakes' SYN and SYN-ACK have passed before; their
+ACKs, which open the flows, go by a port at ``--rate`` a second. For the PACKET_INs as many SYNs, each of a
+flow of its own, come in by that port at the same rate; simple_switch_13 floods them, for it never learns
+where they go. ``behind``: from the last frame sent to the last one counted. ``core``: what of a core each
+process took while there was something to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bench import sandbox
+from bench.figures import cpu_s, present
+from bench.frames import ACK, SYN, Sender, frames
+from bench.tally import Reader
+from openflow_ext.switch.pinned import PinnedMaps
+from tests.integration.switch_bench import Bench, open_vswitch, until
+from tests.unit.engines import controller as ryu_process
+from tests.unit.engines import free_port
+
+HERE = Path(__file__).parent
+PORT, HOST = "flows", "flowsh"
+COLUMNS = ("as", "counted", "lost", "counted /s", "behind ms", "agent core", "Ryu core")
+STEP_S = 0.01
+QUIET_S = 1.0
+SETUP_BATCH = 10_000
+MACS = bytes.fromhex("020000000002020000000001")
+"""To nobody, from somebody."""
+
+
+def send_paced(sender: Sender, total: int, rate: int) -> None:
+    """``total`` frames, ``rate`` a second in steps of 10 ms."""
+    start, sent = time.perf_counter(), 0
+    while sent < total:
+        due = min(int((time.perf_counter() - start) * rate) + int(rate * STEP_S), total)
+        sender.send(due - sent)
+        sent = due
+        time.sleep(STEP_S)
+
+
+def tracked(name: str) -> int:
+    with contextlib.closing(PinnedMaps(name)) as maps:
+        return sum(1 for _ in maps._maps["flows"].keys())  # noqa: SIM118 - a BPF map's
+
+
+def shake_hands(flows: int) -> None:
+    """SYN and SYN-ACK of all flows pass the port."""
+    for interface, from_host, flags in ((PORT, False, SYN), (HOST, True, SYN | ACK)):
+        with contextlib.closing(Sender(interface, frames(flows, from_host=from_host, flags=flags))) as sender:
+            for _ in range(0, flows, SETUP_BATCH):
+                sender.send(min(SETUP_BATCH, flows))
+                time.sleep(STEP_S)
+
+
+def strangers(flows: int) -> Iterator[bytes]:
+    """SYNs from one known station to one that is nowhere."""
+    return (MACS + frame[12:] for frame in frames(flows, from_host=True, flags=SYN))
+
+
+@contextlib.contextmanager
+def network(app: str) -> Iterator[tuple[Bench, int, Reader]]:
+    """A bridge with a port for the frames, the agent, and Ryu with ``app``: and its pid and its counts."""
+    port = free_port()
+    with open_vswitch() as ovs, contextlib.ExitStack() as stack:
+        bench = Bench(ovs)
+        stack.callback(bench.tear_down)
+        bench.build()
+        sandbox.run("ip", "link", "add", PORT, "type", "veth", "peer", "name", HOST)
+        stack.callback(sandbox.run, "ip", "link", "del", PORT)
+        for name in (PORT, HOST):
+            sandbox.run("ip", "link", "set", name, "up")
+        ovs.vsctl("add-port", bench.bridge, PORT)
+        ryu = stack.enter_context(ryu_process("ryu", HERE / app, port))
+        assert ryu.stdout is not None  # noqa: S101 - a pipe was asked for
+        reader = Reader(ryu.stdout)
+        bench.ready_agent(f"tcp:127.0.0.1:{port}")
+        until(reader.begun.is_set, f"{app} counts")
+        until(lambda: PORT in bench.attached(), "the programs are on the port")
+        yield bench, ryu.pid, reader
+
+
+def measure(bench: Bench, ryu: int, reader: Reader, sender: Sender, flows: int, rate: int) -> dict[str, Any]:
+    pids = {"agent": bench.agents[0].process.pid, "Ryu": ryu}
+    before, start = {name: cpu_s(pid) for name, pid in pids.items()}, time.monotonic()
+    send_paced(sender, flows, rate)
+    sent = time.monotonic()
+    reader.changed = sent
+    while reader.counted + reader.lost < flows and time.monotonic() < reader.changed + QUIET_S:
+        time.sleep(STEP_S)
+    taken_s = reader.changed - start
+    cores = {f"{name} core": f"{(cpu_s(pid) - before[name]) / taken_s:.0%}" for name, pid in pids.items()}
+    return {
+        "sent": flows,
+        "sent /s": round(flows / (sent - start)),
+        "counted": reader.counted,
+        "lost": flows - reader.counted,
+        "counted /s": round(reader.counted / taken_s),
+        "behind ms": round((reader.changed - sent) * 1000),
+        **cores,
+    }
+
+
+def as_reports(flows: int, rate: int, interval_ms: int) -> dict[str, Any]:
+    os.environ["WEIR_BENCH_INTERVAL_MS"] = str(interval_ms)
+    with network("counting_app.py") as (bench, ryu, reader):
+        shake_hands(flows)
+        there = until(lambda: (held := tracked(bench.name)) >= flows and held, "the flows are tracked")
+        if there != flows:
+            raise click.ClickException(f"{there} flows are tracked instead of {flows}")
+        with contextlib.closing(Sender(PORT, frames(flows, from_host=False, flags=ACK))) as sender:
+            return {"as": "FLOW_REPORT"} | measure(bench, ryu, reader, sender, flows, rate)
+
+
+def as_packet_ins(flows: int, rate: int) -> dict[str, Any]:
+    with network("counting_switch.py") as (bench, ryu, reader):
+        until(lambda: bench.ovs.flows(bench.bridge), "the table-miss entry is there")
+        with contextlib.closing(Sender(HOST, strangers(flows))) as sender:
+            return {"as": "PACKET_IN"} | measure(bench, ryu, reader, sender, flows, rate)
+
+
+@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
+@click.option("--rate", default=50_000, show_default=True, help="Openings a second.")
+@click.option("--seconds", default=5.0, show_default=True, help="For how long.")
+@click.option("--interval-ms", default=50, show_default=True, help="How long a report may wait.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def main(rate: int, seconds: float, interval_ms: int, as_json: bool) -> None:
+    sandbox.enter()
+    os.environ.pop("OVS_RUNDIR", None)
+    flows = int(rate * seconds)
+    rows = [as_reports(flows, rate, interval_ms), as_packet_ins(flows, rate)]
+    present(f"{flows:,} flow openings, {rate:,}/s", COLUMNS, rows, as_json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Server time of the dashboard's pages over a large database: p50, p95 and worst of each, in ms.
+
+    python -m bench.web_pages [--db URL] [--flows 1000000] [--samples 10000000] [--runs 30] [--json]
+
+Without ``--db`` an SQLite file is filled in a temporary folder; a database that is empty is filled first, one
+that holds flows is taken as it is. Each page is asked for in turn by Flask's own client: the time is the
+server's whole work, with nothing of the network or the browser. The goal: p95 of each page at most 150 ms.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import click
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from bench import web_fill
+from bench.figures import present, quantile
+from flowdb.config import database_url
+from flowdb.engine import open_engine
+from flowdb.flow import NS_PER_S
+from flowdb.models import ClampRow, FlowRow
+from webui.app import create_app
+from webui.config import WebSettings
+from webui.paging import Cursor
+
+GOAL_MS = 150
+
+
+def pages(flow_id: int, busy: str, deep: Cursor) -> dict[str, str]:
+    """What is asked for; ``deep``: a place in the middle of all flows."""
+    return {
+        "overview": "/",
+        "overview's chart": "/api/v1/busiest?span_s=3600&points=300",
+        "topology": "/topology",
+        "ports": "/ports",
+        "port": busy,
+        "port's chart, 1 h": f"/api/v1{busy}/series?span_s=3600",
+        "flows": "/flows",
+        "flows, in the middle": f"/flows?cursor={deep}",
+        "flows of an address": f"/flows?q={web_fill.address(7)}",
+        "flows from > to": f"/flows?q={web_fill.address(7)}>{web_fill.address(9)}",
+        "flows of a TCP port": "/flows?q=:40000",
+        "flows through a switch": "/flows?switch=s1",
+        "flows through a port": "/flows?switch=s5&switch_port=1",
+        "live flows": "/flows?state=live",
+        "live flows of an address": f"/flows?state=live&q={web_fill.address(7)}",
+        "live flows through a port": "/flows?switch=s5&switch_port=1&state=live",
+        "flows by rate": "/flows?sort=rate",
+        "punished flows": "/flows?state=punished",
+        "ever punished flows": "/flows?state=slowed",
+        "by policy": "/flows?policy=longest-lived-active",
+        "flow": f"/flows/{flow_id}",
+        "flow's chart": f"/api/v1/flows/{flow_id}",
+        "actions": "/commands",
+        "settings": "/settings",
+        "metrics": "/metrics",
+    }
+
+
+@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
+@click.option("--db", help="A database's URL or file; filled where it holds no flows.")
+@click.option("--flows", default=1_000_000, show_default=True)
+@click.option("--samples", default=10_000_000, show_default=True)
+@click.option("--runs", default=30, show_default=True, help="How often each page is asked for.")
+@click.option("--json", "as_json", is_flag=True)
+def main(db: str | None, flows: int, samples: int, runs: int, as_json: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        url = database_url(db or f"{folder}/weir.db")
+        begun = time.monotonic()
+        if _newest_clamp(url) is None:
+            web_fill.fill(url, flows, samples, lambda text: click.echo(text, err=True))
+            click.echo(f"filled in {time.monotonic() - begun:.0f} s", err=True)
+        clamp = _newest_clamp(url)
+        if clamp is None:
+            raise click.ClickException(
+                f"{url} holds flows, but no clamp; give a database of this benchmark's"
+            )
+        settings = WebSettings(
+            accounts=Path(folder) / "accounts.json", results=Path(folder), query_limit_s=60
+        )
+        client = create_app(settings, url).test_client()
+        gc.freeze()  # as the server does when it starts
+        rows = []
+        middle = Cursor(time.time_ns() - 15 * 86_400 * NS_PER_S, 1 << 32)
+        busy = f"/ports/{clamp.dpid:016x}/{clamp.port_no}"
+        for name, address in pages(clamp.flow_id, busy, middle).items():
+            times = []
+            for _ in range(runs + 1):
+                time.sleep(0.01)
+                start = time.perf_counter()
+                answer = client.get(address)
+                times.append((time.perf_counter() - start) * 1000)
+                if answer.status_code != 200:
+                    raise click.ClickException(f"{address}: {answer.status_code}: {answer.text[:500]}")
+            kept = times[1:]
+            figures = {"p50 ms": quantile(kept, 0.5), "p95 ms": quantile(kept, 0.95), "max ms": max(kept)}
+            rows.append({"page": name} | {key: round(value, 1) for key, value in figures.items()})
+    present(f"The dashboard's pages, {flows:,} flows, {samples:,} samples", list(rows[0]), rows, as_json)
+    if slow := [row["page"] for row in rows if row["p95 ms"] > GOAL_MS]:
+        click.echo(f"over {GOAL_MS} ms: {', '.join(map(str, slow))}", err=True)
+        sys.exit(1)
+
+
+def _newest_clamp(url: str) -> ClampRow | None:
+    """A clamp that stands; None in a database without flows."""
+    engine = open_engine(url)
+    with Session(engine) as session:
+        if not engine.dialect.has_table(session.connection(), FlowRow.__tablename__):
+            return None
+        return session.scalars(select(ClampRow).order_by(ClampRow.pushed_ns.desc()).limit(1)).first()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""A flow as rows: itself and the hops of its path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from flowdb.changes import Change, make_change
+from flowdb.flow import Flow
+from flowdb.models import FlowRow, HopRow
+
+
+class FlowOpened(Change):
+    """A flow to be inserted with its hops. Its rows are made when they are written, not when it opens."""
+
+    __slots__ = ("_flow",)
+
+    def __init__(self, flow: Flow) -> None:
+        super().__init__(FlowRow, (flow.id,), "insert", {})
+        self._flow = flow
+
+    def parts(self) -> Iterator[Change]:
+        flow = self._flow
+        values = {
+            "id": flow.id,
+            "src": flow.key.src,
+            "dst": flow.key.dst,
+            "src_port": flow.key.src_port,
+            "dst_port": flow.key.dst_port,
+            "opened_ns": flow.opened_ns,
+            "mss_bytes": flow.mss_bytes,
+            **_told(flow),
+            **self.values,
+        }
+        yield Change(FlowRow, self.key, "insert", values)
+        yield from (Change(HopRow, (flow.id, hop["position"]), "insert", hop) for hop in _hops(flow))
+
+
+def changed(before: Flow, flow: Flow) -> list[Change]:
+    """What is to be written of a flow that has new values: what was told of it, and its path if it moved."""
+    changes = [make_change(FlowRow, "update", {"id": flow.id, **_told(flow)})]
+    if flow.path != before.path:
+        beyond = range(len(flow.path), len(before.path))
+        changes += (make_change(HopRow, "merge", values) for values in _hops(flow))
+        changes += (make_change(HopRow, "delete", {"flow_id": flow.id, "position": at}) for at in beyond)
+    return changes
+
+
+def _told(flow: Flow) -> dict[str, Any]:
+    """The columns that may change while a flow lives."""
+    return {
+        "receiver_wscale": flow.receiver_wscale,
+        "sender_wscale": flow.sender_wscale,
+        "handshake_rtt_us": flow.handshake_rtt_us,
+        "sent_bytes": flow.sent_bytes,
+        "rate_bps": flow.rate_bps,
+        "last_active_ns": flow.last_active_ns,
+        "state": flow.state,
+    }
+
+
+def _hops(flow: Flow) -> list[dict[str, Any]]:
+    return [
+        {
+            "flow_id": flow.id,
+            "position": position,
+            "dpid": hop.dpid,
+            "in_port": hop.in_port,
+            "out_port": hop.out_port,
+        }
+        for position, hop in enumerate(flow.path)
+    ]

@@ -1,0 +1,1 @@
+"""Alembic: how a database of one version becomes one of the next. ``weir db upgrade`` runs them."""

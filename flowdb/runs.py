@@ -1,0 +1,111 @@
+"""The start of a controller's run, and what it takes over from the runs before it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Row, select, update
+from sqlalchemy.orm import Session
+
+from flowdb.clock import Clock, boot_id
+from flowdb.flow import NS_PER_S, FiveTuple, Flow, FlowState, Hop
+from flowdb.models import ClampRow, FlowRow, HopRow, RunRow
+
+RUN_SHIFT = 32
+"""A row's id is ``run_id << RUN_SHIFT | counter``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A run that has begun: its id, and the flows that it takes over."""
+
+    run_id: int
+    adopted: tuple[Flow, ...]
+
+
+def start_run(session: Session, clock: Clock, adopt_within_s: float) -> Start:
+    """Note a new run, and settle what those before it left open.
+
+    Open flows are taken over if any run lived at most ``adopt_within_s`` ago: their handshakes will not come
+    again. Else they are closed as "lost". Clamps left standing are noted as lifted: the controller takes
+    their entries away when the switches come.
+    """
+    now_ns = clock.now_ns()
+    earlier = {run.id: run for run in session.scalars(select(RunRow))}
+    silent = min((silent_ns(run, clock) for run in earlier.values()), default=None)
+    adopted: tuple[Flow, ...] = ()
+    if silent is not None and silent <= adopt_within_s * NS_PER_S:
+        shifts_ns = {run.id: _shift_ns(run, clock) for run in earlier.values()}
+        adopted = tuple(
+            _moved(flow, shifts_ns.get(flow.id >> RUN_SHIFT, 0), now_ns) for flow in _open_flows(session)
+        )
+    else:
+        lost = {"closed_ns": now_ns, "close_reason": "lost", "state": FlowState.CLOSED}
+        session.execute(update(FlowRow).where(FlowRow.closed_ns.is_(None)).values(lost))
+    left = update(ClampRow).where(ClampRow.lifted_ns.is_(None))
+    session.execute(left.values(lifted_ns=now_ns, lift_reason="controller restarted"))
+    run = RunRow(
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        boot_id=boot_id(),
+        boot_ns=clock.boot_ns,
+        started_ns=now_ns,
+        last_seen_ns=now_ns,
+    )
+    session.add(run)
+    session.flush()
+    return Start(run.id, adopted)
+
+
+def silent_ns(run: RunRow | Row[Any], clock: Clock) -> int:
+    """How long ago a run was last seen, whatever was done to the system's clock since."""
+    last_seen_ns: int = run.last_seen_ns + _shift_ns(run, clock)
+    return clock.now_ns() - last_seen_ns
+
+
+def _shift_ns(run: RunRow | Row[Any], clock: Clock) -> int:
+    """What a time by a run's clock is behind by this one's; 0 where the two cannot be compared."""
+    boot_ns: int = run.boot_ns if run.boot_id == boot_id() else clock.boot_ns
+    return clock.boot_ns - boot_ns
+
+
+def _moved(flow: Flow, shift_ns: int, now_ns: int) -> Flow:
+    """A flow with its times by this run's clock: its age is right even if the system's clock was set."""
+    active_ns = flow.last_active_ns
+    return replace(
+        flow,
+        opened_ns=min(flow.opened_ns + shift_ns, now_ns),
+        last_active_ns=None if active_ns is None else min(active_ns + shift_ns, now_ns),
+    )
+
+
+def _open_flows(session: Session) -> Iterator[Flow]:
+    """In plain rows, not objects of the ORM: there may be a hundred thousand."""
+    is_open = FlowRow.closed_ns.is_(None)
+    crossed = select(HopRow.flow_id, HopRow.dpid, HopRow.in_port, HopRow.out_port)
+    crossed = crossed.join(FlowRow, FlowRow.id == HopRow.flow_id).where(is_open)
+    paths: defaultdict[int, list[Hop]] = defaultdict(list)
+    for flow_id, dpid, in_port, out_port in session.execute(
+        crossed.order_by(HopRow.flow_id, HopRow.position)
+    ):
+        paths[flow_id].append(Hop(dpid, in_port, out_port))
+    for row in session.execute(select(*FlowRow.__table__.columns).where(is_open)):
+        yield Flow(
+            id=row.id,
+            key=FiveTuple(row.src, row.dst, row.src_port, row.dst_port),
+            path=tuple(paths[row.id]),
+            opened_ns=row.opened_ns,
+            mss_bytes=row.mss_bytes,
+            receiver_wscale=row.receiver_wscale,
+            sender_wscale=row.sender_wscale,
+            handshake_rtt_us=row.handshake_rtt_us,
+            sent_bytes=row.sent_bytes,
+            rate_bps=row.rate_bps,
+            last_active_ns=row.last_active_ns,
+            state=FlowState(row.state),
+        )

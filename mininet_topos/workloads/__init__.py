@@ -1,0 +1,1 @@
+"""Workloads: what flows there are, decided beforehand. Pure: see README.md."""

@@ -1,0 +1,196 @@
+"""From a workload to its flows: who sends how much to whom, and when. No clock, no socket, one seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from mininet_topos.errors import BadExperiment
+from mininet_topos.workloads.flow import Flow
+from mininet_topos.workloads.pairings import permutation, random_pair, shuffle
+from mininet_topos.workloads.sizes import SizeDistribution
+
+US_PER_S = 1_000_000
+
+
+class Workload(Protocol):
+    """Anything that can say its flows among some hosts, in any order."""
+
+    def flows(self, hosts: Sequence[str], chance: random.Random) -> Iterator[Flow]: ...
+
+
+def plan(workload: Workload, hosts: Sequence[str], seed: int) -> list[Flow]:
+    """The flows of a workload among `hosts`, by their start. The same seed gives the same flows.
+
+    Raises BadExperiment where a flow has no host of these, or the workload makes no sense.
+    """
+    chance = random.Random(f"{seed} {type(workload).__name__}")  # noqa: S311 - traffic, not secrets
+    flows = list(workload.flows(hosts, chance))
+    unknown = {end for flow in flows for end in (flow.src, flow.dst)} - set(hosts)
+    if unknown:
+        raise BadExperiment(f"no such host: {', '.join(sorted(unknown))}; there are {', '.join(hosts)}")
+    return sorted(flows, key=lambda flow: (flow.start_us, flow.src, flow.dst))
+
+
+@dataclass(frozen=True, slots=True)
+class RandomFlows:
+    """Flows between random hosts, arriving as a Poisson process, so that links are loaded by `load`.
+
+    ``load`` is the part of ``link_bps`` that each host's link carries each way on average: payload, without
+    headers. Flows begin within ``duration_us``.
+    """
+
+    sizes: SizeDistribution
+    load: float
+    link_bps: int
+    duration_us: int
+
+    def flows(self, hosts: Sequence[str], chance: random.Random) -> Iterator[Flow]:
+        if not 0 < self.load <= 1:
+            raise BadExperiment(f"a load of {self.load}: want more than 0 and at most 1")
+        _positive(link_bps=self.link_bps, duration_us=self.duration_us)
+        flows_a_s = self.load * self.link_bps * len(hosts) / (8 * self.sizes.mean_bytes)
+        at_us = chance.expovariate(flows_a_s) * US_PER_S
+        while at_us < self.duration_us:
+            yield Flow(int(at_us), *random_pair(hosts, chance), self.sizes.sample(chance))
+            at_us += chance.expovariate(flows_a_s) * US_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionAggregate:
+    """Every ``gap_us`` each root is answered by its workers at once: incast.
+
+    ``roots`` are the first hosts, the others are the workers; each query takes ``workers`` of them by lot.
+    Each answers ``size_bytes``, or its part of ``total_bytes``: one of the two is given.
+    """
+
+    workers: int
+    queries: int
+    gap_us: int
+    size_bytes: int | None = None
+    total_bytes: int | None = None
+    roots: int = 1
+
+    def flows(self, hosts: Sequence[str], chance: random.Random) -> Iterator[Flow]:
+        _positive(workers=self.workers, queries=self.queries, gap_us=self.gap_us, roots=self.roots)
+        asked, others = hosts[: self.roots], list(hosts[self.roots :])
+        if len(others) < self.workers:
+            raise BadExperiment(f"{len(hosts)} hosts: want {self.roots + self.workers}, roots and workers")
+        for query in range(self.queries):
+            for root in asked:
+                chosen = chance.sample(others, self.workers)
+                for worker, size_bytes in zip(chosen, self._sizes(), strict=True):
+                    yield Flow(query * self.gap_us, worker, root, size_bytes)
+
+    def _sizes(self) -> list[int]:
+        if (self.size_bytes is None) == (self.total_bytes is None):
+            raise BadExperiment("an incast has size_bytes, of each worker, or total_bytes, of all: want one")
+        if self.size_bytes is not None:
+            return [self.size_bytes] * self.workers
+        each, over = divmod(self.total_bytes or 0, self.workers)
+        return [each + (place < over) for place in range(self.workers)]
+
+
+@dataclass(frozen=True, slots=True)
+class StaggeredFlows:
+    """Long flows to the first host, from the others in turn, each ``every_us`` after the one before."""
+
+    count: int
+    every_us: int
+    size_bytes: int
+
+    def flows(self, hosts: Sequence[str], chance: random.Random) -> Iterator[Flow]:
+        del chance
+        _positive(count=self.count)
+        sink, *sources = hosts
+        if not sources:
+            raise BadExperiment("long flows need a host to send them: want two hosts or more")
+        for number in range(self.count):
+            yield Flow(number * self.every_us, sources[number % len(sources)], sink, self.size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Permutation:
+    """Every host sends to one other and receives from one other; each round, every ``gap_us``, anew."""
+
+    size_bytes: int
+    rounds: int = 1
+    gap_us: int = 0
+
+    def flows(self, hosts: Sequence[str], chance: random.Random) -> Iterator[Flow]:
+        _positive(rounds=self.rounds)
+        for number in range(self.rounds):
+            for src, dst in permutation(hosts, chance):
+                yield Flow(number * self.gap_us, src, dst, self.size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle:
+    """The first ``mappers`` hosts send to all others, or every host to every other where that is None.
+
+    Each sender begins a flow every ``every_us``: with 0 all at once.
+    """
+
+    size_bytes: int
+    every_us: int = 0
+    mappers: int | None = None
+
+    def flows(self, hosts: Sequence[str], chance: random.Random) -> Iterator[Flow]:
+        count = len(hosts) if self.mappers is None else self.mappers
+        reducers = hosts if self.mappers is None else hosts[count:]
+        begun: dict[str, int] = {}
+        for src, dst in shuffle(hosts[:count], reducers, chance):
+            turn = begun.get(src, 0)
+            begun[src] = turn + 1
+            yield Flow(turn * self.every_us, src, dst, self.size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The flows of a trace (trace.py), as they are."""
+
+    trace: tuple[Flow, ...]
+
+    def flows(self, hosts: Sequence[str], chance: random.Random) -> Iterator[Flow]:
+        del hosts, chance
+        yield from self.trace
+
+
+@dataclass(frozen=True, slots=True)
+class WithDeadlines:
+    """Another workload whose flows have to end in time.
+
+    ``mean_us``: every flow's deadline; with ``least_us`` they are drawn, exponentially, from that on, with
+    this mean (as D3 and D2TCP draw them). Flows larger than ``most_bytes`` have none: they are background.
+    """
+
+    workload: Workload
+    mean_us: int
+    least_us: int | None = None
+    most_bytes: int | None = None
+
+    def flows(self, hosts: Sequence[str], chance: random.Random) -> Iterator[Flow]:
+        _positive(mean_us=self.mean_us)
+        if self.least_us is not None and not 0 <= self.least_us < self.mean_us:
+            raise BadExperiment(
+                f"a least deadline of {self.least_us} us: want less than the mean, {self.mean_us}"
+            )
+        for flow in self.workload.flows(hosts, chance):
+            if self.most_bytes is not None and flow.size_bytes > self.most_bytes:
+                yield flow
+            else:
+                yield replace(flow, deadline_us=self._deadline_us(chance))
+
+    def _deadline_us(self, chance: random.Random) -> int:
+        if self.least_us is None:
+            return self.mean_us
+        return max(round(self.least_us + chance.expovariate(1 / (self.mean_us - self.least_us))), 1)
+
+
+def _positive(**counts: int) -> None:
+    """Raises BadExperiment where a count is 0 or less."""
+    for name, count in counts.items():
+        if count < 1:
+            raise BadExperiment(f"{name} is {count}: want 1 or more")

@@ -1,0 +1,116 @@
+"""Flow sizes as data centers were measured to have them, and how they are drawn."""
+
+from __future__ import annotations
+
+import math
+import random
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from mininet_topos.errors import BadExperiment
+
+
+@dataclass(frozen=True, slots=True)
+class SizeDistribution:
+    """Sizes by their cumulative distribution, which is linear between its points.
+
+    ``points`` are (bytes, share of the flows that are no larger), from a share of 0 to one of 1. Two points
+    of one size are a step: so many flows have just that size. Raises BadExperiment.
+    """
+
+    name: str
+    source: str
+    points: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        shares = [share for _, share in self.points]
+        if len(shares) < 2 or shares[0] != 0 or shares[-1] != 1:
+            raise BadExperiment(f"{self.name}: want shares from 0 to 1")
+        if (
+            list(self.points) != sorted(self.points)
+            or len(set(shares)) < len(shares)
+            or self.points[0][0] < 0
+        ):
+            raise BadExperiment(f"{self.name}: want sizes that do not fall and shares that rise")
+
+    @property
+    def mean_bytes(self) -> float:
+        """The first moment."""
+        return sum((p - q) * (x + y) / 2 for (y, q), (x, p) in pairwise(self.points))
+
+    @property
+    def deviation_bytes(self) -> float:
+        """The standard deviation."""
+        second = sum((p - q) * (x * x + x * y + y * y) / 3 for (y, q), (x, p) in pairwise(self.points))
+        return math.sqrt(second - self.mean_bytes**2)
+
+    def quantile(self, share: float) -> int:
+        """The size, in whole bytes and at least 1, that `share` of the flows do not exceed."""
+        at = max(bisect_left(self.points, share, key=lambda point: point[1]), 1)
+        (y, q), (x, p) = self.points[at - 1], self.points[at]
+        return max(math.ceil(y + (x - y) * (share - q) / (p - q)), 1)
+
+    def sample(self, chance: random.Random) -> int:
+        """One size, in bytes."""
+        return self.quantile(chance.random())
+
+    def capped(self, most_bytes: int) -> SizeDistribution:
+        """The same, but flows larger than `most_bytes` have just that: for links too slow for the tail."""
+        if not self.points[0][0] < most_bytes:
+            raise BadExperiment(f"{self.name}: a cap of {most_bytes} bytes leaves nothing below it")
+        if most_bytes >= self.points[-1][0]:
+            return self
+        at = next(i for i, (size, _) in enumerate(self.points) if size >= most_bytes)
+        (y, q), (x, p) = self.points[at - 1], self.points[at]
+        share = q + (p - q) * (most_bytes - y) / (x - y)
+        points = (*self.points[:at], (float(most_bytes), share), (float(most_bytes), 1.0))
+        return replace(self, name=f"{self.name}, at most {most_bytes} bytes", points=points)
+
+
+def fixed(size_bytes: int) -> SizeDistribution:
+    """Every flow has one size."""
+    return SizeDistribution(f"{size_bytes} bytes", "", ((size_bytes, 0.0), (size_bytes, 1.0)))
+
+
+WEB_SEARCH = SizeDistribution(
+    "web search",
+    "Alizadeh et al., Data Center TCP (DCTCP), SIGCOMM 2010, figure 4; points as in its authors' "
+    "empirical-traffic-gen (DCTCP_CDF)",
+    (
+        (0, 0.0),
+        (10_000, 0.15),
+        (20_000, 0.2),
+        (30_000, 0.3),
+        (50_000, 0.4),
+        (80_000, 0.53),
+        (200_000, 0.6),
+        (1_000_000, 0.7),
+        (2_000_000, 0.8),
+        (5_000_000, 0.9),
+        (10_000_000, 0.97),
+        (30_000_000, 1.0),
+    ),
+)
+
+DATA_MINING = SizeDistribution(
+    "data mining",
+    "Greenberg et al., VL2, SIGCOMM 2009, figure 2; points as in empirical-traffic-gen (VL2_CDF)",
+    (
+        (0, 0.0),
+        (180, 0.1),
+        (216, 0.2),
+        (560, 0.3),
+        (900, 0.4),
+        (1_100, 0.5),
+        (1_870, 0.6),
+        (3_160, 0.7),
+        (10_000, 0.8),
+        (400_000, 0.9),
+        (3_160_000, 0.95),
+        (100_000_000, 0.98),
+        (1_000_000_000, 1.0),
+    ),
+)
+
+DISTRIBUTIONS = {"web-search": WEB_SEARCH, "data-mining": DATA_MINING}

@@ -1,0 +1,149 @@
+"""What a person asks of SDTCP by the database's table of commands, and how it is obeyed.
+
+| kind | arguments |
+|---|---|
+| release | flow |
+| protect | flow, on (true by default; false takes the protection away) |
+| punish | flow, window_bytes (one MSS by default) |
+| policy | dpid, port_no, policy (null: the configured one) |
+
+``flow``: an id, or a 5-tuple as ``10.0.0.1:1000>10.0.0.2:80``; ``dpid``: 16 hexadecimal digits. Protection
+and a port's policy last as long as the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from flowdb.flow import FiveTuple, Flow, PortKey
+from flowdb.index import FlowIndex, Rank
+from sdtcp_app.core import Sdtcp
+from sdtcp_app.decisions import Decision
+
+_LARGEST_WINDOW_BYTES = 0xFFFF << 14
+
+
+class BadCommand(Exception):
+    """A command that cannot be obeyed; the message says why."""
+
+
+class _Command(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Release(_Command):
+    kind: Literal["release"]
+    flow: int | str
+
+
+class Protect(_Command):
+    kind: Literal["protect"]
+    flow: int | str
+    on: bool = True
+
+
+class PunishByHand(_Command):
+    kind: Literal["punish"]
+    flow: int | str
+    window_bytes: int = Field(default=1, ge=1, le=_LARGEST_WINDOW_BYTES)
+
+
+class PortPolicy(_Command):
+    kind: Literal["policy"]
+    dpid: str = Field(pattern=r"^[0-9a-f]{16}$")
+    port_no: int = Field(ge=1, le=0xFFFF_FFFF)
+    policy: str | None
+
+
+Command: TypeAlias = Annotated[Release | Protect | PunishByHand | PortPolicy, Field(discriminator="kind")]
+_COMMAND: TypeAdapter[Command] = TypeAdapter(Command)
+
+
+@dataclass(frozen=True, slots=True)
+class Obeyed:
+    """What came of a command: in words, and what to carry out."""
+
+    outcome: str
+    decisions: list[Decision] = field(default_factory=list)
+
+
+class Desk:
+    """Obeys commands. ``rank_for``: the rank of a policy by its name; raises ValueError."""
+
+    def __init__(self, core: Sdtcp, index: FlowIndex, rank_for: Callable[[str], Rank]) -> None:
+        self.protected: set[FiveTuple] = set()
+        self.policies: dict[PortKey, str] = {}
+        self._core = core
+        self._index = index
+        self._rank_for = rank_for
+
+    def obey(self, kind: str, arguments: Mapping[str, object], now_ns: int) -> Obeyed:
+        """Raises BadCommand."""
+        match _parse(kind, arguments):
+            case Release(flow=name):
+                flow = self._flow(name)
+                if not (decisions := self._core.release(flow.id)):
+                    raise BadCommand(f"{flow.key} is not slowed down")
+                return Obeyed(f"{flow.key} released", decisions)
+            case Protect(flow=name, on=on):
+                return self._protect(self._flow(name), on)
+            case PunishByHand(flow=name, window_bytes=window_bytes):
+                flow = self._flow(name)
+                decisions = self._core.punish(flow, window_bytes, now_ns)
+                return Obeyed(f"{flow.key} slowed down", decisions)
+            case PortPolicy(dpid=dpid, port_no=port_no, policy=policy):
+                return self._policy(PortKey(int(dpid, 16), port_no), policy)
+
+    def rank_anew(self) -> None:
+        """The settings changed: the ranks of ports with a policy of their own are made again."""
+        for port, policy in self.policies.items():
+            self._index.rank_port_by(port, self._rank_for(policy))
+
+    def _protect(self, flow: Flow, on: bool) -> Obeyed:
+        (self.protected.add if on else self.protected.discard)(flow.key)
+        pair = [flow, *(one for one in self._index.flows() if one.key == flow.key.reverse)]
+        for one in pair:
+            self._index.rank_flow(one.id)
+        decisions = [lift for one in pair for lift in self._core.release(one.id)] if on else []
+        return Obeyed(f"{flow.key} {'protected' if on else 'no longer protected'}", decisions)
+
+    def _policy(self, port: PortKey, policy: str | None) -> Obeyed:
+        if policy is None:
+            self.policies.pop(port, None)
+            self._index.rank_port_by(port, None)
+            return Obeyed(f"port {port} has the configured policy")
+        try:
+            self._index.rank_port_by(port, self._rank_for(policy))
+        except ValueError as error:
+            raise BadCommand(str(error)) from error
+        self.policies[port] = policy
+        return Obeyed(f"port {port} has the policy {policy}")
+
+    def _flow(self, name: int | str) -> Flow:
+        try:
+            if isinstance(name, int) or name.isdecimal():
+                found = self._index.get(int(name))
+            else:
+                key = FiveTuple.parse(name)
+                found = next((flow for flow in self._index.flows() if flow.key == key), None)
+        except ValueError as error:
+            raise BadCommand(str(error)) from error
+        if found is None:
+            raise BadCommand(f"no flow {name} is open")
+        return found
+
+
+def _parse(kind: str, arguments: Mapping[str, object]) -> Command:
+    try:
+        return _COMMAND.validate_python({**arguments, "kind": kind})
+    except ValidationError as error:
+        raise BadCommand(f"{kind}: {'; '.join(map(_problem, error.errors(include_url=False)))}") from error
+
+
+def _problem(problem: Any) -> str:
+    place = ".".join(str(part) for part in problem["loc"][1:])
+    return f"{place}: {problem['msg']}" if place else str(problem["msg"])

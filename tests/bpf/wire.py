@@ -1,0 +1,218 @@
+"""Two network namespaces joined by a veth pair, a script for what happens on the way, and what was seen.
+
+The sender's segments meet script.bpf.c at the egress of its interface; a packet socket there sees them as
+they leave, and the ACKs as they come in. Nothing waits between TCP and that socket, so what is seen is in the
+order in which TCP sent and got it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import socket
+import struct
+import subprocess
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import TypeVar
+
+from cffi import FFI
+from pyroute2 import netns
+
+from openflow_ext.paths import PROJECT, build_dir
+from openflow_ext.switch import libbpf
+from openflow_ext.switch.libbpf import Object
+
+T = TypeVar("T")
+PORT = 5001
+SENDER, RECEIVER = "10.77.0.1", "10.77.0.2"
+MSS = 1448
+ACKS_A_S = 5000
+STEPS = 1 << 16
+ECE, SYN, CWR = 0x40, 0x02, 0x80
+ECN_MASK, CE = 3, 3
+ETH_P_ALL, ETH_P_IP = 0x0003, 0x0800
+SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
+BUFFER = 64 << 20
+PATIENCE_S = 20.0
+
+
+class Step(IntEnum):
+    """What becomes of a segment with data."""
+
+    PASS = 0
+    MARK = 1
+    DROP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A segment at the sender's interface. `out`: it leaves; numbers are relative to the first data byte."""
+
+    out: bool
+    flags: int
+    ecn: int
+    seq: int
+    ack: int
+    length: int
+
+
+class Space:
+    """A network namespace and a thread that is in it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        netns.create(name)
+        self._thread = ThreadPoolExecutor(max_workers=1, initializer=netns.setns, initargs=(name,))
+
+    def run(self, work: Callable[[], T]) -> T:
+        """Do `work` in the namespace; sockets that it makes belong to it."""
+        return self._thread.submit(work).result()
+
+    def sysctl(self, name: str, value: str) -> None:
+        self.run(lambda: Path(f"/proc/sys/net/ipv4/{name}").write_text(value))
+
+    def close(self) -> None:
+        self._thread.shutdown()
+        netns.remove(self.name)
+
+
+def ip(*words: str) -> None:
+    subprocess.run(("ip", *words), check=True)
+
+
+def compiled_script(folder: Path) -> Path:
+    out = folder / "script.bpf.o"
+    options = ("-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-I", build_dir())
+    subprocess.run(
+        ("clang", *options, "-c", PROJECT / "tests" / "bpf" / "script.bpf.c", "-o", out), check=True
+    )
+    return out
+
+
+class Wire:
+    """The two namespaces, joined."""
+
+    def __init__(self, script: Path) -> None:
+        with contextlib.ExitStack() as undo:
+            self.sender, self.receiver = (Space(f"weir-{end}-{os.getpid()}") for end in ("snd", "rcv"))
+            undo.callback(self.receiver.close)
+            undo.callback(self.sender.close)
+            self._join()
+            self._object = undo.enter_context(Object(script))
+            self._object.load()
+            held = self._object.map("script", FFI(), "uint32_t", "uint32_t")
+            self._script = mmap.mmap(
+                held.fd, (4 + STEPS + mmap.PAGESIZE - 1) // mmap.PAGESIZE * mmap.PAGESIZE
+            )
+            undo.callback(self._script.close)
+            program = self._object.program("follow_script")
+            self.sender.run(lambda: libbpf.tc_attach(socket.if_nametoindex("snd"), libbpf.TC_EGRESS, program))
+            self._undo = undo.pop_all()
+
+    def _join(self) -> None:
+        """One segment a packet: no GSO, no GRO. ACKs wait for each other, so that there is a round trip."""
+        a, b = self.sender.name, self.receiver.name
+        ip("link", "add", "snd", "netns", a, "type", "veth", "peer", "name", "rcv", "netns", b)
+        for space, end, address in ((a, "snd", SENDER), (b, "rcv", RECEIVER)):
+            ip("-n", space, "address", "add", f"{address}/24", "dev", end)
+            ip("-n", space, "link", "set", end, "up", "gso_max_segs", "1")
+            features = ("tso", "off", "gso", "off", "gro", "off")
+            subprocess.run(("ip", "netns", "exec", space, "ethtool", "-K", end, *features), check=True)
+        shape = ("root", "tbf", "rate", f"{ACKS_A_S * 66 * 8}bit", "burst", "150", "limit", "1000000")
+        subprocess.run(("tc", "-n", b, "qdisc", "add", "dev", "rcv", *shape), check=True)
+
+    def close(self) -> None:
+        self._undo.close()
+
+    def play(self, steps: bytes = b"") -> None:
+        """From now on the n-th segment with data gets the n-th step; those beyond the script pass."""
+        self._script[:] = bytes(4) + steps.ljust(len(self._script) - 4, b"\0")
+
+    @contextlib.contextmanager
+    def connection(self, sender_cc: str, receiver_cc: str) -> Iterator[Connection]:
+        """A connection from the sender to the receiver, who reads all that comes."""
+        listener = self.receiver.run(lambda: _tcp(receiver_cc))
+        client = self.sender.run(lambda: _tcp(sender_cc))
+        with listener, client, self.sender.run(_tap) as tap:
+            listener.bind((RECEIVER, PORT))
+            listener.listen(1)
+            client.connect((RECEIVER, PORT))
+            server, _ = listener.accept()
+            with server:
+                reader = threading.Thread(target=_read_all, args=(server,))
+                reader.start()
+                try:
+                    yield Connection(client, tap)
+                finally:
+                    client.close()
+                    reader.join(PATIENCE_S)
+
+
+class Connection:
+    """The sender's end, and what the packet socket saw of it."""
+
+    def __init__(self, client: socket.socket, tap: socket.socket) -> None:
+        self.client = client
+        self._tap = tap
+
+    def send(self, segments: int) -> None:
+        """Send full segments and wait until they are acknowledged."""
+        self.client.sendall(bytes(segments * MSS))
+        until = time.monotonic() + PATIENCE_S
+        while struct.unpack("i", fcntl.ioctl(self.client, termios.TIOCOUTQ, bytes(4)))[0]:
+            assert time.monotonic() < until, "not acknowledged"
+            time.sleep(0.002)
+
+    def seen(self) -> list[Seen]:
+        """Every segment so far, in order, the handshake first. Can be asked for once."""
+        dropped = struct.unpack("II", self._tap.getsockopt(263, 6, 8))[1]  # SOL_PACKET, PACKET_STATISTICS
+        assert not dropped, f"the packet socket missed {dropped} packets"
+        segments = []
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                frame, (_, _, kind, _, _) = self._tap.recvfrom(128, socket.MSG_DONTWAIT)
+                if segment := _segment(frame, kind == socket.PACKET_OUTGOING):
+                    segments.append(segment)
+        first = next(one.seq for one in segments if one.out and one.flags & SYN) + 1
+        return [
+            Seen(s.out, s.flags, s.ecn, (s.seq - first) % 2**32, (s.ack - first) % 2**32, s.length)
+            for s in segments
+        ]
+
+
+def _tcp(congestion_control: str) -> socket.socket:
+    made = socket.socket()
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion_control.encode())
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, BUFFER)
+    return made
+
+
+def _tap() -> socket.socket:
+    made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+    made.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER)
+    made.bind(("snd", ETH_P_ALL))
+    return made
+
+
+def _read_all(server: socket.socket) -> None:
+    while server.recv(1 << 20):
+        pass
+
+
+def _segment(frame: bytes, out: bool) -> Seen | None:
+    if frame[12:14] != ETH_P_IP.to_bytes(2, "big") or frame[23] != socket.IPPROTO_TCP:
+        return None
+    at = 14 + (frame[14] & 15) * 4
+    total = int.from_bytes(frame[16:18], "big")
+    seq, ack, offset, flags = struct.unpack_from("!IIBB", frame, at + 4)
+    return Seen(out, flags, frame[15] & ECN_MASK, seq, ack, total - (at - 14) - (offset >> 4) * 4)

@@ -1,0 +1,74 @@
+"""An alarm is answered from memory: no SQL in its thread, and no wait for a database that is locked."""
+
+import gc
+import sqlite3
+import threading
+import time
+
+import pytest
+from sqlalchemy import event as sql_event
+from sqlalchemy.engine import Engine
+
+from fabric_app.events import EventFlowClosed
+from flowdb.context import FlowDbContext
+from flowdb.flow import Hop
+from flowdb.models import ClampRow, DecisionRow
+from openflow_ext import wire
+from sdtcp_app.app import SdtcpApp
+from tests.unit.database import new_flow, rows
+from tests.unit.fake_datapath import FakeDatapath, event
+
+QUEUE = {"port_buf_pkts": 30, "port_buf_bytes": 45_000, "port_rate_bps": 10**8, "n_i": 2, "crossing_ns": 5}
+
+
+@pytest.fixture
+def flowdb(tmp_path, monkeypatch):
+    monkeypatch.delenv("WEIR_CONFIG", raising=False)
+    monkeypatch.setenv("WEIR_DB", str(tmp_path / "weir.db"))
+    thresholds = gc.get_threshold()
+    flowdb = FlowDbContext()
+    yield flowdb
+    flowdb.close()
+    gc.set_threshold(*thresholds)
+
+
+@pytest.fixture
+def sql_threads():
+    """The threads that anything was asked of a database in."""
+    threads = set()
+
+    def note(*_args):
+        threads.add(threading.get_ident())
+
+    sql_event.listen(Engine, "before_cursor_execute", note)
+    yield threads
+    sql_event.remove(Engine, "before_cursor_execute", note)
+
+
+def test_from_alarm_to_clamp_and_lift_without_sql(flowdb, sql_threads, tmp_path):
+    datapath, app = FakeDatapath(), SdtcpApp(flowdb=flowdb)
+    app.on_switch(event(datapath))
+    flows = [new_flow(flowdb, number, (Hop(1, 1, 3),)) for number in range(1, 1001)]
+    holder = sqlite3.connect(tmp_path / "weir.db", isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    began_s = time.monotonic()
+    for flow in flows:
+        flowdb.flow_opened(flow)
+    app.on_alarm(event(datapath, port=wire.OfpPort(3), **QUEUE))
+    (clamp,) = [mod for mod in datapath.flow_mods() if mod.command == 0]
+    flowdb.flow_closed(flows[0], flowdb.clock.now_ns(), "fin")
+    app.on_flow_closed(EventFlowClosed(flows[0], "fin", flowdb.clock.now_ns()))
+    took_s = time.monotonic() - began_s
+    holder.execute("ROLLBACK")
+    holder.close()
+    flowdb.close()
+    assert clamp.match["tcp_dst"] == 1
+    assert took_s < 2  # the writer waits for the lock for 5 s
+    assert threading.get_ident() not in sql_threads
+    assert len(sql_threads) == 1
+    assert len(rows(tmp_path / "weir.db", DecisionRow)) == 1
+    assert [row.lift_reason for row in rows(tmp_path / "weir.db", ClampRow)] == ["flow closed"]
+
+
+def test_live_flows_are_hardly_ever_walked_for_garbage(flowdb):
+    assert gc.get_threshold()[2] >= 10_000

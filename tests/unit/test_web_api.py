@@ -1,0 +1,112 @@
+"""The API against its OpenAPI document, the figures for Prometheus, and Grafana's dashboard of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from prometheus_client.parser import text_string_to_metric_families
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from flowdb.db import FlowDb
+from tests.story import tell
+from tests.unit.web import make, settled
+from webui.api.document import document, path_of
+from webui.api.endpoint import ENDPOINTS
+
+GRAFANA = Path(__file__).parents[2] / "packaging" / "grafana-dashboard.json"
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("api")
+    db = FlowDb(f"sqlite:///{folder}/weir.db")
+    story = tell(db, seconds=60)
+    settled(db)
+    yield make(f"sqlite:///{folder}/weir.db", folder), story
+    db.close()
+
+
+@pytest.fixture
+def client(told):
+    return told[0].test_client()
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda one: one.name)
+def test_every_answer_is_as_the_document_says(told, endpoint):
+    """Schemathesis makes requests, of which some are as the document wants them and some are not.
+
+    One check is left out: what no schema can say (an address, a port that needs its switch) gets 400.
+    """
+    described = schemathesis.openapi.from_wsgi("/api/v1/openapi.json", told[0])
+    operation = described[path_of(endpoint)][endpoint.method.upper()]
+
+    @given(case=operation.as_strategy())
+    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    def ask(case):
+        case.call_and_validate(excluded_checks=[positive_data_acceptance])
+
+    ask()
+
+
+def test_the_document_names_every_endpoint(client):
+    served = client.get("/api/v1/openapi.json").json
+    assert served == json.loads(json.dumps(document()))
+    operations = {one["operationId"] for path in served["paths"].values() for one in path.values()}
+    assert operations == {endpoint.name for endpoint in ENDPOINTS}
+
+
+def test_the_busy_port_over_time(client):
+    found = client.get("/api/v1/ports/0000000000000005/1/series?span_s=60&points=60").json
+    figures = found["figures"]
+    assert len(figures["at_ns"]) == len(figures["queue_pkts"]) == len(figures["drops"]) > 50
+    assert max(figures["queue_pkts"]) > 50
+    assert [one["kind"] for one in found["alarms"]] == ["alarm"]
+    assert found["clamps"][0]["lifted_ns"] is None
+
+
+def test_a_flows_story(client, told):
+    found = client.get(f"/api/v1/flows/{told[1].flows[0].id}").json
+    assert found["state"] == "punished"
+    assert [hop["port"]["name"] for hop in found["path"]] == ["s3-eth5", "s1-eth3", "s5-eth1"]
+    assert found["decisions"][0]["ranking"][0]["flow_id"] == told[1].flows[0].id
+
+
+def test_lists_of_a_port(client):
+    of_port = "dpid=5&port_no=1"
+    assert len(client.get(f"/api/v1/decisions?{of_port}").json["items"]) == 1
+    assert len(client.get(f"/api/v1/clamps?standing=true&{of_port}").json["items"]) == 1
+    assert client.get("/api/v1/alarms?dpid=3&port_no=1").json["items"] == []
+    refused = client.get("/api/v1/alarms?dpid=3")
+    assert (refused.status_code, "give both or neither" in refused.json["detail"]) == (400, True)
+
+
+def metrics(client):
+    return {
+        sample.name: sample
+        for family in text_string_to_metric_families(client.get("/metrics").text)
+        for sample in family.samples
+        if sample.labels.get("name") in (None, "s5-eth1")
+    }
+
+
+def test_prometheus_gets_the_figures(client):
+    found = metrics(client)
+    assert found["weir_database_up"].value == 1
+    assert found["weir_port_alarm"].value == 1
+    assert found["weir_clamps"].value == 1
+    assert found["weir_port_queue_pkts"].value > 20
+    assert found["weir_port_drops_total"].labels["dpid"] == f"{5:016x}"
+
+
+def test_grafanas_dashboard_asks_for_figures_that_are_there(client):
+    panels = json.loads(GRAFANA.read_text())["panels"]
+    asked = {
+        name for panel in panels for one in panel["targets"] for name in re.findall(r"weir_\w+", one["expr"])
+    }
+    assert len(panels) >= 6
+    assert asked <= metrics(client).keys()

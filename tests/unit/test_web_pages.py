@@ -1,0 +1,310 @@
+"""The dashboard's pages: what they show of an incast, their filters, and what they say to bad input."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import html5lib
+import pytest
+from sqlalchemy import create_engine, event, text
+
+from flowdb.db import FlowDb
+from flowdb.models import FlowRow, HostRow, PortRow, SwitchRow
+from tests.story import ROOT, tell
+from tests.unit.web import make, settled
+
+PORT = "/ports/0000000000000005/1"
+PAGES = ("/", "/topology", "/ports", PORT, "/flows", "/commands", "/settings", "/experiments", "/login")
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("web")
+    url = f"sqlite:///{folder}/weir.db"
+    db = FlowDb(url)
+    story = tell(db, seconds=700)
+    settled(db)
+    yield folder, url, story
+    db.close()
+
+
+@pytest.fixture
+def client(told):
+    folder, url, _ = told
+    return make(url, folder).test_client()
+
+
+@pytest.fixture
+def story(told):
+    return told[2]
+
+
+def shown(client, address, status=200):
+    answer = client.get(address)
+    assert answer.status_code == status, answer.text
+    return answer.text
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_every_page_is_whole_html_with_a_strict_policy(client, address):
+    answer = client.get(address)
+    assert answer.status_code == 200
+    html5lib.HTMLParser(strict=True).parse(answer.text)
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "style=" not in answer.text
+    assert " onclick" not in answer.text
+
+
+def test_the_overview_leads_to_the_answer_in_two_clicks(client, story):
+    flow = f"/flows/{story.flows[0].id}"
+    assert f'href="{flow}">why?' in shown(client, "/")
+    page = shown(client, flow)
+    html5lib.HTMLParser(strict=True).parse(page)
+    assert "Slowed down on purpose: the queue of s5-eth1 grew to 63 packets" in page
+    assert "chosen from 10 as the longest-lived-active one" in page
+
+
+def test_a_decision_shows_every_input_of_its_equation(client, story):
+    page = shown(client, f"/flows/{story.flows[0].id}")
+    for said in (
+        "500 µs",
+        "94 500 B",
+        ") / 10",
+        "= 15 700 B",
+        "8 388 480",
+        "1 448",
+        "<b>7 850 B</b>",
+    ):
+        assert said in page.replace("\u202f", " ").replace("\u00a0", " "), said
+    assert "by 5 MSS" in page
+    assert "accepted" in page
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("q=10.0.3.1:40000", 3),
+        ("q=10.0.3.1:40000>10.0.5.1:5001&state=live", 1),
+        ("state=punished", 1),
+        ("state=slowed&policy=longest-lived-active", 5),
+        ("state=slowed&policy=nobody", 0),
+        ("state=live", 10),
+        ("state=idle", 0),
+        ("state=live&switch=s3", 5),
+        ("state=live&switch=s5&switch_port=1", 10),
+        ("switch=s3&switch_port=5", 15),
+        ("q=:40001&state=closed", 2),
+        ("q=10.9.9.9", 0),
+        ("src=10.0.4.2&sort=oldest", 6),
+        ("sort=rate&limit=3", 3),
+    ],
+)
+def test_filters(client, query, rows):
+    assert shown(client, f"/flows?{query}").count('class="flow" href') == rows
+
+
+def test_the_sort_by_rate_puts_the_fastest_first(client):
+    items = client.get("/api/v1/flows?sort=rate").json["items"]
+    rates = [flow["rate_bps"] for flow in items]
+    assert rates == sorted(rates, reverse=True)
+    assert rates[0] == 460_000_000
+
+
+@pytest.mark.parametrize("query", ["", "sort=oldest", f"q={ROOT}", "switch=s5&switch_port=1", "state=live"])
+def test_pages_forward_and_back_show_each_flow_once(client, query):
+    whole = [flow["id"] for flow in client.get(f"/api/v1/flows?limit=500&{query}").json["items"]]
+    seen, cursor, firsts = [], "", []
+    while cursor is not None:
+        answer = client.get(f"/api/v1/flows?limit=7&{query}" + (f"&cursor={cursor}" if cursor else "")).json
+        seen += [flow["id"] for flow in answer["items"]]
+        firsts.append(answer)
+        cursor = answer["page"]["after"]
+    assert seen == whole
+    back = client.get(f"/api/v1/flows?limit=7&{query}&cursor={firsts[-1]['page']['before']}").json
+    assert back["items"] == firsts[-2]["items"]
+
+
+@pytest.mark.parametrize(
+    ("address", "status", "said"),
+    [
+        ("/flows?q=<script>", 400, "is no end of a flow"),
+        ("/flows?q=10.0.0.1:99999", 400, "is no end of a flow"),
+        ("/flows?q=a>b>c", 400, "more than two ends"),
+        ("/flows?state=asleep", 400, "state"),
+        ("/flows?limit=100000", 400, "less than or equal to 500"),
+        ("/flows?cursor=zzzz", 400, "not one of ours"),
+        ("/flows?nonsense=1", 400, "unknown; there are:"),
+        ("/flows?switch_port=1", 400, "of which switch?"),
+        ("/flows?q=1&q=2", 400, "given twice"),
+        ("/flows/1", 404, "no such flow"),
+        ("/flows/99999999999999999999", 404, "Not Found"),
+        ("/flows/-1", 404, "Not Found"),
+        ("/flows/1%00", 404, "Not Found"),
+        ("/ports/0000000000000063/1", 404, "no switch has told of this port"),
+        ("/ports/5/1", 404, "Not Found"),
+        (f"{PORT}?span_s=1", 400, "greater than or equal to 10"),
+        ("/experiments/..%2f..%2fetc", 404, "Not Found"),
+        ("/experiments/nothing", 404, "no such result folder"),
+        ("/nothing", 404, "Begin at the overview"),
+    ],
+)
+def test_bad_input_gets_the_right_status_and_a_page_that_says_why(client, address, status, said):
+    page = shown(client, address, status)
+    assert said in page
+    assert "Traceback" not in page
+    assert "<script>" not in page
+
+
+def test_wrong_methods(client):
+    assert client.post("/flows").status_code == 405
+    assert client.delete("/api/v1/flows").json["status"] == 405
+    assert client.get("/logout").status_code == 405
+
+
+def test_hostile_names_are_text(tmp_path):
+    url, evil = f"sqlite:///{tmp_path}/weir.db", "<img src=x onerror=alert(1)>'\""
+    db = FlowDb(url)
+    now = db.clock.now_ns()
+    db.merge(SwitchRow, dpid=2**64 - 1, connected=False, last_seen_ns=now)
+    db.merge(PortRow, dpid=2**64 - 1, port_no=2**32 - 1, name=evil, hw_addr=evil, up=True, last_seen_ns=now)
+    db.merge(HostRow, mac="02:00:00:00:00:01", ipv4=evil, dpid=2**64 - 1, port_no=2**32 - 1, last_seen_ns=-1)
+    flow = db.insert(
+        FlowRow,
+        src=evil,
+        dst=evil,
+        src_port=-1,
+        dst_port=2**40,
+        opened_ns=2**62,
+        state="closed",
+        mss_bytes=0,
+        sent_bytes=2**62,
+        rate_bps=-5,
+        close_reason=evil,
+        closed_ns=0,
+    )
+    settled(db)
+    client = make(url, tmp_path).test_client()
+    pages = (
+        "/",
+        "/topology",
+        "/ports",
+        f"/ports/{'f' * 16}/{2**32 - 1}",
+        "/flows",
+        f"/flows/{flow}",
+        "/metrics",
+    )
+    for address in pages:
+        page = shown(client, address)
+        assert "<img src=x" not in page or address == "/metrics"
+    db.close()
+
+
+def test_a_database_that_is_gone_old_or_empty(tmp_path):
+    missing = make(f"sqlite:///{tmp_path}/none.db", tmp_path).test_client()
+    assert "`weir db init` makes it" in shown(missing, "/", 503).replace("&#96;", "`")
+    assert missing.get("/health").status_code == 503
+    assert "weir_database_up 0.0" in shown(missing, "/metrics")
+    assert not (tmp_path / "none.db").exists()
+    db = FlowDb(f"sqlite:///{tmp_path}/old.db")
+    db.close()
+    with create_engine(f"sqlite:///{tmp_path}/old.db").begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    old = make(f"sqlite:///{tmp_path}/old.db", tmp_path).test_client()
+    assert "weir db upgrade" in shown(old, "/", 503)
+    assert old.get("/api/v1/flows").json["status"] == 503
+
+
+def test_a_question_that_takes_too_long_is_stopped(told, tmp_path):
+    folder, url, _ = told
+    client = make(url, folder, query_limit_s=1e-9).test_client()
+    answer = client.get("/api/v1/busiest")
+    assert answer.status_code == 503
+    assert "narrow the filter" in answer.json["detail"]
+
+
+def test_a_locked_database_is_still_read(told, client):
+    """SQLite in WAL mode: who reads waits for nobody who writes."""
+    engine = create_engine(told[1])
+    event.listen(engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
+    with engine.connect() as connection:
+        connection.exec_driver_sql("BEGIN EXCLUSIVE")
+        shown(client, "/")
+        connection.exec_driver_sql("ROLLBACK")
+    engine.dispose()
+
+
+def test_every_page_and_filter_on_each_kind_of_database(url, open_db, tmp_path):
+    db = open_db(url)
+    story = tell(db, seconds=320)
+    settled(db)
+    client = make(url, tmp_path).test_client()
+    of_port = "/api/v1/ports/0000000000000005/1/series"
+    flow = story.flows[0].id
+    for address in (
+        *PAGES,
+        f"/flows/{flow}",
+        f"/api/v1/flows/{flow}",
+        of_port,
+        "/api/v1/busiest",
+        "/metrics",
+    ):
+        shown(client, address)
+    for query in (
+        "state=slowed&policy=longest-lived-active",
+        "sort=rate",
+        "switch=s5",
+        "q=10.0.5.1",
+        "state=live",
+    ):
+        assert 'class="flow" href' in shown(client, f"/flows?{query}"), query
+    assert max(client.get(of_port).json["figures"]["queue_pkts"]) > 40
+    number = make(url, tmp_path).extensions["weir"].database.ask("release", {"flow": flow}, "ada")
+    assert client.get(f"/api/v1/commands/{number}").json["asked_by"] == "ada"
+
+
+def test_the_settings_show_what_the_controller_runs_with(client):
+    page = shown(client, "/settings")
+    assert "[sdtcp]" in page
+    assert "k_pkts" in page
+    assert "alive" in page
+
+
+def test_static_files_and_the_charts_come_from_here(client):
+    assert b"plotly.js v" in gzip.decompress(client.get("/static/plotly.min.js").data)[:200]
+    for name in ("weir.css", "live.js", "charts.js", "plotly.css", "weir.svg"):
+        with client.get(f"/static/{name}") as answer:
+            assert answer.status_code == 200
+
+
+def test_an_experiment_its_rows_and_its_report_in_place(told, tmp_path):
+    place = tmp_path / "results" / "incast-1"
+    place.mkdir(parents=True)
+    common = {
+        "workers": 40,
+        "size_bytes": 32_000,
+        "ideal_ms": 107.0,
+        "title": "40 x 32 KB",
+        "drops": 3,
+        "timeouts": 0,
+    }
+    rows = [
+        common | {"scheme": scheme, "qct_ms": {"p50": p50, "p99": 2 * p50}, "valid": p50 < 300}
+        for scheme, p50 in (("plain", 364.0), ("sccp", 117.0))
+    ]
+    (place / "metadata.json").write_text('{"started": "2026-11-21T12:00:00+0000"}')
+    (place / "summary.json").write_text(json.dumps(rows))
+    client = make(told[1], tmp_path).test_client()
+    assert "incast-1" in shown(client, "/experiments")
+    page = shown(client, "/experiments/incast-1")
+    html5lib.HTMLParser(strict=True).parse(page)
+    assert "117.0" in page
+    assert "void" in page
+    assert "iframe" not in page
+    assert "weir lab report" in shown(client, "/experiments/incast-1/report.html", 404)
+    (place / "report.html").write_text("<style>p {color: red}</style><script>alert(1)</script><p>fine</p>")
+    assert "<iframe sandbox" in shown(client, "/experiments/incast-1")
+    with client.get("/experiments/incast-1/report.html") as answer:
+        assert answer.headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")

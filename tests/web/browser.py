@@ -1,0 +1,89 @@
+"""A dashboard that listens, and headless Chromium to look at it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+from webui.accounts import Accounts
+
+PROJECT = Path(__file__).resolve().parents[2]
+NAME, PASSWORD = "ada", "correct horse battery"
+Found = TypeVar("Found")
+
+
+@contextmanager
+def dashboard(database_url: str, folder: Path, *arguments: str) -> Iterator[str]:
+    """``weir web`` on a free port; gives its address. ``NAME`` may log in."""
+    accounts = folder / "accounts.json"
+    Accounts(accounts).put_person(NAME, PASSWORD)
+    command = [sys.executable, "-m", "weir", "web", "--db", database_url, "--listen", "127.0.0.1:0", "--json"]
+    command += ["--accounts", str(accounts), *arguments]
+    with (
+        open(folder / "web.log", "w") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=PROJECT) as process,
+    ):
+        try:
+            assert process.stdout
+            line = process.stdout.readline()
+            assert line, (folder / "web.log").read_text()
+            yield json.loads(line)["url"].rstrip("/")
+        finally:
+            process.terminate()
+    assert process.returncode == 0, (folder / "web.log").read_text()
+
+
+@contextmanager
+def chromium(width: int = 1280, height: int = 900, dark: bool = False) -> Iterator[webdriver.Chrome]:
+    """Headless Chromium, Debian's."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or "chromium"
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    wanted = ["--headless=new", f"--window-size={width},{height}", "--hide-scrollbars", "--disable-gpu"]
+    wanted += ["--disable-dev-shm-usage", "--force-device-scale-factor=1", "--no-first-run"]
+    if os.geteuid() == 0:
+        wanted.append("--no-sandbox")
+    for argument in wanted:
+        options.add_argument(argument)
+    driver = webdriver.Chrome(
+        options=options, service=Service(shutil.which("chromedriver") or "chromedriver")
+    )
+    try:
+        emulate(driver, width, height, dark)
+        yield driver
+    finally:
+        driver.quit()
+
+
+def emulate(driver: webdriver.Chrome, width: int, height: int, dark: bool = False) -> None:
+    """A viewer's screen: its size in CSS pixels, and whether it is dark."""
+    screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+
+
+def until(what: Callable[[], Found], timeout_s: float = 15.0) -> Found:
+    """Wait until ``what`` gives something true. Raises AssertionError with what it last gave."""
+    ends = time.monotonic() + timeout_s
+    while not (found := what()):
+        assert time.monotonic() < ends, f"not within {timeout_s} s; last: {found!r}"
+        time.sleep(0.05)
+    return found
+
+
+def drawn(driver: webdriver.Chrome) -> bool:
+    """Whether every chart of the page is drawn."""
+    script = "return [...document.querySelectorAll('figure[data-chart]')].every((one) => one.dataset.drawn)"
+    return bool(driver.execute_script(script))

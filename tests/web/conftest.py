@@ -1,0 +1,50 @@
+"""An incast's database, a dashboard over it, and a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+
+from flowdb.db import FlowDb
+from tests.story import Story, tell
+from tests.unit.web import settled
+from tests.web.browser import NAME, PASSWORD, chromium, dashboard
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[webdriver.Chrome]:
+    with chromium() as driver:
+        yield driver
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """What a controller writes, while it lives."""
+    folder = tmp_path_factory.mktemp("web")
+    db = FlowDb(f"sqlite:///{folder}/weir.db")
+    told = tell(db, seconds=120)
+    told.url = f"sqlite:///{folder}/weir.db"
+    settled(db)
+    yield told
+    db.close()
+
+
+@pytest.fixture(scope="module")
+def root(story: Story, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The dashboard's address."""
+    folder: Path = tmp_path_factory.mktemp("accounts")
+    with dashboard(story.url, folder, "--results", str(folder)) as address:
+        yield address
+
+
+@pytest.fixture
+def logged_in(browser: webdriver.Chrome, root: str) -> webdriver.Chrome:
+    browser.delete_all_cookies()
+    browser.get(f"{root}/login")
+    browser.find_element("name", "name").send_keys(NAME)
+    browser.find_element("name", "password").send_keys(PASSWORD)
+    browser.find_element("css selector", "main button").click()
+    return browser

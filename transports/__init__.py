@@ -1,0 +1,1 @@
+"""Congestion controls for hosts, in BPF: see README.md."""

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+// What weir_dctcp holds of each connection of a network namespace: an iterator, run when it is read.
+#include "vmlinux.h"
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "weir_dctcp.h"
+
+#define AF_INET6 10
+
+// sockets.py reads these records: keep its declaration the same.
+struct dctcp_socket {
+	struct in6_addr local, remote; // IPv4 addresses are mapped
+	__u16 local_port, remote_port; // host order
+	__u32 cwnd, ssthresh, prior_cwnd; // segments
+	__u32 srtt_us;
+	struct weir_dctcp dctcp;
+};
+
+static __always_inline bool is_weir_dctcp(const struct tcp_sock *tp)
+{
+	const char wanted[] = "weir_dctcp";
+	const struct tcp_congestion_ops *ops = tp->inet_conn.icsk_ca_ops;
+
+	for (int i = 0; i < sizeof(wanted); i++)
+		if (ops->name[i] != wanted[i])
+			return false;
+	return true;
+}
+
+static __always_inline struct in6_addr mapped(__be32 address)
+{
+	struct in6_addr whole = {};
+
+	whole.in6_u.u6_addr32[2] = bpf_htonl(0xffff);
+	whole.in6_u.u6_addr32[3] = address;
+	return whole;
+}
+
+SEC("iter/tcp")
+int dctcp_sockets(struct bpf_iter__tcp *ctx)
+{
+	struct dctcp_socket record = {};
+	struct sock_common *common = ctx->sk_common;
+	struct tcp_sock *tp;
+
+	tp = common ? bpf_skc_to_tcp_sock(common) : NULL;
+	if (!tp || !is_weir_dctcp(tp))
+		return 0;
+	if (common->skc_family == AF_INET6) {
+		record.local = common->skc_v6_rcv_saddr;
+		record.remote = common->skc_v6_daddr;
+	} else {
+		record.local = mapped(common->skc_rcv_saddr);
+		record.remote = mapped(common->skc_daddr);
+	}
+	record.local_port = common->skc_num;
+	record.remote_port = bpf_ntohs(common->skc_dport);
+	record.cwnd = tp->snd_cwnd;
+	record.ssthresh = tp->snd_ssthresh;
+	record.prior_cwnd = tp->prior_cwnd;
+	record.srtt_us = tp->srtt_us >> 3; // the kernel keeps eighths
+	record.dctcp = *(struct weir_dctcp *)tp->inet_conn.icsk_ca_priv;
+	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
+	return 0;
+}
+
+char _license[] SEC("license") = "GPL";

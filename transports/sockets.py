@@ -1,0 +1,100 @@
+"""What weir_dctcp holds of each connection, read from the kernel (dctcp_sockets.bpf.c)."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from cffi import FFI
+
+from openflow_ext.paths import ArtifactMissing, artifact
+from openflow_ext.switch.libbpf import BpfError, Link, Object
+from transports.congestion import TransportError
+
+ALPHA_ONE = 1 << 16
+
+_ffi = FFI()
+_ffi.cdef("""
+struct dctcp_socket {
+    uint8_t local[16], remote[16];
+    uint16_t local_port, remote_port;
+    uint32_t cwnd, ssthresh, prior_cwnd;
+    uint32_t srtt_us;
+    uint32_t alpha, window_end, acked_bytes, marked_bytes, una, prior_rcv_nxt, ce, cut, high_seq, delivered;
+};
+""")
+_RECORD = "struct dctcp_socket"
+
+
+@dataclass(frozen=True, slots=True)
+class DctcpSocket:
+    """One connection. Windows are in segments.
+
+    ``prior_cwnd`` is the window as the last reduction found it. ``alpha`` is from 0 to 1; ``acked_bytes``
+    and ``marked_bytes`` are of the observation window that runs; ``ce``: the last data came with CE.
+    """
+
+    local: tuple[str, int]
+    remote: tuple[str, int]
+    cwnd: int
+    ssthresh: int
+    prior_cwnd: int
+    srtt_us: int
+    alpha: float
+    acked_bytes: int
+    marked_bytes: int
+    ce: bool
+
+
+class SocketReader:
+    """Reads the connections of the network namespace that the reading thread is in."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def read(self) -> list[DctcpSocket]:
+        """Every connection that uses weir_dctcp now. Raises TransportError."""
+        try:
+            records = self._link.read()
+        except BpfError as error:
+            raise TransportError(f"cannot read the sockets: {error}") from error
+        size = _ffi.sizeof(_RECORD)
+        return [_socket(records[at : at + size]) for at in range(0, len(records), size)]
+
+
+@contextmanager
+def socket_reader() -> Iterator[SocketReader]:
+    """A reader; it needs no weir_dctcp to be loaded. Raises TransportError."""
+    try:
+        with Object(artifact("dctcp_sockets.bpf.o")) as programs:
+            programs.load()
+            link = programs.attach("dctcp_sockets")
+            try:
+                yield SocketReader(link)
+            finally:
+                link.destroy()
+    except (ArtifactMissing, BpfError) as error:
+        raise TransportError(f"the sockets cannot be read: {error}") from error
+
+
+def _socket(record: bytes) -> DctcpSocket:
+    raw = _ffi.from_buffer(_RECORD + " *", record)
+    return DctcpSocket(
+        local=(_address(bytes(raw.local)), raw.local_port),
+        remote=(_address(bytes(raw.remote)), raw.remote_port),
+        cwnd=raw.cwnd,
+        ssthresh=raw.ssthresh,
+        prior_cwnd=raw.prior_cwnd,
+        srtt_us=raw.srtt_us,
+        alpha=raw.alpha / ALPHA_ONE,
+        acked_bytes=raw.acked_bytes,
+        marked_bytes=raw.marked_bytes,
+        ce=bool(raw.ce),
+    )
+
+
+def _address(packed: bytes) -> str:
+    address = ipaddress.IPv6Address(packed)
+    return str(address.ipv4_mapped or address)

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0
+// DCTCP (RFC 8257) as a congestion control for sockets: TCP_CONGESTION=weir_dctcp, on both ends.
+//
+// The kernel negotiates ECN (the flag NEEDS_ECN asks for it), sends ECE and CWR, tells the windows of data
+// apart (its states CWR and Recovery), and falls to the loss window after a timeout. What is added here is how
+// far cwnd falls, and which ACKs carry ECE. Growth is Reno's (section 3.4).
+//
+// cwnd is set by cong_control(), and not by the kernel from what ssthresh() returns: Linux 6.18 was seen to
+// leave out a call into a struct_ops program now and then (one in some thousands), and took for its answer
+// what lay on the stack. A call of cong_control() that is left out is made good by the next.
+//
+// Not implemented: AccECN (RFC 9768); a g other than 1/16; resetting alpha after a loss (section 4.1, MAY).
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "weir_dctcp.h"
+
+#define TCP_CONG_NEEDS_ECN (1 << 1)
+#define TCP_ECN_OK (1 << 0)
+#define TCP_ECN_DEMAND_CWR (1 << 2) // while it is set, ACKs carry ECE
+#define SOL_TCP 6
+#define TCP_CONGESTION 13
+#define INITIAL_CWND 10 // RFC 6928
+#define USEC_PER_SEC 1000000ull
+
+extern void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym;
+extern u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
+
+static __always_inline struct tcp_sock *tcp_of(struct sock *sk)
+{
+	return (struct tcp_sock *)sk;
+}
+
+static __always_inline struct weir_dctcp *dctcp_of(struct sock *sk)
+{
+	return (struct weir_dctcp *)((struct inet_connection_sock *)sk)->icsk_ca_priv;
+}
+
+// Without ECN on the connection nothing can be estimated, and its packets must not claim to be ECN-capable.
+SEC("struct_ops/weir_dctcp_init")
+void BPF_PROG(weir_dctcp_init, struct sock *sk)
+{
+	struct weir_dctcp *dctcp = dctcp_of(sk);
+	struct tcp_sock *tp = tcp_of(sk);
+	char reno[] = "reno";
+
+	if (!(tp->ecn_flags & TCP_ECN_OK)) {
+		bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, reno, sizeof(reno));
+		return;
+	}
+	weir_dctcp_observe_anew(dctcp, tp->snd_una);
+	dctcp->alpha = WEIR_DCTCP_ONE;
+	dctcp->prior_rcv_nxt = tp->rcv_nxt;
+	dctcp->ce = 0;
+	dctcp->cut = WEIR_DCTCP_CUT_NONE;
+	dctcp->high_seq = tp->high_seq;
+	dctcp->delivered = tp->delivered;
+}
+
+SEC("struct_ops/weir_dctcp_in_ack_event")
+void BPF_PROG(weir_dctcp_in_ack_event, struct sock *sk, u32 flags)
+{
+	struct tcp_sock *tp = tcp_of(sk);
+
+	weir_dctcp_on_ack(dctcp_of(sk), tp->snd_una, flags & CA_ACK_ECE, tp->snd_nxt);
+}
+
+// The kernel asks as a reduction begins; cong_control() decides what comes of it.
+SEC("struct_ops/weir_dctcp_ssthresh")
+u32 BPF_PROG(weir_dctcp_ssthresh, struct sock *sk)
+{
+	return tcp_of(sk)->snd_ssthresh;
+}
+
+// A loss halves what cwnd was when this window's first reduction began, so that marks and losses of one
+// window together take no more than a loss alone (section 3.5).
+static __always_inline void reduce(struct tcp_sock *tp, struct weir_dctcp *dctcp, u8 state)
+{
+	u32 cut = state == TCP_CA_CWR ? WEIR_DCTCP_CUT_MARKED : WEIR_DCTCP_CUT_LOST;
+
+	if (dctcp->high_seq != tp->high_seq) { // the kernel has begun another window
+		dctcp->high_seq = tp->high_seq;
+		dctcp->cut = WEIR_DCTCP_CUT_NONE;
+	}
+	if (dctcp->cut >= cut)
+		return;
+	dctcp->cut = cut;
+	if (cut == WEIR_DCTCP_CUT_MARKED)
+		tp->snd_ssthresh = weir_dctcp_cwnd_marked(tp->prior_cwnd, dctcp->alpha);
+	else
+		tp->snd_ssthresh = weir_dctcp_cwnd_lost(tp->prior_cwnd);
+	if (state != TCP_CA_Loss) // there the kernel has set the loss window
+		tp->snd_cwnd = tp->snd_ssthresh;
+}
+
+// A window's reduction that ends with the ACK that began it: a tail loss probe has repaired a loss.
+SEC("struct_ops/weir_dctcp_set_state")
+void BPF_PROG(weir_dctcp_set_state, struct sock *sk, u8 state)
+{
+	struct tcp_sock *tp = tcp_of(sk);
+
+	if (state <= TCP_CA_Disorder && tp->inet_conn.icsk_ca_state == TCP_CA_CWR &&
+	    tp->high_seq != dctcp_of(sk)->high_seq)
+		reduce(tp, dctcp_of(sk), TCP_CA_Recovery);
+}
+
+// As the kernel paces those that leave cwnd to it: for TCP small queues and the size of bursts.
+static __always_inline void set_rate(struct sock *sk, struct tcp_sock *tp)
+{
+	u64 percent = tp->snd_cwnd < tp->snd_ssthresh / 2 ? 200 : 120;
+
+	if (tp->srtt_us)
+		sk->sk_pacing_rate = (u64)tp->mss_cache * tp->snd_cwnd * 8 * USEC_PER_SEC / tp->srtt_us * percent / 100;
+}
+
+SEC("struct_ops/weir_dctcp_cong_control")
+void BPF_PROG(weir_dctcp_cong_control, struct sock *sk)
+{
+	struct weir_dctcp *dctcp = dctcp_of(sk);
+	struct tcp_sock *tp = tcp_of(sk);
+	u8 state = tp->inet_conn.icsk_ca_state;
+	u32 acked = tp->delivered - dctcp->delivered;
+
+	dctcp->delivered = tp->delivered;
+	if (state != TCP_CA_Open && state != TCP_CA_Disorder)
+		reduce(tp, dctcp, state);
+	if (state != TCP_CA_CWR && state != TCP_CA_Recovery)
+		tcp_reno_cong_avoid(sk, tp->snd_una, acked);
+	set_rate(sk, tp);
+}
+
+static __always_inline void echo(struct sock *sk, u32 ce)
+{
+	struct tcp_sock *tp = tcp_of(sk);
+
+	if (ce)
+		tp->ecn_flags |= TCP_ECN_DEMAND_CWR;
+	else
+		tp->ecn_flags &= ~TCP_ECN_DEMAND_CWR;
+}
+
+// Section 3.2. When CE changes while an ACK is held back, that one goes first, with what it stands for, so
+// that every byte is echoed as it came. ACK_NOW, too, is held back while the socket belongs to a process
+// (net.ipv4.tcp_backlog_ack_defer).
+static __always_inline void data_arrived(struct sock *sk, u32 ce)
+{
+	struct inet_connection_sock *icsk = (struct inet_connection_sock *)sk;
+	struct weir_dctcp *dctcp = dctcp_of(sk);
+
+	if (dctcp->ce != ce) {
+		if (icsk->icsk_ack.pending & (ICSK_ACK_TIMER | ICSK_ACK_NOW)) {
+			echo(sk, dctcp->ce);
+			bpf_tcp_send_ack(tcp_of(sk), dctcp->prior_rcv_nxt);
+		}
+		icsk->icsk_ack.pending |= ICSK_ACK_NOW;
+	}
+	dctcp->ce = ce;
+	dctcp->prior_rcv_nxt = tcp_of(sk)->rcv_nxt;
+	echo(sk, ce);
+}
+
+// RFC 5681, section 4.1, as the kernel does it for others: after an idle RTO the window is halved, for each
+// further RTO once more, down to the initial one. The marks of that time tell nothing of now.
+static __always_inline void restart_after_idle(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_of(sk);
+	u32 rto = tp->inet_conn.icsk_rto, idle = (u32)bpf_jiffies64() - tp->lsndtime;
+	u32 cwnd = tp->snd_cwnd, slow = cwnd / 2 + cwnd / 4;
+
+	if (!tp->snd_nxt || !tp->lsndtime || idle <= rto)
+		return;
+	for (int halvings = 0; halvings < 32 && idle > rto && cwnd > INITIAL_CWND; halvings++) {
+		idle -= rto;
+		cwnd /= 2;
+	}
+	if (slow > tp->snd_ssthresh)
+		tp->snd_ssthresh = slow;
+	if (tp->snd_cwnd > INITIAL_CWND)
+		tp->snd_cwnd = cwnd > INITIAL_CWND ? cwnd : INITIAL_CWND;
+	weir_dctcp_observe_anew(dctcp_of(sk), tp->snd_una);
+}
+
+SEC("struct_ops/weir_dctcp_cwnd_event")
+void BPF_PROG(weir_dctcp_cwnd_event, struct sock *sk, enum tcp_ca_event event)
+{
+	switch (event) {
+	case CA_EVENT_ECN_IS_CE:
+	case CA_EVENT_ECN_NO_CE:
+		data_arrived(sk, event == CA_EVENT_ECN_IS_CE);
+		break;
+	case CA_EVENT_LOSS: // a new timeout, a new window
+		dctcp_of(sk)->cut = WEIR_DCTCP_CUT_NONE;
+		reduce(tcp_of(sk), dctcp_of(sk), TCP_CA_Loss);
+		break;
+	case CA_EVENT_TX_START:
+		restart_after_idle(sk);
+		break;
+	default:
+		break;
+	}
+}
+
+SEC("struct_ops/weir_dctcp_undo_cwnd")
+u32 BPF_PROG(weir_dctcp_undo_cwnd, struct sock *sk)
+{
+	return tcp_reno_undo_cwnd(sk);
+}
+
+SEC(".struct_ops")
+struct tcp_congestion_ops weir_dctcp = {
+	.init = (void *)weir_dctcp_init,
+	.in_ack_event = (void *)weir_dctcp_in_ack_event,
+	.ssthresh = (void *)weir_dctcp_ssthresh,
+	.set_state = (void *)weir_dctcp_set_state,
+	.cwnd_event = (void *)weir_dctcp_cwnd_event,
+	.cong_control = (void *)weir_dctcp_cong_control,
+	.undo_cwnd = (void *)weir_dctcp_undo_cwnd,
+	.flags = TCP_CONG_NEEDS_ECN,
+	.name = "weir_dctcp",
+};
+
+char _license[] SEC("license") = "GPL";

@@ -1,0 +1,189 @@
+"""What can be asked under ``/api/v1``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Response, abort, request
+from sqlalchemy.orm import Session
+
+from flowdb.flow import NS_PER_S, PortKey
+from webui import views
+from webui.api.endpoint import ENDPOINTS, MISSING, Endpoint, blueprint, get
+from webui.args import BadArgs, ClampArgs, FlowArgs, ListArgs, Nothing, Paged, SpanArgs, check
+from webui.commands import Asked
+from webui.parts import parts
+from webui.queries import events, network
+from webui.queries.flows import flows
+from webui.queries.names import PortNames
+from webui.queries.ports import alarm_counts, busiest, port, ports, series
+from webui.queries.story import story
+from webui.results import experiment, experiments
+from webui.security import require_actor
+
+SERIES_PORTS = 5
+
+
+@get("/totals", views.Totals)
+def totals(session: Session, _asked: Nothing, now_ns: int) -> views.Totals:
+    """How much there is now."""
+    return network.totals(session, ports(session, now_ns), now_ns)
+
+
+@get("/controllers", views.Run, is_list=True)
+def controllers(session: Session, _asked: Nothing, now_ns: int) -> list[views.Run]:
+    """The newest controllers and what they run with."""
+    return network.runs(session, now_ns)
+
+
+@get("/switches", views.Switch, is_list=True)
+def switches(session: Session, _asked: Nothing, _now_ns: int) -> list[views.Switch]:
+    """All switches."""
+    return network.switches(session)
+
+
+@get("/topology", views.Topology)
+def topology(session: Session, _asked: Nothing, now_ns: int) -> views.Topology:
+    """Switches, links and hosts."""
+    return network.topology(session, now_ns)
+
+
+@get("/ports", views.Port, is_list=True)
+def all_ports(session: Session, _asked: Nothing, now_ns: int) -> list[views.Port]:
+    """All ports with their newest counters."""
+    return ports(session, now_ns)
+
+
+@get("/ports/<dpid:dpid>/<uint32:port_no>", views.Port)
+def one_port(session: Session, _asked: Nothing, now_ns: int, dpid: int, port_no: int) -> views.Port | None:
+    """A port with its newest counters."""
+    return port(session, PortKey(dpid, port_no), now_ns)
+
+
+@get("/ports/<dpid:dpid>/<uint32:port_no>/series", views.PortSeries, SpanArgs, shared=True)
+def port_series(
+    session: Session, asked: SpanArgs, now_ns: int, dpid: int, port_no: int
+) -> views.PortSeries | None:
+    """A port's figures, alarms and clamps over a span of time."""
+    key = PortKey(dpid, port_no)
+    if port(session, key, now_ns) is None:
+        return None
+    since_ns, until_ns = _span(asked, now_ns)
+    name = PortNames(session)(dpid, port_no)
+    return views.PortSeries(
+        since_ns=since_ns,
+        until_ns=until_ns,
+        figures=series(session, name, since_ns, until_ns, asked.points),
+        alarms=events.alarms(session, key, since_ns=since_ns, limit=500).items,
+        clamps=events.clamps(session, key, since_ns=since_ns, limit=200).items,
+    )
+
+
+@get("/busiest", views.Busiest, SpanArgs, shared=True)
+def busiest_series(session: Session, asked: SpanArgs, now_ns: int) -> views.Busiest:
+    """The queues of the busiest ports over a span of time, and how many alarms came."""
+    since_ns, until_ns = _span(asked, now_ns)
+    chosen = busiest(ports(session, now_ns), SERIES_PORTS)
+    return views.Busiest(
+        since_ns=since_ns,
+        until_ns=until_ns,
+        ports=[series(session, one, since_ns, until_ns, asked.points) for one in chosen],
+        alarms=alarm_counts(session, since_ns, until_ns, 60),
+    )
+
+
+@get("/flows", views.Flows, FlowArgs)
+def list_flows(session: Session, asked: FlowArgs, _now_ns: int) -> views.Flows:
+    """Flows: filtered, sorted, by pages."""
+    return flows(session, asked.filter, asked.place, asked.limit)
+
+
+@get("/flows/<rowid:flow_id>", views.FlowStory, shared=True)
+def one_flow(session: Session, _asked: Nothing, now_ns: int, flow_id: int) -> views.FlowStory | None:
+    """A flow's whole story, and the answer to "why is it slow?"."""
+    return story(session, flow_id, now_ns)
+
+
+@get("/alarms", views.Alarms, ListArgs)
+def list_alarms(session: Session, asked: ListArgs, _now_ns: int) -> views.Alarms:
+    """Alarms and their ends, newest first."""
+    return events.alarms(session, _port(asked), cursor=asked.place, limit=asked.limit)
+
+
+@get("/decisions", views.Decisions, ListArgs)
+def list_decisions(session: Session, asked: ListArgs, _now_ns: int) -> views.Decisions:
+    """Decisions, newest first."""
+    return events.decisions(session, _port(asked), cursor=asked.place, limit=asked.limit)
+
+
+@get("/clamps", views.Clamps, ClampArgs)
+def list_clamps(session: Session, asked: ClampArgs, _now_ns: int) -> views.Clamps:
+    """Clamps, newest first."""
+    return events.clamps(
+        session, _port(asked), standing=asked.standing, cursor=asked.place, limit=asked.limit
+    )
+
+
+@get("/commands", views.Commands, Paged)
+def list_commands(session: Session, asked: Paged, _now_ns: int) -> views.Commands:
+    """What people asked for, newest first."""
+    return events.commands(session, asked.place, asked.limit)
+
+
+@get("/commands/<rowid:command_id>", views.Command)
+def one_command(session: Session, _asked: Nothing, _now_ns: int, command_id: int) -> views.Command | None:
+    """A command and what came of it."""
+    return events.command(session, command_id)
+
+
+@get("/experiments", views.Experiment, is_list=True)
+def list_experiments(_session: Session, _asked: Nothing, _now_ns: int) -> list[views.Experiment]:
+    """The lab's result folders, newest first."""
+    return experiments(parts().settings.results)
+
+
+@get("/experiments/<name>", views.Experiment)
+def one_experiment(_session: Session, _asked: Nothing, _now_ns: int, name: str) -> views.Experiment | None:
+    """A result folder of the lab, with its rows."""
+    return experiment(parts().settings.results, name)
+
+
+ENDPOINTS.append(
+    Endpoint(
+        "/commands", "ask", "Ask the controllers for something; needs a token made to act.",
+        Nothing, views.Command, method="post", body=Asked,
+    )
+)  # fmt: skip
+
+
+@blueprint.post("/commands")
+def ask() -> Response:
+    who = require_actor()
+    asked = check(Asked, _body())
+    database = parts().database
+    number = database.ask(asked.kind, asked.arguments, who)
+    with database.reading() as session:
+        found = events.command(session, number)
+    if found is None:
+        abort(404, MISSING)
+    return Response(found.model_dump_json(), 201, mimetype="application/json")
+
+
+def _body() -> Any:
+    body = request.get_json(silent=True)
+    if body is None:
+        abort(400, "the body is no JSON; send an object, with Content-Type: application/json")
+    return body
+
+
+def _span(asked: SpanArgs, now_ns: int) -> tuple[int, int]:
+    until_ns = now_ns if asked.until_ns is None else asked.until_ns
+    return max(until_ns - asked.span_s * NS_PER_S, 0), until_ns
+
+
+def _port(asked: ListArgs) -> PortKey | None:
+    if asked.dpid is None and asked.port_no is None:
+        return None
+    if asked.dpid is None or asked.port_no is None:
+        raise BadArgs("dpid and port_no name a port together; give both or neither")
+    return PortKey(int(asked.dpid, 16), asked.port_no)

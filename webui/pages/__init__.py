@@ -1,0 +1,1 @@
+"""The pages: each a blueprint, or a live page of ``live_pages``."""

@@ -1,0 +1,198 @@
+// The charts: each figure names what it shows and where its figures come from; drawn again when they change.
+"use strict";
+
+const EVERY_MS = { busiest: 5000, port: 1000, flow: 1000 };
+const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
+const SCHEMES = { plain: "#d55e00", sdtcp: "#0072b2", sccp: "#009e73" };
+const at = (ns) => new Date(ns / 1e6);
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+function frame(extra) {
+  const axis = { gridcolor: css("--rule"), zerolinecolor: css("--rule"), linecolor: css("--rule"), automargin: true };
+  const layout = {
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", uirevision: "kept", dragmode: "zoom",
+    font: { color: css("--ink"), family: "system-ui, sans-serif", size: 13 },
+    margin: { l: 60, r: 12, t: 48, b: 36 }, hovermode: "x unified",
+    hoverlabel: { bgcolor: css("--card"), bordercolor: css("--rule"), font: { color: css("--ink") } },
+    legend: { orientation: "h", y: 1.01, yanchor: "bottom", x: 0 },
+  };
+  for (const [name, value] of Object.entries(extra)) layout[name] = /^[xy]axis/.test(name) ? { ...axis, ...value } : value;
+  return layout;
+}
+
+// Lines break where nothing was sampled for long.
+function broken(times, values, every) {
+  const x = [], y = [];
+  times.forEach((time, place) => {
+    if (place && time - times[place - 1] > Math.max(10 * every, 10e9)) { x.push(at((time + times[place - 1]) / 2)); y.push(null); }
+    x.push(at(time)); y.push(values[place]);
+  });
+  return { x, y };
+}
+
+const line = (times, values, every, more) => ({ type: "scatter", mode: "lines", ...broken(times, values, every), ...more });
+
+function busiest(data) {
+  const traces = data.ports.map((one, place) => line(one.at_ns, one.queue_pkts, one.every_ns, {
+    name: one.port.name, line: { color: css(`--c${place % 6 + 1}`), dash: DASHES[place % 5], width: 2 },
+  }));
+  traces.push({
+    type: "bar", name: "alarms a minute", x: data.alarms.at_ns.map(at), y: data.alarms.alarms, yaxis: "y2",
+    width: data.alarms.every_ns / 1e6 * 0.8, marker: { color: css("--alarm"), pattern: { shape: "/" } },
+  });
+  return [traces, frame({
+    xaxis: { range: [at(data.since_ns), at(data.until_ns)], anchor: "y2" },
+    yaxis: { title: { text: "queue, packets" }, domain: [0.36, 1], rangemode: "tozero" },
+    yaxis2: { title: { text: "alarms" }, domain: [0, 0.26], rangemode: "tozero" },
+  })];
+}
+
+function queueTraces(data, yaxis) {
+  const figures = data.figures;
+  const raised = data.alarms.filter((one) => one.kind === "alarm");
+  const over = data.alarms.filter((one) => one.kind !== "alarm");
+  const marks = (some, name, symbol, color) => ({
+    type: "scatter", mode: "markers", name, yaxis, x: some.map((one) => at(one.crossing_ns)), y: some.map((one) => one.queue_pkts),
+    marker: { symbol, size: 10, color, line: { color: css("--card"), width: 1 } },
+  });
+  return [
+    line(figures.at_ns, figures.queue_pkts, figures.every_ns, { name: `queue of ${figures.port.name}, packets`, yaxis, line: { color: css("--c1"), width: 2 } }),
+    marks(raised, "alarm", "triangle-up", css("--alarm")), marks(over, "alarm over", "triangle-down", css("--c3")),
+  ];
+}
+
+function port(data) {
+  const figures = data.figures;
+  const step = (values, yaxis, name, color, dash) => line(figures.at_ns, values, figures.every_ns, { yaxis, name, line: { color, dash, width: 2 } });
+  const traces = [
+    ...queueTraces(data, "y"),
+    step(figures.n_i, "y2", "flows N_i", css("--c4"), "solid"),
+    step(figures.fair_share_bytes.map((value) => value / 1000), "y3", "fair share, kB", css("--c3"), "dash"),
+    { type: "bar", name: "drops", yaxis: "y4", x: figures.at_ns.map(at), y: figures.drops, marker: { color: css("--c2") } },
+    ...data.clamps.slice().reverse().map((one) => ({
+      type: "scatter", mode: "lines+markers", yaxis: "y5", showlegend: false, name: "window",
+      x: [at(one.pushed_ns), at(one.lifted_ns ?? data.until_ns)], y: [one.flow, one.flow],
+      line: { color: css("--c5"), width: 9 }, marker: { symbol: ["line-ns-open", one.lifted_ns ? "line-ns-open" : "triangle-right"], size: 11, color: css("--c5") },
+      hovertemplate: `${one.flow}: ${one.window_bytes} B<br>${one.lift_reason ?? "stands"}<extra></extra>`,
+    })),
+  ];
+  const named = data.clamps.length > 0 && data.clamps.length <= 12;
+  return [traces, frame({
+    xaxis: { range: [at(data.since_ns), at(data.until_ns)], anchor: "y5", showspikes: true },
+    yaxis: { title: { text: "queue" }, domain: [0.74, 1], rangemode: "tozero" },
+    yaxis2: { title: { text: "N_i" }, domain: [0.58, 0.71], rangemode: "tozero" },
+    yaxis3: { title: { text: "share, kB" }, domain: [0.42, 0.55], rangemode: "tozero" },
+    yaxis4: { title: { text: "drops" }, domain: [0.3, 0.39], rangemode: "tozero" },
+    yaxis5: { title: { text: "clamps" }, domain: [0, 0.27], type: "category", showticklabels: named && innerWidth > 900 },
+  })];
+}
+
+// The windows that were set, as steps: from a decision to the next, to the lift, or to the end.
+function windows(story, until) {
+  const x = [], y = [];
+  const decided = story.decisions.slice().reverse();
+  for (const clamp of story.clamps.slice().reverse()) {
+    const end = clamp.lifted_ns ?? until;
+    const set = decided.filter((one) => one.decided_ns >= clamp.pushed_ns && one.decided_ns < end);
+    if (!set.length) set.push({ decided_ns: clamp.pushed_ns, window_bytes: clamp.window_bytes });
+    set.forEach((one) => { x.push(at(one.decided_ns)); y.push(one.window_bytes / 1000); });
+    x.push(at(end), at(end)); y.push(set.at(-1).window_bytes / 1000, null);
+  }
+  return { x, y };
+}
+
+async function flow(story) {
+  const now = Date.now() * 1e6;
+  const ends = story.flow.closed_ns ?? now;
+  const clamps = story.clamps;
+  const last = clamps.length ? Math.max(...clamps.map((one) => one.lifted_ns ?? now)) : ends;
+  const begun = clamps.length ? Math.min(...clamps.map((one) => one.pushed_ns)) : Math.max(story.flow.opened_ns, ends - 300e9);
+  const margin = Math.max((last - begun) * 0.15, 3e9);
+  const since = begun - margin, until = Math.min(last + margin, now);
+  const place = clamps[0]?.port ?? story.path.map((hop) => hop.port).sort((a, b) => (b.queue_pkts ?? 0) - (a.queue_pkts ?? 0))[0];
+  const traces = [{
+    type: "scatter", mode: "lines+markers", name: "window set, kB", ...windows(story, now), line: { shape: "hv", color: css("--c5"), width: 3 },
+    marker: { size: 8 }, connectgaps: false,
+  }];
+  const lifted = clamps.filter((one) => one.lifted_ns);
+  traces.push({
+    type: "scatter", mode: "markers", name: "lifted", x: lifted.map((one) => at(one.lifted_ns)), y: lifted.map((one) => one.window_bytes / 1000),
+    text: lifted.map((one) => one.lift_reason ?? ""), hovertemplate: "lifted: %{text}<extra></extra>", marker: { symbol: "x", size: 10, color: css("--c3") },
+  });
+  if (place) {
+    const query = `span_s=${Math.min(604800, Math.max(10, Math.ceil((until - since) / 1e9)))}&until_ns=${BigInt(Math.round(until))}`;
+    const answer = await fetch(`/api/v1/ports/${place.dpid}/${place.port_no}/series?${query}`);
+    if (answer.ok) traces.push(...queueTraces(await answer.json(), "y2"));
+  }
+  return [traces, frame({
+    xaxis: { range: [at(since), at(until)], anchor: "y2", type: "date" },
+    yaxis: { title: { text: "window, kB" }, domain: clamps.length ? [0.55, 1] : [0.99, 1], rangemode: "tozero", visible: clamps.length > 0 },
+    yaxis2: { title: { text: "queue, pkts" }, domain: [0, clamps.length ? 0.45 : 0.98], rangemode: "tozero" },
+  })];
+}
+
+function experiment(data) {
+  const cases = [...new Set(data.rows.map((row) => row.title ?? row.case ?? `${row.workers} workers`))];
+  const of = (scheme, read) => cases.map((name) => {
+    const row = data.rows.find((one) => one.scheme === scheme && (one.title ?? one.case ?? `${one.workers} workers`) === name);
+    return row ? read(row) : null;
+  });
+  const traces = data.schemes.map((scheme, place) => ({
+    type: "bar", name: scheme, x: cases, y: of(scheme, (row) => row.qct_ms.p50),
+    error_y: { type: "data", symmetric: false, array: of(scheme, (row) => Math.max(0, row.qct_ms.p99 - row.qct_ms.p50)), thickness: 1.5 },
+    marker: { color: SCHEMES[scheme] ?? css(`--c${place % 6 + 1}`), pattern: { shape: ["", "/", ".", "x"][place % 4] } },
+  }));
+  traces.push({
+    type: "scatter", mode: "markers", name: "ideal", x: cases, y: of(data.schemes[0], (row) => row.ideal_ms),
+    marker: { symbol: "line-ew-open", size: 60, color: css("--ink"), line: { width: 3 } },
+  });
+  return [traces, frame({ yaxis: { title: { text: "p50 to p99, ms" }, rangemode: "tozero" }, xaxis: {}, barmode: "group", hovermode: "closest" })];
+}
+
+const KINDS = { busiest, port, flow, experiment };
+const CONFIG = {
+  responsive: true, displaylogo: false, displayModeBar: true,
+  modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d", "toImage"]],
+};
+
+class Chart {
+  constructor(figure) {
+    this.figure = figure;
+    this.kind = figure.dataset.chart;
+    this.next = 0;
+    this.waiting = false;
+    this.draw();
+  }
+
+  change() {
+    if (this.waiting) return;
+    this.waiting = true;
+    setTimeout(() => this.draw(), Math.max(0, this.next - Date.now()));
+  }
+
+  async draw() {
+    this.next = Date.now() + (EVERY_MS[this.kind] ?? 1000);
+    try {
+      const answer = await fetch(this.figure.dataset.source);
+      if (!answer.ok) throw new Error((await answer.json()).detail);
+      const [traces, layout] = await KINDS[this.kind](await answer.json());
+      if (!this.plot) {
+        this.plot = document.createElement("div");
+        this.figure.replaceChildren(this.plot);
+      }
+      layout.height = this.figure.clientHeight;
+      await Plotly.react(this.plot, traces, layout, CONFIG);
+      this.figure.dataset.drawn = String(Number(this.figure.dataset.drawn ?? 0) + 1);
+    } catch (error) {
+      if (!this.plot) this.figure.textContent = `The chart cannot be drawn: ${error.message}`;
+    } finally {
+      this.waiting = false;
+    }
+  }
+}
+
+addEventListener("DOMContentLoaded", () => {
+  const charts = [...document.querySelectorAll("figure[data-chart]")].map((figure) => new Chart(figure));
+  document.addEventListener("weir:change", () => charts.forEach((chart) => chart.change()));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => charts.forEach((chart) => chart.draw()));
+});

@@ -1,0 +1,84 @@
+// Keeps a page up to date: the server sends the regions that changed, as HTML, and they are put in place.
+"use strict";
+
+const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, hour12: false };
+const DAY = { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false };
+
+function ago(date) {
+  const seconds = Math.max(0, Math.round((Date.now() - date) / 1000));
+  if (seconds < 60) return `${seconds} s ago`;
+  if (seconds < 3600) return `${Math.round(seconds / 60)} min ago`;
+  return seconds < 86400 ? `${Math.round(seconds / 3600)} h ago` : `${Math.round(seconds / 86400)} d ago`;
+}
+
+function showTimes(within) {
+  for (const time of within.querySelectorAll("time[data-form]")) {
+    const date = new Date(time.dateTime);
+    if (time.dataset.form === "ago") time.textContent = ago(date);
+    else if (time.dataset.form === "full") time.textContent = date.toLocaleString(undefined, DAY);
+    else time.textContent = date.toLocaleTimeString(undefined, CLOCK);
+  }
+}
+
+const FOCUSABLE = "a[href], button, input, select, summary, [tabindex]";
+
+// What the viewer has done to a region: opened details, scrolled, moved the focus; put back after a change.
+function replace(region, html) {
+  const closed = new Set([...region.querySelectorAll("details[id]:not([open])")].map((one) => one.id));
+  const open = new Set([...region.querySelectorAll("details[id][open]")].map((one) => one.id));
+  const scrolled = [...region.querySelectorAll(".scroll")].map((one) => one.scrollLeft);
+  const place = [...region.querySelectorAll(FOCUSABLE)].indexOf(document.activeElement);
+  region.innerHTML = html;
+  showTimes(region);
+  for (const one of region.querySelectorAll("details[id]")) {
+    if (closed.has(one.id)) one.open = false;
+    if (open.has(one.id)) one.open = true;
+  }
+  region.querySelectorAll(".scroll").forEach((one, number) => { one.scrollLeft = scrolled[number] || 0; });
+  if (place >= 0) region.querySelectorAll(FOCUSABLE)[place]?.focus({ preventScroll: true });
+}
+
+function isSelecting(region) {
+  const selection = document.getSelection();
+  return selection && !selection.isCollapsed && region.contains(selection.anchorNode);
+}
+
+function follow() {
+  const liveness = document.getElementById("liveness");
+  const trouble = document.getElementById("trouble");
+  const say = (state, text) => { liveness.className = state; liveness.textContent = text; };
+  const first = new Map();
+  const stream = new EventSource(`/live?page=${encodeURIComponent(location.pathname + location.search)}`);
+  stream.addEventListener("open", () => say("on", "Live"));
+  stream.addEventListener("error", () => {
+    say("off", stream.readyState === EventSource.CLOSED ? "Not live: load the page again" : "Connecting again");
+  });
+  stream.addEventListener("change", (event) => {
+    const { regions, trouble: problem } = JSON.parse(event.data);
+    trouble.hidden = !problem;
+    trouble.textContent = problem;
+    let changed = 0;
+    for (const [name, html] of Object.entries(regions)) {
+      const region = document.getElementById(`region-${name}`);
+      if (!region || first.get(name) === html || isSelecting(region)) continue;
+      const isNew = first.has(name);
+      first.set(name, html);
+      replace(region, html);
+      changed += 1;
+      if (isNew && region.classList.contains("card")) {
+        region.classList.remove("fresh");
+        void region.offsetWidth;
+        region.classList.add("fresh");
+      }
+    }
+    if (changed) document.dispatchEvent(new CustomEvent("weir:change"));
+  });
+  addEventListener("pagehide", () => stream.close());
+}
+
+addEventListener("DOMContentLoaded", () => {
+  showTimes(document);
+  setInterval(() => document.querySelectorAll('time[data-form="ago"]').forEach((time) => { time.textContent = ago(new Date(time.dateTime)); }), 5000);
+  if (document.querySelector("main[data-live]")) follow();
+});
+addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });

@@ -1,0 +1,89 @@
+"""How values are written on pages: short, with their unit; None as a dash."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from flask import Flask
+from markupsafe import Markup
+
+from flowdb.flow import NS_PER_S
+from webui.commands import POLICIES
+from webui.layout import level
+from webui.queries.names import end, flow_name, switch_name
+
+NONE = "\u2013"
+_PREFIXES = ("", "k", "M", "G", "T", "P")
+
+
+def count(value: int | None) -> str:
+    """A number with its thousands set apart."""
+    return NONE if value is None else f"{value:,}".replace(",", "\u202f")
+
+
+def scaled(value: float | None, unit: str) -> str:
+    """A value with a decimal prefix: 1.25 Gbit/s."""
+    if value is None:
+        return NONE
+    size = float(value)
+    for prefix in _PREFIXES:
+        if abs(size) < 1000 or prefix == _PREFIXES[-1]:
+            break
+        size /= 1000
+    return f"{size:.3g}\u00a0{prefix}{unit}" if size < 1000 else f"{size:.0f}\u00a0{prefix}{unit}"
+
+
+def rate(value: int | None) -> str:
+    return scaled(value, "bit/s")
+
+
+def size(value: int | None) -> str:
+    return scaled(value, "B")
+
+
+def span(ns: int | None) -> str:
+    """A length of time."""
+    if ns is None:
+        return NONE
+    if abs(ns) < NS_PER_S:
+        return f"{ns / 1e6:.3g}\u00a0ms" if abs(ns) >= 1_000_000 else f"{ns / 1e3:.3g}\u00a0µs"
+    seconds = ns / NS_PER_S
+    if seconds < 120:
+        return f"{seconds:.3g}\u00a0s"
+    minutes, hours = seconds / 60, seconds / 3600
+    return f"{minutes:.0f}\u00a0min" if minutes < 120 else f"{hours:.1f}\u00a0h"
+
+
+def moment(ns: int | None, form: str = "time") -> Markup | str:
+    """A time: as the switch's clock has it (UTC), which the browser puts into the viewer's zone.
+
+    ``form``: "time" of day, "full" with its date, or "ago".
+    """
+    if ns is None:
+        return NONE
+    try:
+        at = datetime.fromtimestamp(ns // NS_PER_S, UTC)
+    except (ValueError, OverflowError, OSError):
+        return NONE
+    millis = ns % NS_PER_S // 1_000_000
+    iso = f"{at:%Y-%m-%dT%H:%M:%S}.{millis:03d}Z"
+    exact = f"{at:%Y-%m-%d %H:%M:%S}.{ns % NS_PER_S:09d} UTC, by the switch's side"
+    shown = f"{at:%H:%M:%S}.{millis:03d}" if form == "time" else f"{at:%Y-%m-%d %H:%M:%S}"
+    return Markup('<time datetime="{}" data-form="{}" title="{}">{}</time>').format(iso, form, exact, shown)
+
+
+LEVELS = ("empty", "short", "filling", "long", "alarm")
+
+
+def queue_level(port: object) -> str:
+    """A word for how long a port's queue is."""
+    return LEVELS[level(port)]  # type: ignore[arg-type]
+
+
+def install(app: Flask) -> None:
+    """Put the filters into the templates' language."""
+    app.jinja_env.filters.update(
+        count=count, rate=rate, size=size, span=span, moment=moment, switch=switch_name, level=queue_level
+    )
+    app.jinja_env.globals.update(end=end, flow_name=flow_name, LEVELS=LEVELS, policies=POLICIES)
+    app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True

@@ -1,0 +1,308 @@
+"""What pages show and the API answers: values read from the database, with their units in their names.
+
+Times are Unix times in nanoseconds. A switch is named by its datapath id, 16 hexadecimal digits.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class View(BaseModel):
+    """Base of all: made from attributes, never changed."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class Run(View):
+    """A controller process. ``alive``: it was heard of lately and has not ended."""
+
+    id: int
+    host: str
+    pid: int
+    started_ns: int
+    last_seen_ns: int
+    ended_ns: int | None
+    alive: bool
+    settings: dict[str, Any] | None
+
+
+class Switch(View):
+    dpid: str
+    connected: bool
+    last_seen_ns: int
+    ports: int
+
+
+class PortName(View):
+    """A switch port, with the name that the switch gives it."""
+
+    dpid: str
+    port_no: int
+    name: str
+
+
+class Port(PortName):
+    """A port and its newest counters; None where it was never sampled. ``clamps``: standing now."""
+
+    up: bool
+    rate_bps: int | None
+    alarm_up: bool
+    clamps: int
+    sampled_ns: int | None
+    queue_pkts: int | None
+    queue_bytes: int | None
+    queue_max_pkts: int | None
+    n_i: int | None
+    fair_share_bytes: int | None
+    capacity_bps: int | None
+    drops: int | None
+
+
+class Flow(View):
+    """A directed flow; ``window_bytes``: of the clamp that stands now, None: not punished."""
+
+    id: int
+    src: str
+    src_port: int
+    dst: str
+    dst_port: int
+    state: str
+    opened_ns: int
+    closed_ns: int | None
+    close_reason: str | None
+    last_active_ns: int | None
+    rate_bps: int
+    sent_bytes: int
+    mss_bytes: int
+    receiver_wscale: int | None
+    sender_wscale: int | None
+    handshake_rtt_us: int | None
+    window_bytes: int | None
+
+
+class Hop(View):
+    """A switch on a flow's path, with what its output port carries now."""
+
+    position: int
+    in_port: int
+    port: Port
+
+
+class Alarm(View):
+    id: int
+    port: PortName
+    kind: str
+    queue_pkts: int
+    queue_bytes: int
+    port_rate_bps: int
+    n_i: int
+    crossing_ns: int
+    received_ns: int
+    repeats: int
+
+
+class Candidate(View):
+    """A flow as a policy ranked it."""
+
+    flow_id: int | None
+    flow: str
+    score: float | None
+
+
+class Decision(View):
+    """Which flow was chosen, among how many, with every input of the equation that gave its window."""
+
+    id: int
+    alarm: Alarm | None
+    command_id: int | None
+    flow_id: int
+    flow: str
+    port: PortName
+    decided_ns: int
+    origin: str
+    policy: str
+    candidates: int
+    ranking: list[Candidate]
+    equation: int
+    capacity_bps: int
+    rtt_us: int
+    queue_bytes: int
+    n: int
+    wc_bytes: int
+    wr_bytes: int | None
+    mss_bytes: int
+    alpha: int
+    window_bytes: int
+    entry: dict[str, Any]
+    answer: str | None
+    answered_ns: int | None
+
+
+class Clamp(View):
+    """A flow's clamp. ``lifted_ns`` None: it stands."""
+
+    id: int
+    decision_id: int
+    flow_id: int
+    flow: str
+    port: PortName
+    window_bytes: int
+    pushed_ns: int
+    lifted_ns: int | None
+    lift_reason: str | None
+
+
+class Command(View):
+    """What a person asked a controller to do, and what came of it."""
+
+    id: int
+    kind: str
+    arguments: dict[str, Any]
+    asked_by: str
+    asked_ns: int
+    taken_ns: int | None
+    done_ns: int | None
+    succeeded: bool | None
+    outcome: str | None
+
+
+class Link(View):
+    """A link in one direction: what leaves ``src`` comes into ``dst``. ``rate_bps``: of its flows, lately."""
+
+    src: Port
+    dst: PortName
+    up: bool
+    rate_bps: int
+
+
+class Host(View):
+    mac: str
+    ipv4: str | None
+    ipv6: str | None
+    dpid: str
+    port_no: int
+
+
+class Topology(View):
+    """``edges``: the port of each host's switch that leads to it."""
+
+    switches: list[Switch]
+    links: list[Link]
+    hosts: list[Host]
+    edges: list[Link]
+
+
+class Totals(View):
+    switches_up: int
+    switches: int
+    live_flows: int
+    clamps: int
+    alarms_up: int
+    alarms_last_hour: int
+    controllers: int
+
+
+class Series(View):
+    """Figures of a port over time, a point each; ``every_ns``: a point's span, of which it is the peak."""
+
+    port: PortName
+    every_ns: int
+    at_ns: list[int]
+    queue_pkts: list[int]
+    n_i: list[int]
+    fair_share_bytes: list[int]
+    drops: list[int]
+    clamped: list[int]
+
+
+class AlarmCounts(View):
+    """How many alarms came in each span of ``every_ns``."""
+
+    every_ns: int
+    at_ns: list[int]
+    alarms: list[int]
+
+
+class Experiment(View):
+    """A result folder of the lab."""
+
+    name: str
+    title: str
+    started: str
+    schemes: list[str]
+    rows: list[dict[str, Any]]
+    has_report: bool
+
+
+class Page(View):
+    """Where a list goes on: cursors for the pages after and before, None where there is none."""
+
+    after: str | None = None
+    before: str | None = None
+
+
+class Flows(View):
+    items: list[Flow]
+    page: Page
+
+
+class Alarms(View):
+    items: list[Alarm]
+    page: Page
+
+
+class Clamps(View):
+    items: list[Clamp]
+    page: Page
+
+
+class Decisions(View):
+    items: list[Decision]
+    page: Page
+
+
+class Commands(View):
+    items: list[Command]
+    page: Page
+
+
+class FlowStory(View):
+    """All that is known of a flow: the answer to "why is it slow?"."""
+
+    flow: Flow
+    path: list[Hop]
+    decisions: list[Decision]
+    clamps: list[Clamp]
+    commands: list[Command]
+    verdict: str
+    state: Literal["punished", "was punished", "queue ahead", "free", "closed"]
+
+
+class PortSeries(View):
+    """A port's figures, alarms and clamps on one time axis."""
+
+    since_ns: int
+    until_ns: int
+    figures: Series
+    alarms: list[Alarm]
+    clamps: list[Clamp]
+
+
+class Busiest(View):
+    """The busiest ports' figures, and how many alarms came."""
+
+    since_ns: int
+    until_ns: int
+    ports: list[Series]
+    alarms: AlarmCounts
+
+
+class Problem(View):
+    """Why a request was not answered, and what to do."""
+
+    status: int
+    title: str
+    detail: str
