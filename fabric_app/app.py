@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import logging
+import os
+from collections.abc import Iterable
 from typing import Any
 
 from fabric_app import entries
 from fabric_app.config import FabricSettings
-from fabric_app.connections import Closed, Opened
-from fabric_app.core import Decision, Fabric, Flood, Learned, Send
-from fabric_app.events import EventFlowClosed, EventFlowOpened
+from fabric_app.connections import Changed, Closed, FlowEvent, Opened
+from fabric_app.core import Fabric
+from fabric_app.decisions import Await, Decision, Learned, LinkDown, LinkUp, Put, Send, Sweep
+from fabric_app.events import EventBase, EventFlowClosed, EventFlowOpened
 from fabric_app.frames import MalformedFrame
-from fabric_app.hosts import Host
+from fabric_app.lldp import KEY_BYTES, ForgedFrame
 from fabric_app.pipeline import (
     COOKIE_FABRIC,
     COOKIE_MASK,
     COOKIE_SCCP,
     COOKIE_SDTCP,
+    TABLE_FORWARDING,
     TABLE_SCCP,
     TABLE_SDTCP,
 )
+from fabric_app.record import Recorder
 from flowdb.context import FlowDbContext
-from flowdb.models import HostRow, PortRow, SwitchRow
+from flowdb.flow import PortKey
 from openflow_ext import registry
 from openflow_ext.engine import (
     CONFIG_DISPATCHER,
@@ -29,8 +35,10 @@ from openflow_ext.engine import (
     MAIN_DISPATCHER,
     App,
     app_manager,
+    hub,
     ofp_event,
     ofproto_v1_3,
+    ofproto_v1_5,
     set_ev_cls,
 )
 from openflow_ext.settings import load_or_exit
@@ -39,12 +47,19 @@ registry.install()
 
 _OTHER_APPS = {"SdtcpApp": (TABLE_SDTCP, COOKIE_SDTCP), "SccpApp": (TABLE_SCCP, COOKIE_SCCP)}
 _UP = [CONFIG_DISPATCHER, MAIN_DISPATCHER]
+_TICK_S = 0.1
+_REPORTS = 0
+"""The number of the barrier behind the request for flow reports; the core's begin at 1."""
+
+
+class EventTick(EventBase):
+    """Time passed. An event, so that ticks and messages come one after the other under every engine."""
 
 
 class FabricApp(App):
-    """Forwards, learns hosts, answers ARP, and tells of TCP flows that open and close."""
+    """Finds links and hosts, answers ARP and neighbour discovery, routes, and tells of TCP flows."""
 
-    OFP_VERSIONS = [ofproto_v1_3.OFP_VERSION]  # noqa: RUF012 (the framework's form)
+    OFP_VERSIONS = [ofproto_v1_3.OFP_VERSION, ofproto_v1_5.OFP_VERSION]  # noqa: RUF012 (the framework's form)
     _CONTEXTS = {"flowdb": FlowDbContext}  # noqa: RUF012
     _EVENTS = [EventFlowOpened, EventFlowClosed]  # noqa: RUF012
 
@@ -53,113 +68,186 @@ class FabricApp(App):
         self.settings = load_or_exit("fabric", FabricSettings)
         self.flowdb = flowdb
         flowdb.note_settings("fabric", self.settings.model_dump(mode="json"))
-        self.fabrics: dict[int, Fabric] = {}
+        self.recorder = Recorder(flowdb)
+        self.core = Fabric(flowdb.next_id, os.urandom(KEY_BYTES), self.settings.options)
+        self.core.adopt(flowdb.index.flows())
+        self.datapaths: dict[int, Any] = {}
+        self._generation = int.from_bytes(os.urandom(4), "big")
+        self._barriers: dict[tuple[int, int], int] = {}
+        self._report_xids: dict[int, int] = {}
+        self._ticks = 0
 
-    def fabric(self, dpid: int) -> Fabric:
-        """The switch's state; a new one starts with the flows that an earlier controller left open."""
-        if dpid not in self.fabrics:
-            limits = self.settings
-            fabric = Fabric(dpid, self.flowdb.next_id, limits.max_hosts, limits.max_connections)
-            fabric.adopt(flow for flow in self.flowdb.index.flows() if flow.hop_at(dpid))
-            self.fabrics[dpid] = fabric
-        return self.fabrics[dpid]
+    def start(self) -> Any:
+        self.threads.append(hub.spawn(self._tick))
+        return super().start()
 
     @set_ev_cls(ofp_event.EventOFPSwitchFeatures, CONFIG_DISPATCHER)
     def on_switch(self, ev: Any) -> None:
         datapath = ev.msg.datapath
-        self.fabric(datapath.id)
+        self.datapaths[datapath.id] = datapath
         for name, (table_id, cookie) in _OTHER_APPS.items():
             if app_manager.lookup_service_brick(name) is None:  # left by a process that ran it
                 datapath.send_msg(entries.delete_all(datapath, table_id, cookie))
-        for message in [*entries.pipeline(datapath), entries.ask_hosts(datapath)]:
-            datapath.send_msg(message)
-        self._note_switch(datapath.id, connected=True)
+        self._carry_out(self.core.switch_up(datapath.id, self._now_ns()))
+        datapath.send_msg(entries.ask_entries(datapath))
+        self._ask_reports(datapath)
+        self.recorder.switch(datapath.id, connected=True)
         self.logger.info("switch %016x is here", datapath.id)
 
     @set_ev_cls(ofp_event.EventOFPStateChange, DEAD_DISPATCHER)
     def on_switch_gone(self, ev: Any) -> None:
-        if ev.datapath.id in self.fabrics:
-            self._note_switch(ev.datapath.id, connected=False)
-            self.logger.info("switch %016x is gone", ev.datapath.id)
+        dpid = ev.datapath.id
+        if self.datapaths.get(dpid) is ev.datapath:
+            del self.datapaths[dpid]
+            self._carry_out(self.core.switch_down(dpid, self._now_ns()))
+            self.recorder.switch(dpid, connected=False)
+            self.logger.info("switch %016x is gone", dpid)
 
-    @set_ev_cls(ofp_event.EventOFPFlowStatsReply, _UP)
-    def on_flow_stats(self, ev: Any) -> None:
-        fabric = self.fabric(ev.msg.datapath.id)
-        for mac, port_no in entries.hosts_of(ev.msg.body):
-            if host := fabric.hosts.learn(mac, port_no):
-                self._note_host(ev.msg.datapath.id, host)
+    @set_ev_cls([ofp_event.EventOFPFlowStatsReply, ofp_event.EventOFPFlowDescStatsReply], _UP)
+    def on_entries(self, ev: Any) -> None:
+        found = entries.inherited(ev.msg.body, self._generation)
+        dpid = ev.msg.datapath.id
+        self.core.network.inherit(dpid, found.hosts, found.link_ports, found.generations)
 
     @set_ev_cls(ofp_event.EventOFPPortDescStatsReply, _UP)
     def on_ports(self, ev: Any) -> None:
         for port in ev.msg.body:
-            self._note_port(ev.msg.datapath.id, port)
+            self._on_port(ev.msg.datapath, port)
 
     @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
     def on_port_status(self, ev: Any) -> None:
         datapath, port = ev.msg.datapath, ev.msg.desc
         if ev.msg.reason == datapath.ofproto.OFPPR_DELETE:
-            self.fabric(datapath.id).hosts.forget_port(port.port_no)
-            datapath.send_msg(entries.forget_port(datapath, port.port_no))
+            gone = PortKey(datapath.id, port.port_no)
+            self._carry_out(self.core.port_gone(gone, self._now_ns()))
         else:
-            self._note_port(datapath.id, port)
+            self._on_port(datapath, port)
 
     @set_ev_cls(ofp_event.EventOFPPacketIn, MAIN_DISPATCHER)
     def on_packet_in(self, ev: Any) -> None:
-        msg, now_ns = ev.msg, self.flowdb.clock.now_ns()
+        msg, now_ns = ev.msg, self._now_ns()
         if msg.cookie & COOKIE_MASK != COOKIE_FABRIC:
             return
-        fabric = self.fabric(msg.datapath.id)
+        at = PortKey(msg.datapath.id, msg.match["in_port"])
+        waits = msg.table_id == TABLE_FORWARDING
         try:
-            decisions = fabric.on_packet(bytes(msg.data), msg.match["in_port"], now_ns)
+            self._carry_out(self.core.on_packet(bytes(msg.data), at, now_ns, waits))
         except MalformedFrame as error:
-            level = "warning" if fabric.malformed == 1 else "debug"
-            getattr(self.logger, level)("switch %016x: frame dropped: %s", msg.datapath.id, error)
-            return
-        for decision in decisions:
-            self._carry_out(msg.datapath, msg.match["in_port"], decision, now_ns)
+            self._complain(self.core.malformed, at, error)
+        except ForgedFrame as error:
+            self._complain(self.core.network.discovery.forged, at, error)
+
+    @set_ev_cls(ofp_event.EventOFPFlowReport, MAIN_DISPATCHER)
+    def on_flow_report(self, ev: Any) -> None:
+        msg = ev.msg
+        if msg.lost:
+            self.logger.warning("switch %016x lost %d flow reports", msg.datapath.id, msg.lost)
+        self._carry_out(self.core.on_records(msg.datapath.id, msg.records, self._now_ns()))
+
+    @set_ev_cls(ofp_event.EventOFPBarrierReply, _UP)
+    def on_barrier(self, ev: Any) -> None:
+        dpid = ev.msg.datapath.id
+        number = self._barriers.pop((dpid, ev.msg.xid), None)
+        if number == _REPORTS and self._report_xids.pop(dpid, 0):
+            self.core.network.reports_flows(dpid)
+        elif number is not None:
+            self._carry_out(self.core.setups.on_done(dpid, number))
 
     @set_ev_cls(ofp_event.EventOFPErrorMsg, [HANDSHAKE_DISPATCHER, *_UP])
     def on_error(self, ev: Any) -> None:
         msg = ev.msg
         dpid = msg.datapath.id or 0
+        if self._report_xids.get(dpid) == msg.xid:
+            del self._report_xids[dpid]
+            self.logger.info("switch %016x does not report flows: segments are copied", dpid)
+            return
         code = getattr(msg, "code", None) if msg.type != 0xFFFF else getattr(msg, "exp_type", None)
         self.logger.warning(
             "switch %016x refuses message %#x: type %s code %s", dpid, msg.xid, msg.type, code
         )
 
-    def _carry_out(self, datapath: Any, in_port: int, decision: Decision, now_ns: int) -> None:
+    @set_ev_cls(EventTick)
+    def on_tick(self, _ev: EventTick) -> None:
+        self._ticks -= 1
+        self._carry_out(self.core.on_tick(self._now_ns()))
+
+    def _tick(self) -> None:
+        while self.is_active:
+            hub.sleep(_TICK_S)
+            if not self._ticks:
+                self._ticks += 1
+                self.send_event(self.name, EventTick())
+
+    def _complain(self, count: int, at: PortKey, error: Exception) -> None:
+        """Log a bad frame; of many, ever fewer: the first, the second, the fourth, the eighth."""
+        level = logging.DEBUG if count & (count - 1) else logging.WARNING
+        self.logger.log(level, "port %s: frame dropped: %s (number %d)", at, error, count)
+
+    def _on_port(self, datapath: Any, port: Any) -> None:
+        up, at = entries.is_up(datapath, port), PortKey(datapath.id, port.port_no)
+        change = self.core.port_up if up else self.core.port_down
+        self._carry_out(change(at, self._now_ns()))
+        self.recorder.port(datapath.id, port, up)
+
+    def _ask_reports(self, datapath: Any) -> None:
+        """Reports are asked for; a barrier behind tells that they were not refused."""
+        settings = self.settings
+        ask = entries.ask_reports(datapath, settings.report_ms, round(settings.report_active_s * 1000))
+        datapath.send_msg(ask)
+        self._report_xids[datapath.id] = ask.xid
+        self._await(datapath, _REPORTS)
+
+    def _await(self, datapath: Any, number: int) -> None:
+        barrier = entries.barrier(datapath)
+        datapath.set_xid(barrier)
+        self._barriers[datapath.id, barrier.xid] = number
+        datapath.send_msg(barrier)
+
+    def _carry_out(self, decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            match decision:
+                case Send() | Put() | Await() | Sweep():
+                    if datapath := self.datapaths.get(decision.dpid):
+                        self._instruct(datapath, decision)
+                case Learned(host):
+                    self.recorder.host(host)
+                case LinkUp(link):
+                    self.recorder.link(link, up=True)
+                    self.logger.info("link %s found", link)
+                case LinkDown(link):
+                    self.recorder.link(link, up=False)
+                    self.logger.info("link %s lost", link)
+                case _:
+                    self._tell(decision)
+
+    def _instruct(self, datapath: Any, decision: Send | Put | Await | Sweep) -> None:
         match decision:
-            case Learned(host):
-                datapath.send_msg(entries.to_host(datapath, host))
-                self._note_host(datapath.id, host)
-            case Send(port_no, frame):
-                out = entries.packet_out(datapath, datapath.ofproto.OFPP_CONTROLLER, port_no, frame)
-                datapath.send_msg(out)
-            case Flood(_, frame):
-                flood = datapath.ofproto.OFPP_FLOOD
-                datapath.send_msg(entries.packet_out(datapath, in_port, flood, frame))
+            case Send(_, ports, frame):
+                datapath.send_msg(entries.packet_out(datapath, ports, frame))
+            case Put(_, added, deleted):
+                for entry in added:
+                    datapath.send_msg(entries.add(datapath, entry, self._generation))
+                for entry in deleted:
+                    datapath.send_msg(entries.delete(datapath, entry))
+            case Await(_, number):
+                self._await(datapath, number)
+            case Sweep(_, generations):
+                for generation in generations:
+                    datapath.send_msg(entries.sweep(datapath, generation))
+
+    def _tell(self, event: FlowEvent) -> None:
+        """Flow events to the database and to other apps."""
+        match event:
             case Opened(flows):
                 for flow in flows:
                     self.flowdb.flow_opened(flow)
                 self.send_event_to_observers(EventFlowOpened(flows))
+            case Changed(flow):
+                self.flowdb.flow_changed(flow)
             case Closed(flow, reason):
+                now_ns = self._now_ns()
                 self.flowdb.flow_closed(flow, now_ns, reason)
                 self.send_event_to_observers(EventFlowClosed(flow, reason, now_ns))
 
-    def _note_switch(self, dpid: int, connected: bool) -> None:
-        self.flowdb.merge(SwitchRow, dpid=dpid, connected=connected, last_seen_ns=self.flowdb.clock.now_ns())
-
-    def _note_port(self, dpid: int, port: Any) -> None:
-        name = port.name.decode(errors="replace").rstrip("\0")
-        values = {
-            "name": name,
-            "hw_addr": port.hw_addr,
-            "up": not port.state & ofproto_v1_3.OFPPS_LINK_DOWN,
-            "last_seen_ns": self.flowdb.clock.now_ns(),
-        }
-        self.flowdb.merge(PortRow, dpid=dpid, port_no=port.port_no, **values)
-
-    def _note_host(self, dpid: int, host: Host) -> None:
-        values = {"ipv4": host.ipv4, "ipv6": host.ipv6, "last_seen_ns": self.flowdb.clock.now_ns()}
-        known = {name: value for name, value in values.items() if value is not None}
-        self.flowdb.merge(HostRow, mac=host.mac, dpid=dpid, port_no=host.port_no, **known)
+    def _now_ns(self) -> int:
+        return self.flowdb.clock.now_ns()

@@ -1,86 +1,210 @@
-"""What to do with a packet-in, for one switch. Pure: values in, decisions out, time as an argument."""
+"""What to do with what switches say, for the whole network. Pure: values in, decisions out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from fabric_app.connections import Closed, Connections, Opened
-from fabric_app.frames import ARP_REQUEST, BROADCAST, Arp, Frame, MalformedFrame, Neighbour, arp_reply, parse
-from fabric_app.hosts import Host, Hosts
-from flowdb.flow import Flow
+from fabric_app.connections import Closed, Connections, FlowEvent
+from fabric_app.decisions import Decision, Send
+from fabric_app.discovery import Discovery
+from fabric_app.frames import (
+    ARP_REQUEST,
+    BROADCAST,
+    NEIGHBOUR_ADVERTISEMENT,
+    NEIGHBOUR_SOLICITATION,
+    Arp,
+    Frame,
+    Lease,
+    Lldp,
+    MalformedFrame,
+    Neighbour,
+    Segment,
+    arp_reply,
+    is_unicast,
+    neighbour_advertisement,
+    parse,
+)
+from fabric_app.lldp import ForeignFrame
+from fabric_app.network import Network
+from fabric_app.reports import Reports
+from fabric_app.setups import Setups
+from flowdb.flow import Flow, PortKey
+from openflow_ext.wire import FlowRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
-    """A host that is new, has moved or has another address."""
+class Options:
+    """The fabric's settings, as ``config.FabricSettings`` explains them."""
 
-    host: Host
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Send ``frame`` out of ``port_no``."""
-
-    port_no: int
-    frame: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Flood:
-    """Send ``frame`` out of all ports but ``in_port``."""
-
-    in_port: int
-    frame: bytes
-
-
-Decision: TypeAlias = Learned | Send | Flood | Opened | Closed
+    reactive: bool = False
+    entry_idle_s: int = 60
+    lldp_interval_ns: int = 500_000_000
+    lldp_lost_after: int = 6
+    settle_ns: int = 500_000_000
+    max_hosts: int = 16_384
+    max_connections: int = 500_000
 
 
 class Fabric:
-    """One switch: its hosts and its TCP connections. ``malformed`` counts packet-ins that say nothing."""
+    """The network: its switches, links and hosts, and its TCP connections.
 
-    def __init__(self, dpid: int, next_id: Callable[[], int], max_hosts: int, max_connections: int) -> None:
-        self.hosts = Hosts(max_hosts)
-        self.connections = Connections(dpid, next_id, max_connections=max_connections)
+    ``lldp_key`` signs the LLDP frames. ``malformed`` counts packet-ins that say nothing.
+    """
+
+    def __init__(self, next_id: Callable[[], int], lldp_key: bytes, options: Options) -> None:
         self.malformed = 0
+        discovery = Discovery(lldp_key, options.lldp_interval_ns, options.settle_ns, options.lldp_lost_after)
+        self.network = Network(discovery, options.max_hosts, options.reactive)
+        self.connections = Connections(next_id, self.network.path, max_connections=options.max_connections)
+        self.reports = Reports(self.connections, self.network.path_seen)
+        self.setups = Setups(self.network, options.entry_idle_s, options.max_connections)
+        self._graph = self.network.paths.graph
+
+    def switch_up(self, dpid: int, now_ns: int) -> list[Decision]:
+        """A session with a switch began."""
+        return self.network.switch_up(dpid, now_ns)
+
+    def switch_down(self, dpid: int, now_ns: int) -> list[Decision]:
+        """A switch's session ended: what leads elsewhere is led around it."""
+        self.network.switch_down(dpid)
+        return self._refresh(now_ns)
+
+    def port_up(self, port: PortKey, now_ns: int) -> list[Decision]:
+        """A port is there and up."""
+        self.network.port_up(port, now_ns)
+        return self._probe(now_ns)
+
+    def port_down(self, port: PortKey, now_ns: int) -> list[Decision]:
+        """A port went down: hosts stay known, for they may come back; its link is gone."""
+        self.network.port_down(port)
+        return self._refresh(now_ns)
+
+    def port_gone(self, port: PortKey, now_ns: int) -> list[Decision]:
+        """A port was taken away, and the hosts behind it with it."""
+        self.network.port_down(port)
+        return [*self.network.forget_port(port), *self._refresh(now_ns)]
+
+    def on_tick(self, now_ns: int) -> list[Decision]:
+        """What time alone brings. Call it about every tenth of a second."""
+        return [*self._probe(now_ns), *self._refresh(now_ns)]
+
+    def on_packet(self, data: bytes, at: PortKey, now_ns: int, waits: bool = False) -> list[Decision]:
+        """A frame, or its first bytes, came in at a port; ``waits``: nothing has led it on.
+
+        Raises MalformedFrame (counted) and ForgedFrame.
+        """
+        try:
+            frame = parse(data)
+            if isinstance(frame.content, Lldp):
+                return self._on_lldp(at, data, now_ns)
+        except MalformedFrame:
+            self.malformed += 1
+            raise
+        inside = self.network.discovery.is_edge(at, now_ns) is False
+        decisions = [] if inside else self._learn(frame, at, now_ns)
+        match frame.content:
+            case Arp() as arp if frame.dst_mac == BROADCAST and not inside:
+                decisions += self._answer_arp(arp, data, at)
+            case Neighbour() as asked if _is_question(asked, frame) and not inside:
+                decisions += self._answer_solicitation(asked, frame, data, at)
+            case Segment() as segment:
+                if not inside:
+                    decisions += self._told(self.connections.on_segment(segment, at, now_ns))
+                if waits and inside:
+                    decisions += self.setups.on_syn_inside(segment.key, at, data)
+                elif waits:
+                    decisions += self._lead_on(segment, frame, data, at)
+        return decisions
+
+    def on_records(self, dpid: int, records: Iterable[FlowRecord], now_ns: int) -> list[Decision]:
+        """A switch's flow report."""
+        decisions: list[Decision] = []
+        for record in records:
+            decisions += self._told(self.reports.on_record(dpid, record, now_ns))
+        return decisions
 
     def adopt(self, flows: Iterable[Flow]) -> None:
         """Take over the open flows of an earlier controller."""
         self.connections.adopt(flows)
 
-    def on_packet(self, data: bytes, in_port: int, now_ns: int) -> list[Decision]:
-        """Decide about a frame that came in by ``in_port``. Raises MalformedFrame, counted."""
+    def _probe(self, now_ns: int) -> list[Decision]:
+        return [Send(port.dpid, (port.port_no,), frame) for port, frame in self.network.discovery.due(now_ns)]
+
+    def _on_lldp(self, at: PortKey, data: bytes, now_ns: int) -> list[Decision]:
         try:
-            frame = parse(data)
-        except MalformedFrame:
-            self.malformed += 1
-            raise
-        decisions: list[Decision] = [Learned(host) for host in self._learn(frame, in_port)]
-        match frame.content:
-            case Arp() as arp if frame.dst_mac == BROADCAST:
-                decisions.append(self._answer(arp, data, in_port))
-            case Arp() | Neighbour() | None:
-                pass
-            case segment:
-                decisions.extend(self.connections.on_segment(segment, in_port, now_ns))
+            answers = self.network.discovery.heard(at, data, now_ns)
+        except ForeignFrame:
+            return []
+        return [Send(port.dpid, (port.port_no,), frame) for port, frame in answers]
+
+    def _refresh(self, now_ns: int) -> list[Decision]:
+        """Bring switches up to date, and the flows' paths if there are new ones."""
+        decisions = self.network.refresh(now_ns)
+        if self.network.paths.graph is not self._graph:
+            self._graph = self.network.paths.graph
+            decisions += self.setups.reroute()
+            for flow in list(self.connections):
+                path = self.network.path_now(flow.key, flow.path)
+                if path != flow.path:
+                    self.reports.led_elsewhere(flow, now_ns)
+                    decisions += self.connections.reroute(flow, path)
         return decisions
 
-    def _learn(self, frame: Frame, in_port: int) -> list[Host]:
+    def _learn(self, frame: Frame, at: PortKey, now_ns: int) -> list[Decision]:
         """An address is believed only from the host that has the sending MAC address."""
         ip = None
         match frame.content:
             case Arp(sender_mac=mac, sender_ip=sender) if mac == frame.src_mac and sender != "0.0.0.0":  # noqa: S104
                 ip = sender
-            case Neighbour(ip=sender):
-                ip = sender
-        host = self.hosts.learn(frame.src_mac, in_port, ip)
-        return [host] if host else []
+            case Neighbour(kind=kind, ip=sender, target=target):
+                ip = target if kind == NEIGHBOUR_ADVERTISEMENT else sender
+        decisions = self.network.learn(frame.src_mac, at, ip, now_ns)
+        if isinstance(frame.content, Lease) and (client := self.network.hosts.get(frame.content.mac)):
+            decisions += self.network.learn(client.mac, client.port, frame.content.ip, now_ns)
+        return decisions
 
-    def _answer(self, arp: Arp, data: bytes, in_port: int) -> Send | Flood:
+    def _answer_arp(self, arp: Arp, data: bytes, at: PortKey) -> list[Decision]:
         """Answer a request for a known host; pass on everything else that was broadcast."""
-        target = self.hosts.with_ip(arp.target_ip)
+        target = self.network.hosts.with_ip(arp.target_ip)
         if arp.op != ARP_REQUEST or target is None or target.mac == arp.sender_mac:
-            return Flood(in_port, data)
-        return Send(in_port, arp_reply(target.mac, arp.target_ip, arp.sender_mac, arp.sender_ip))
+            return self._pass_on(data, at)
+        reply = arp_reply(target.mac, arp.target_ip, arp.sender_mac, arp.sender_ip)
+        return [Send(at.dpid, (at.port_no,), reply)]
+
+    def _answer_solicitation(
+        self, asked: Neighbour, frame: Frame, data: bytes, at: PortKey
+    ) -> list[Decision]:
+        """The same for IPv6. A host that asks whether an address is free (RFC 4862) is left to its owner."""
+        target = self.network.hosts.with_ip(asked.target)
+        if target is None or target.mac == frame.src_mac or asked.ip is None:
+            return self._pass_on(data, at)
+        reply = neighbour_advertisement(target.mac, asked.target, frame.src_mac, asked.ip)
+        return [Send(at.dpid, (at.port_no,), reply)]
+
+    def _pass_on(self, data: bytes, at: PortKey) -> list[Decision]:
+        """Send a frame out of all edge ports but its own: hosts get it once, and no link carries it."""
+        others = (
+            (dpid, tuple(port_no for port_no in ports if PortKey(dpid, port_no) != at))
+            for dpid, ports in self.network.edges.items()
+        )
+        return [Send(dpid, ports, data) for dpid, ports in others if ports]
+
+    def _lead_on(self, syn: Segment, frame: Frame, data: bytes, at: PortKey) -> list[Decision]:
+        target = self.network.hosts.get(frame.dst_mac)
+        return self.setups.on_syn(syn.key, at, target.port, data) if target else self._pass_on(data, at)
+
+    def _told(self, events: list[FlowEvent]) -> list[Decision]:
+        """Flow events, and what follows from them: who closed is forgotten, and its entries go."""
+        decisions: list[Decision] = [*events]
+        for event in events:
+            if isinstance(event, Closed):
+                self.reports.forget(event.flow)
+                if self.connections.get(event.flow.key.reverse) is None:
+                    decisions += self.setups.end(event.flow.key)
+        return decisions
+
+
+def _is_question(asked: Neighbour, frame: Frame) -> bool:
+    """Whether all are asked who has an address; a solicitation of one host goes to that host."""
+    return asked.kind == NEIGHBOUR_SOLICITATION and not is_unicast(frame.dst_mac)

@@ -1,157 +1,140 @@
-"""The fabric's flow entries, built for a datapath and sent by the shell.
+"""The fabric's entries and questions as OpenFlow messages, built for a datapath of OpenFlow 1.3 or 1.5.
 
-Every entry is permanent: what is forwarded goes on being forwarded without a controller. Adding one that
-is there already changes nothing for traffic, so a controller that comes back puts them all again.
+Adding an entry that is there already changes nothing for traffic, so a controller that comes back puts them
+all again. The lower half of their cookie is the controller's generation: by it leftovers are told apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
-from fabric_app.hosts import Host
-from fabric_app.pipeline import (
-    COOKIE_FABRIC,
-    COOKIE_MASK,
-    ETH_ARP,
-    ETH_IPV4,
-    ETH_IPV6,
-    IP_ICMPV6,
-    IP_TCP,
-    OPENING_OR_CLOSING,
-    TABLE_EVENTS,
-    TABLE_FORWARDING,
-    TABLE_SCCP,
-    TABLE_SDTCP,
-)
+from fabric_app.pipeline import COOKIE_FABRIC, COOKIE_MASK, TABLE_EVENTS, TABLE_FORWARDING
+from fabric_app.routes import Entry
+from openflow_ext.wire import FlowKinds
 
-COPY_BYTES = 192
-"""How much of a copied segment the controller gets: a SYN's headers are 154 bytes at most."""
-
-_BROADCAST = "ff:ff:ff:ff:ff:ff"
-_MULTICAST = ("01:00:00:00:00:00", "01:00:00:00:00:00")
+_WHOLE_COOKIE = 0xFFFF_FFFF_FFFF_FFFF
+_ALL_REPORTS = FlowKinds.OPENED | FlowKinds.ACTIVE | FlowKinds.IDLE | FlowKinds.CLOSED
 
 
-def pipeline(datapath: Any) -> list[Any]:
-    """The entries that every switch gets: the ways from table to table, the copies, the floods."""
-    ofp = datapath.ofproto
-    to_controller = _output(datapath, ofp.OFPP_CONTROLLER, ofp.OFPCML_NO_BUFFER)
-    copy = _output(datapath, ofp.OFPP_CONTROLLER, COPY_BYTES)
-    flood = _output(datapath, ofp.OFPP_FLOOD)
-    messages = [
-        _entry(datapath, table, 0, {}, goto=table + 1) for table in (TABLE_SDTCP, TABLE_SCCP, TABLE_EVENTS)
-    ]
-    messages.append(
-        _entry(
-            datapath, TABLE_EVENTS, 200, {"eth_type": ETH_ARP, "eth_dst": _BROADCAST}, actions=to_controller
-        )
-    )
-    messages += [
-        _entry(datapath, TABLE_EVENTS, 100, match, actions=copy, goto=TABLE_FORWARDING) for match in _copied()
-    ]
-    messages.append(_entry(datapath, TABLE_FORWARDING, 50, {"eth_dst": _MULTICAST}, actions=flood))
-    messages.append(_entry(datapath, TABLE_FORWARDING, 0, {}, actions=flood))
-    return messages
+@dataclass(slots=True)
+class Inherited:
+    """What entries of earlier controllers tell: hosts (MAC, port number), link ports, generations."""
+
+    hosts: list[tuple[str, int]] = field(default_factory=list)
+    link_ports: list[int] = field(default_factory=list)
+    generations: set[int] = field(default_factory=set)
 
 
-def _copied() -> Iterable[dict[str, Any]]:
-    """What is copied to the controller on its way: who is where, and which flows open and close."""
-    yield {"eth_type": ETH_ARP}
-    for icmpv6_type in (135, 136):
-        yield {"eth_type": ETH_IPV6, "ip_proto": IP_ICMPV6, "icmpv6_type": icmpv6_type}
-    for eth_type in (ETH_IPV4, ETH_IPV6):
-        for flags in OPENING_OR_CLOSING:
-            yield {"eth_type": eth_type, "ip_proto": IP_TCP, "tcp_flags": flags}
-
-
-def to_host(datapath: Any, host: Host) -> Any:
-    """The entry that leads to a host."""
-    out = _output(datapath, host.port_no)
-    return _entry(datapath, TABLE_FORWARDING, 100, {"eth_dst": host.mac}, actions=out)
-
-
-def forget_port(datapath: Any, port_no: int) -> Any:
-    """Deletes the entries that lead to a port."""
-    ofp = datapath.ofproto
-    return datapath.ofproto_parser.OFPFlowMod(
+def add(datapath: Any, entry: Entry, generation: int) -> Any:
+    """Adds an entry, or replaces the one in its place."""
+    ofp, parser = datapath.ofproto, datapath.ofproto_parser
+    actions = [parser.OFPActionOutput(port_no, 0) for port_no in entry.out]
+    if entry.to_controller:
+        actions.append(parser.OFPActionOutput(ofp.OFPP_CONTROLLER, entry.to_controller))
+    instructions = []
+    if actions:
+        instructions.append(parser.OFPInstructionActions(ofp.OFPIT_APPLY_ACTIONS, actions))
+    if entry.metadata:
+        instructions.append(parser.OFPInstructionWriteMetadata(*entry.metadata))
+    if entry.goto is not None:
+        instructions.append(parser.OFPInstructionGotoTable(entry.goto))
+    return parser.OFPFlowMod(
         datapath,
-        cookie=COOKIE_FABRIC,
-        cookie_mask=COOKIE_MASK,
-        table_id=TABLE_FORWARDING,
-        command=ofp.OFPFC_DELETE,
-        out_port=port_no,
-        out_group=ofp.OFPG_ANY,
+        cookie=COOKIE_FABRIC | generation,
+        table_id=entry.table,
+        priority=entry.priority,
+        idle_timeout=entry.idle_s,
+        match=parser.OFPMatch(**dict(entry.match)),
+        instructions=instructions,
+    )
+
+
+def delete(datapath: Any, entry: Entry) -> Any:
+    """Deletes the entry in this one's place."""
+    ofp, parser = datapath.ofproto, datapath.ofproto_parser
+    return _delete(
+        datapath,
+        COOKIE_FABRIC,
+        COOKIE_MASK,
+        table_id=entry.table,
+        command=ofp.OFPFC_DELETE_STRICT,
+        priority=entry.priority,
+        match=parser.OFPMatch(**dict(entry.match)),
     )
 
 
 def delete_all(datapath: Any, table_id: int, cookie: int) -> Any:
     """Deletes the entries of one app, by the upper half of its cookie, in a table."""
+    return _delete(datapath, cookie, COOKIE_MASK, table_id=table_id)
+
+
+def sweep(datapath: Any, generation: int) -> Any:
+    """Deletes the entries that an earlier controller left."""
+    return _delete(datapath, COOKIE_FABRIC | generation, _WHOLE_COOKIE, table_id=datapath.ofproto.OFPTT_ALL)
+
+
+def ask_entries(datapath: Any) -> Any:
+    """Asks for the fabric's entries: an earlier controller's are taken over."""
+    ofp, parser = datapath.ofproto, datapath.ofproto_parser
+    request = getattr(parser, "OFPFlowDescStatsRequest", parser.OFPFlowStatsRequest)  # 1.5, 1.3
+    return request(datapath, 0, ofp.OFPTT_ALL, ofp.OFPP_ANY, ofp.OFPG_ANY, COOKIE_FABRIC, COOKIE_MASK)
+
+
+def inherited(statistics: Iterable[Any], generation: int) -> Inherited:
+    """What the reply to ``ask_entries`` tells of others than this controller."""
+    found = Inherited()
+    for entry in statistics:
+        own = entry.cookie & ~COOKIE_MASK
+        if entry.cookie & COOKIE_MASK != COOKIE_FABRIC or own == generation:
+            continue
+        found.generations.add(own)
+        mac, in_port = entry.match.get("eth_dst"), entry.match.get("in_port")
+        if entry.table_id == TABLE_EVENTS and in_port is not None:
+            found.link_ports.append(in_port)
+        if entry.table_id == TABLE_FORWARDING and isinstance(mac, str):
+            actions = [a for i in entry.instructions for a in getattr(i, "actions", [])]
+            found.hosts += [(mac, action.port) for action in actions]
+    return found
+
+
+def ask_reports(datapath: Any, interval_ms: int, active_ms: int) -> Any:
+    """Has the switch report flows; one without the extension answers with an error."""
+    return datapath.ofproto_parser.OFPFlowReportConfig(
+        datapath, kinds=_ALL_REPORTS, interval_ms=interval_ms, active_ms=active_ms
+    )
+
+
+def barrier(datapath: Any) -> Any:
+    """Asks the switch to tell when it has done all before."""
+    return datapath.ofproto_parser.OFPBarrierRequest(datapath)
+
+
+def packet_out(datapath: Any, ports: Iterable[int], frame: bytes) -> Any:
+    """Sends ``frame`` out of ports."""
+    ofp, parser = datapath.ofproto, datapath.ofproto_parser
+    actions = [parser.OFPActionOutput(port_no, 0) for port_no in ports]
+    common = {"buffer_id": ofp.OFP_NO_BUFFER, "actions": actions, "data": frame}
+    if ofp.OFP_VERSION >= 0x06:
+        match = parser.OFPMatch(in_port=ofp.OFPP_CONTROLLER)
+        return parser.OFPPacketOut(datapath, match=match, **common)
+    return parser.OFPPacketOut(datapath, in_port=ofp.OFPP_CONTROLLER, **common)
+
+
+def is_up(datapath: Any, port: Any) -> bool:
+    """Whether a port carries frames."""
+    ofp = datapath.ofproto
+    return not port.config & ofp.OFPPC_PORT_DOWN and not port.state & ofp.OFPPS_LINK_DOWN
+
+
+def _delete(datapath: Any, cookie: int, cookie_mask: int, **fields: Any) -> Any:
     ofp = datapath.ofproto
     return datapath.ofproto_parser.OFPFlowMod(
         datapath,
         cookie=cookie,
-        cookie_mask=COOKIE_MASK,
-        table_id=table_id,
-        command=ofp.OFPFC_DELETE,
+        cookie_mask=cookie_mask,
         out_port=ofp.OFPP_ANY,
         out_group=ofp.OFPG_ANY,
-    )
-
-
-def ask_hosts(datapath: Any) -> Any:
-    """Asks for the entries that lead to hosts: an earlier controller's are taken over."""
-    ofp = datapath.ofproto
-    return datapath.ofproto_parser.OFPFlowStatsRequest(
-        datapath, 0, TABLE_FORWARDING, ofp.OFPP_ANY, ofp.OFPG_ANY, COOKIE_FABRIC, COOKIE_MASK
-    )
-
-
-def hosts_of(statistics: Iterable[Any]) -> Iterable[tuple[str, int]]:
-    """(MAC, port number) of the entries of ``ask_hosts``' reply that lead to one host."""
-    for entry in statistics:
-        mac = entry.match.get("eth_dst")
-        ours = entry.cookie & COOKIE_MASK == COOKIE_FABRIC and entry.table_id == TABLE_FORWARDING
-        if not ours or not isinstance(mac, str):
-            continue
-        for instruction in entry.instructions:
-            for action in getattr(instruction, "actions", []):
-                yield mac, action.port
-
-
-def packet_out(datapath: Any, in_port: int, out_port: int, frame: bytes) -> Any:
-    """Sends ``frame`` out of a port (or OFPP_FLOOD) as if it had come in by ``in_port``."""
-    return datapath.ofproto_parser.OFPPacketOut(
-        datapath,
-        buffer_id=datapath.ofproto.OFP_NO_BUFFER,
-        in_port=in_port,
-        actions=_output(datapath, out_port),
-        data=frame,
-    )
-
-
-def _output(datapath: Any, port_no: int, max_len: int = 0) -> list[Any]:
-    return [datapath.ofproto_parser.OFPActionOutput(port_no, max_len)]
-
-
-def _entry(
-    datapath: Any,
-    table_id: int,
-    priority: int,
-    match: dict[str, Any],
-    actions: list[Any] | None = None,
-    goto: int | None = None,
-) -> Any:
-    ofp, parser = datapath.ofproto, datapath.ofproto_parser
-    instructions = []
-    if actions:
-        instructions.append(parser.OFPInstructionActions(ofp.OFPIT_APPLY_ACTIONS, actions))
-    if goto is not None:
-        instructions.append(parser.OFPInstructionGotoTable(goto))
-    return parser.OFPFlowMod(
-        datapath,
-        cookie=COOKIE_FABRIC,
-        table_id=table_id,
-        priority=priority,
-        match=parser.OFPMatch(**match),
-        instructions=instructions,
+        **({"command": ofp.OFPFC_DELETE} | fields),
     )

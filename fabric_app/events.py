@@ -12,17 +12,17 @@ _SERVICE_NAME = "fabric_app.app"  # the framework reads it
 
 
 class EventFlowOpened(EventBase):
-    """A TCP connection opened. ``flows``: its client's and its server's data, one ``Flow`` each."""
+    """Flows opened: those of a connection's client and server, or one where a switch reports it by itself."""
 
-    def __init__(self, flows: tuple[Flow, Flow]) -> None:
+    def __init__(self, flows: tuple[Flow, ...]) -> None:
         super().__init__()
         self.flows = flows
 
 
 class EventFlowClosed(EventBase):
-    """A directed flow ended: its sender sent FIN, either side RST, or the 5-tuple is used anew.
+    """A directed flow ended: by its sender's FIN, an RST, silence, or because its 5-tuple is used anew.
 
-    ``reason``: "fin", "rst" or "replaced". ``closed_ns``: Unix time.
+    ``reason``: "fin", "rst", "silent" or "replaced". ``closed_ns``: Unix time.
     """
 
     def __init__(self, flow: Flow, reason: str, closed_ns: int) -> None:

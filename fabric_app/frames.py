@@ -1,8 +1,8 @@
 """Ethernet frames from a switch, which may be cut short or hostile, to plain values.
 
-Only what the fabric acts on is read: ARP, IPv6 neighbour discovery (RFC 4861), and the headers of TCP
-segments (RFC 9293, 7323) over IPv4 or IPv6, under at most one VLAN tag. Everything else has no content.
-Not implemented: IPv6 extension headers, fragments after the first.
+Only what the fabric acts on is read: ARP, IPv6 neighbour discovery (RFC 4861), a DHCP server's ACK
+(RFC 2131), and the headers of TCP segments (RFC 9293, 7323) over IPv4 or IPv6, under at most one VLAN tag.
+Everything else has no content. Not implemented: IPv6 extension headers, fragments after the first, DHCPv6.
 """
 
 from __future__ import annotations
@@ -10,17 +10,30 @@ from __future__ import annotations
 import ipaddress
 import struct
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from fabric_app.pipeline import ETH_ARP, ETH_IPV4, ETH_IPV6, IP_ICMPV6, IP_TCP, SYN
+from fabric_app.pipeline import (
+    ETH_ARP,
+    ETH_IPV4,
+    ETH_IPV6,
+    ETH_LLDP,
+    IP_ICMPV6,
+    IP_TCP,
+    IP_UDP,
+    SYN,
+)
 from flowdb.flow import FiveTuple
 
 ARP_REQUEST, ARP_REPLY = 1, 2
 NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT = 135, 136
 BROADCAST = "ff:ff:ff:ff:ff:ff"
+DHCP_SERVER_PORT, DHCP_CLIENT_PORT = 67, 68
 MAX_WSCALE = 14
 _ETH_VLAN = 0x8100
 _OPT_END, _OPT_NOP, _OPT_MSS, _OPT_WSCALE = 0, 1, 2, 3
+_NA_SOLICITED_OVERRIDE = 0x6000_0000
+_TARGET_LINK_LAYER_ADDRESS = b"\x02\x01"
+_DHCP_COOKIE, _DHCP_TYPE, _DHCP_ACK, _DHCP_END = 0x6382_5363, 53, 5, 255
 
 
 class MalformedFrame(Exception):
@@ -41,7 +54,22 @@ class Arp:
 class Neighbour:
     """A neighbour solicitation or advertisement; ``ip`` is the sender's, None where it has none yet."""
 
+    kind: int
     ip: str | None
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A DHCP server's ACK: the host ``mac`` has ``ip``."""
+
+    mac: str
+    ip: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lldp:
+    """An LLDP frame, of whomever; ``lldp.py`` reads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +84,14 @@ class Segment:
     wscale: int | None = None
 
 
+Content: TypeAlias = Arp | Neighbour | Lease | Lldp | Segment | None
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     src_mac: str
     dst_mac: str
-    content: Arp | Neighbour | Segment | None
+    content: Content
 
 
 def is_unicast(mac: str) -> bool:
@@ -74,9 +105,11 @@ def parse(data: bytes) -> Frame:
     if eth_type == _ETH_VLAN:
         _, eth_type = _unpack("!HH", data, at, "VLAN tag")
         at += 4
-    content: Arp | Neighbour | Segment | None = None
+    content: Content = None
     if eth_type == ETH_ARP:
         content = _arp(data, at)
+    elif eth_type == ETH_LLDP:
+        content = Lldp()
     elif eth_type == ETH_IPV4:
         content = _ipv4(data, at)
     elif eth_type == ETH_IPV6:
@@ -90,6 +123,26 @@ def arp_reply(mac: str, ip: str, to_mac: str, to_ip: str) -> bytes:
     body = struct.pack("!HHBBH", 1, ETH_IPV4, 6, 4, ARP_REPLY)
     body += ours + ipaddress.IPv4Address(ip).packed + theirs + ipaddress.IPv4Address(to_ip).packed
     return theirs + ours + struct.pack("!H", ETH_ARP) + body.ljust(46, b"\0")
+
+
+def neighbour_advertisement(mac: str, ip: str, to_mac: str, to_ip: str) -> bytes:
+    """The frame by which ``mac`` tells ``to_mac``, which asked, that it has ``ip``."""
+    ours, theirs = bytes.fromhex(mac.replace(":", "")), bytes.fromhex(to_mac.replace(":", ""))
+    src, dst = ipaddress.IPv6Address(ip).packed, ipaddress.IPv6Address(to_ip).packed
+    body = struct.pack("!BBHI", NEIGHBOUR_ADVERTISEMENT, 0, 0, _NA_SOLICITED_OVERRIDE) + src
+    body += _TARGET_LINK_LAYER_ADDRESS + ours
+    checksum = _checksum(src + dst + struct.pack("!II", len(body), IP_ICMPV6) + body)
+    body = body[:2] + struct.pack("!H", checksum) + body[4:]
+    head = struct.pack("!IHBB", 6 << 28, len(body), IP_ICMPV6, 255)
+    return theirs + ours + struct.pack("!H", ETH_IPV6) + head + src + dst + body
+
+
+def _checksum(data: bytes) -> int:
+    """The Internet checksum (RFC 1071) of an even number of bytes."""
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
 
 
 def _unpack(layout: str, data: bytes, at: int, what: str) -> tuple[Any, ...]:
@@ -107,12 +160,16 @@ def _arp(data: bytes, at: int) -> Arp | None:
     return Arp(op, mac.hex(":"), str(ipaddress.IPv4Address(sender)), str(ipaddress.IPv4Address(target)))
 
 
-def _ipv4(data: bytes, at: int) -> Segment | None:
+def _ipv4(data: bytes, at: int) -> Segment | Lease | None:
     first, fragment, protocol, src, dst = _unpack("!B5xH1xB2x4s4s", data, at, "IPv4 header")
     header = (first & 0x0F) * 4
     if first >> 4 != 4 or header < 20:
         raise MalformedFrame("IPv4 header: wrong version or length")
-    if protocol != IP_TCP or fragment & 0x1FFF:
+    if fragment & 0x1FFF:
+        return None
+    if protocol == IP_UDP:
+        return _dhcp(data, at + header)
+    if protocol != IP_TCP:
         return None
     return _segment(data, at + header, str(ipaddress.IPv4Address(src)), str(ipaddress.IPv4Address(dst)))
 
@@ -127,7 +184,29 @@ def _ipv6(data: bytes, at: int) -> Segment | Neighbour | None:
     if following == IP_ICMPV6:
         (kind,) = _unpack("!B", data, at + 40, "ICMPv6")
         if kind in (NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT):
-            return Neighbour(None if src.is_unspecified else str(src))
+            (target,) = _unpack("!16s", data, at + 48, "neighbour discovery")
+            return Neighbour(
+                kind, None if src.is_unspecified else str(src), str(ipaddress.IPv6Address(target))
+            )
+    return None
+
+
+def _dhcp(data: bytes, at: int) -> Lease | None:
+    """What a server's ACK gives to an Ethernet host."""
+    ports = _unpack("!HH", data, at, "UDP header")
+    if ports != (DHCP_SERVER_PORT, DHCP_CLIENT_PORT):
+        return None
+    kinds, ip, mac, cookie = _unpack("!3s13x4s8x6s202xI", data, at + 8, "DHCP")
+    if kinds != b"\x02\x01\x06" or cookie != _DHCP_COOKIE or not any(ip):
+        return None
+    options = data[at + 248 :]
+    while len(options) > 2 and options[0] != _DHCP_END:
+        if options[0] == 0:
+            options = options[1:]
+        elif options[:3] == bytes([_DHCP_TYPE, 1, _DHCP_ACK]):
+            return Lease(mac.hex(":"), str(ipaddress.IPv4Address(ip)))
+        else:
+            options = options[2 + options[1] :]
     return None
 
 

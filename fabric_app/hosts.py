@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from fabric_app.frames import is_unicast
+from flowdb.flow import PortKey
+
+MOST_ADDRESSES = 16
+"""Addresses of one host that are remembered; the oldest is forgotten for a new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,57 +17,68 @@ class Host:
     """A host, known by its MAC address, behind a port; its newest IPv4 and IPv6 address, if known."""
 
     mac: str
-    port_no: int
+    port: PortKey
     ipv4: str | None = None
     ipv6: str | None = None
 
 
 class Hosts:
-    """The hosts of one switch, at most ``max_hosts``; further ones are counted in ``refused``."""
+    """The hosts of the network, at most ``max_hosts``; further ones are counted in ``refused``."""
 
     def __init__(self, max_hosts: int = 16_384) -> None:
         self.refused = 0
         self._max_hosts = max_hosts
         self._by_mac: dict[str, Host] = {}
+        self._ips: dict[str, list[str]] = {}
         self._mac_by_ip: dict[str, str] = {}
 
     def __len__(self) -> int:
         return len(self._by_mac)
 
-    def learn(self, mac: str, port_no: int, ip: str | None = None) -> Host | None:
-        """Note that ``mac`` (with ``ip``) sent by ``port_no``; returns the host if that is news."""
+    def __iter__(self) -> Iterator[Host]:
+        return iter(self._by_mac.values())
+
+    def learn(self, mac: str, port: PortKey, ip: str | None = None) -> Host | None:
+        """Note that ``mac`` (with ``ip``) sent by ``port``; returns the host if that is news."""
         if not is_unicast(mac):
             return None
         known = self._by_mac.get(mac)
         if known is None and len(self._by_mac) >= self._max_hosts:
             self.refused += 1
             return None
-        host = replace(known or Host(mac, port_no), port_no=port_no)
-        if ip is not None:
+        host = replace(known or Host(mac, port), port=port)
+        if ip is not None and self._mac_by_ip.get(ip) != mac:
             host = replace(host, ipv6=ip) if ":" in ip else replace(host, ipv4=ip)
-        if host == known and (ip is None or self._mac_by_ip.get(ip) == mac):
+            self._own(mac, ip)
+        elif host == known:
             return None
-        self._forget_ips(known)
         self._by_mac[mac] = host
-        for own in (host.ipv4, host.ipv6):
-            if own is not None and (own == ip or own not in self._mac_by_ip):
-                self._mac_by_ip[own] = mac
         return host
+
+    def get(self, mac: str) -> Host | None:
+        return self._by_mac.get(mac)
 
     def with_ip(self, ip: str) -> Host | None:
         """The host that has an address."""
         mac = self._mac_by_ip.get(ip)
         return self._by_mac.get(mac) if mac else None
 
-    def forget_port(self, port_no: int) -> list[Host]:
-        """Forget the hosts behind a port that is gone; returns them."""
-        gone = [host for host in self._by_mac.values() if host.port_no == port_no]
+    def forget_port(self, port: PortKey) -> list[Host]:
+        """Forget the hosts behind a port that is gone, or that is a link; returns them."""
+        gone = [host for host in self._by_mac.values() if host.port == port]
         for host in gone:
-            self._forget_ips(host)
+            for ip in self._ips.pop(host.mac, ()):
+                del self._mac_by_ip[ip]
             del self._by_mac[host.mac]
         return gone
 
-    def _forget_ips(self, host: Host | None) -> None:
-        for ip in (host.ipv4, host.ipv6) if host else ():
-            if ip is not None and host and self._mac_by_ip.get(ip) == host.mac:
-                del self._mac_by_ip[ip]
+    def _own(self, mac: str, ip: str) -> None:
+        """An address belongs to whoever used it last."""
+        before = self._mac_by_ip.get(ip)
+        if before is not None:
+            self._ips[before].remove(ip)
+        self._mac_by_ip[ip] = mac
+        ips = self._ips.setdefault(mac, [])
+        ips.append(ip)
+        if len(ips) > MOST_ADDRESSES:
+            del self._mac_by_ip[ips.pop(0)]

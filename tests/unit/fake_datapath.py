@@ -1,13 +1,13 @@
 """A datapath that builds real messages and records what is sent; and what a real one would serialize."""
 
-import itertools
 from types import SimpleNamespace
 
 from openflow_ext import registry
-from openflow_ext.engine import ofproto_v1_3, ofproto_v1_3_parser
+from openflow_ext.engine import ofproto_v1_3, ofproto_v1_3_parser, ofproto_v1_5, ofproto_v1_5_parser
 from tests.unit.scripted_switch import FLOW_MOD, parse_flow_mod
 
 registry.install()
+_VERSIONS = {4: (ofproto_v1_3, ofproto_v1_3_parser), 6: (ofproto_v1_5, ofproto_v1_5_parser)}
 
 
 class FakeDatapath:
@@ -15,14 +15,15 @@ class FakeDatapath:
 
     address = ("127.0.0.1", 1)
 
-    def __init__(self, dpid=1, ofproto=ofproto_v1_3, parser=ofproto_v1_3_parser):
+    def __init__(self, dpid=1, version=4):
         self.id = dpid
-        self.ofproto, self.ofproto_parser = ofproto, parser
         self.sent = []
-        self._xids = itertools.count(1)
+        self.xid = 0
+        self.ofproto, self.ofproto_parser = _VERSIONS[version]
 
     def set_xid(self, msg):
-        msg.set_xid(next(self._xids))
+        self.xid += 1
+        msg.set_xid(self.xid)
 
     def send_msg(self, msg):
         msg.datapath = self

@@ -1,5 +1,6 @@
 """A switch over a real socket, which says what a test has it say, and frames as hosts send them."""
 
+import ipaddress
 import itertools
 import socket
 import struct
@@ -53,6 +54,27 @@ def arp(op, src, target, dst_mac="ff:ff:ff:ff:ff:ff"):
     head = struct.pack("!HHBBH", 1, 0x0800, 6, 4, op)
     ours = bytes.fromhex(mac(src).replace(":", "")) + bytes([10, 0, 0, src])
     return ethernet(mac(src), dst_mac, 0x0806, head + ours + bytes(6) + bytes([10, 0, 0, target]))
+
+
+def solicitation(src, sender, target):
+    """A neighbour solicitation of host ``src``, from one IPv6 address, for another; checksum left out."""
+    ours, asked = (ipaddress.IPv6Address(ip).packed for ip in (sender, target))
+    to = bytes.fromhex("ff0200000000000000000001ff") + asked[13:]
+    body = struct.pack("!BBHI", 135, 0, 0, 0) + asked
+    head = struct.pack("!IHBB", 6 << 28, len(body), 58, 255)
+    return ethernet(mac(src), "33:33:ff:" + asked[13:].hex(":"), 0x86DD, head + ours + to + body)
+
+
+def dhcp_ack(client, ip):
+    """A DHCP server's ACK, broadcast, that gives a host an address."""
+    hardware = bytes.fromhex(mac(client).replace(":", "")).ljust(16, b"\0")
+    body = struct.pack(
+        "!4s12x4s8x16s192xI", b"\2\1\6\0", ipaddress.IPv4Address(ip).packed, hardware, 0x63825363
+    )
+    body += b"\0\x36\4\x0a\0\0\x01\x35\1\5\xff"
+    udp = struct.pack("!HHHH", 67, 68, 8 + len(body), 0)
+    head = struct.pack("!BBHHHBBH4B4B", 0x45, 0, 28 + len(body), 0, 0, 64, 17, 0, 10, 0, 0, 2, *[255] * 4)
+    return ethernet(mac(2), "ff:ff:ff:ff:ff:ff", 0x0800, head + udp + body)
 
 
 @dataclass

@@ -1,16 +1,21 @@
 """The fabric's entries and handlers, with the engine's real parser and a datapath that records."""
 
 import itertools
+from ipaddress import ip_address
+from types import SimpleNamespace
 
 import pytest
 
-from fabric_app import entries
+from fabric_app import entries, routes
 from fabric_app.app import FabricApp
-from fabric_app.hosts import Host
 from fabric_app.pipeline import COOKIE_FABRIC, COOKIE_SDTCP, DATA, OPENING_OR_CLOSING
 from flowdb.db import FlowDb
+from flowdb.flow import PortKey
+from flowdb.models import LinkRow
+from openflow_ext import wire
+from tests.unit.database import rows
 from tests.unit.fake_datapath import FakeDatapath, event
-from tests.unit.scripted_switch import PACKET_OUT, arp, handshake, mac
+from tests.unit.scripted_switch import FLOW_MOD, PACKET_OUT, arp, handshake, mac
 
 
 @pytest.fixture
@@ -21,8 +26,27 @@ def app(tmp_path, monkeypatch):
     flowdb.close()
 
 
-def packet_in(datapath, in_port, data, cookie=COOKIE_FABRIC):
-    return event(datapath, data=data, cookie=cookie, match={"in_port": in_port})
+def packet_in(datapath, in_port, data, cookie=COOKIE_FABRIC, table_id=2):
+    return event(datapath, data=data, cookie=cookie, match={"in_port": in_port}, table_id=table_id)
+
+
+def come(app, datapath, *port_nos):
+    """The switch comes, and its ports settle."""
+    app.on_switch(event(datapath))
+    app.on_ports(event(datapath, body=[of_port(datapath, number) for number in port_nos]))
+    app.flowdb.clock.now_ns = lambda now_ns=app.flowdb.clock.now_ns: now_ns() + 10**9
+    app.on_tick(None)
+    datapath.sent.clear()
+
+
+def of_port(datapath, number, state=0):
+    if datapath.ofproto.OFP_VERSION == 6:
+        return datapath.ofproto_parser.OFPPort(number, 40, mac(number), b"h", 0, state, [])
+    return datapath.ofproto_parser.OFPPort(number, mac(number), b"h", 0, state, 0, 0, 0, 0, 0, 0)
+
+
+def built(datapath, table):
+    return [entries.add(datapath, entry, 0) for entry in table]
 
 
 def test_every_segment_matches_one_row_of_flags():
@@ -33,23 +57,25 @@ def test_every_segment_matches_one_row_of_flags():
 
 def test_the_pipeline_leads_on_and_copies_wait_for_nobody():
     datapath = FakeDatapath()
-    for message in entries.pipeline(datapath):
+    for message in built(datapath, routes.pipeline()):
         datapath.send_msg(message)
     mods = datapath.flow_mods()
     misses = {mod.table_id: mod.goto for mod in mods if mod.priority == 0}
-    assert misses == {0: 1, 1: 2, 2: 3, 3: None}
+    assert misses == {0: 1, 1: 2, 2: 3}
     copies = [mod for mod in mods if mod.table_id == 2 and mod.priority == 100]
-    assert len(copies) == 9
+    assert len(copies) == 11
     assert {mod.goto for mod in copies} == {3}
     assert {(mod.idle_timeout, mod.hard_timeout) for mod in mods} == {(0, 0)}
-    flags = [mod.match["tcp_flags"] for mod in copies if mod.match.get("eth_type") == 0x0800]
+    flags = [
+        m.match["tcp_flags"] for m in copies if (m.match["eth_type"], m.match.get("ip_proto")) == (0x0800, 6)
+    ]
     assert flags == [(2, 2), (1, 3), (4, 7)]
 
 
 def test_tcp_flags_follow_what_they_need():
     """OVS wants eth_type and ip_proto before the flags; Ryu writes its NXM form of the field first."""
     datapath = FakeDatapath()
-    for message in entries.pipeline(datapath):
+    for message in built(datapath, routes.pipeline()):
         datapath.send_msg(message)
     with_flags = [bytes(m.buf) for m in datapath.sent if m.match.get("tcp_flags")]
     assert with_flags
@@ -69,16 +95,18 @@ def test_a_switch_that_comes_gets_entries_and_loses_only_absent_apps_leftovers(a
     assert COOKIE_SDTCP in {mod.cookie for mod in deletes}
 
 
-def test_arp_is_flooded_then_answered(app):
-    datapath = FakeDatapath()
+@pytest.mark.parametrize("version", [4, 6])
+def test_arp_is_asked_at_the_edge_then_answered(app, version):
+    datapath = FakeDatapath(version=version)
+    come(app, datapath, 1, 2, 3)
     app.on_packet_in(packet_in(datapath, 1, arp(1, 1, 3)))
     app.on_packet_in(packet_in(datapath, 3, arp(2, 3, 1, mac(1))))
     app.on_packet_in(packet_in(datapath, 1, arp(1, 1, 3)))
-    flood, answer = (message for message in datapath.sent if message.msg_type == PACKET_OUT)
-    assert (flood.in_port, flood.actions[0].port) == (1, datapath.ofproto.OFPP_FLOOD)
-    assert answer.actions[0].port == 1
-    to_hosts = [(mod.match["eth_dst"], mod.table_id) for mod in datapath.flow_mods()]
-    assert to_hosts == [(mac(1), 3), (mac(3), 3)]
+    asked, answer = (message for message in datapath.sent if message.msg_type == PACKET_OUT)
+    assert [action.port for action in asked.actions] == [2, 3]
+    assert [action.port for action in answer.actions] == [1]
+    to_hosts = [message for message in datapath.sent if message.msg_type == FLOW_MOD]
+    assert [(mod.match["eth_dst"], mod.table_id) for mod in to_hosts] == [(mac(1), 3), (mac(3), 3)]
 
 
 def test_flow_events_reach_observers_and_the_index(app, monkeypatch):
@@ -97,40 +125,117 @@ def test_other_apps_packets_and_nonsense_are_left_alone(app, caplog):
     for _ in range(3):
         app.on_packet_in(packet_in(datapath, 1, b"\0" * 5))
     assert datapath.sent == []
-    assert app.fabrics[1].malformed == 3
+    assert app.core.malformed == 3
 
 
 def test_a_port_that_is_deleted_takes_its_hosts_along(app):
     datapath = FakeDatapath()
+    come(app, datapath, 1, 2)
     app.on_packet_in(packet_in(datapath, 2, arp(1, 2, 3)))
-    port = datapath.ofproto_parser.OFPPort(2, mac(2), b"h2", 0, 0, 0, 0, 0, 0, 0, 0)
-    app.on_port_status(event(datapath, reason=datapath.ofproto.OFPPR_DELETE, desc=port))
-    assert len(app.fabric(1).hosts) == 0
-    assert [mod.command for mod in datapath.flow_mods()] == [0, 3]
-    assert datapath.sent[-1].out_port == 2
+    datapath.sent.clear()
+    gone = of_port(datapath, 2)
+    app.on_port_status(event(datapath, reason=datapath.ofproto.OFPPR_DELETE, desc=gone))
+    assert len(app.core.network.hosts) == 0
+    (deleted,) = [mod for mod in datapath.flow_mods() if mod.command == 4]
+    assert (deleted.match, deleted.table_id) == ({"eth_dst": mac(2)}, 3)
 
 
-def test_hosts_are_read_back_from_the_switch(app):
+def test_a_port_that_is_down_is_flooded_no_more(app):
     datapath = FakeDatapath()
-    entry = entries.to_host(datapath, Host(mac(5), 4))
-    app.on_flow_stats(event(datapath, body=[entry]))
-    assert app.fabric(1).hosts.learn(mac(5), 4) is None
-    foreign = entries.to_host(datapath, Host(mac(6), 4))
+    come(app, datapath, 1, 2)
+    down = of_port(datapath, 2, datapath.ofproto.OFPPS_LINK_DOWN)
+    app.on_port_status(event(datapath, reason=datapath.ofproto.OFPPR_MODIFY, desc=down))
+    assert app.core.network.edges == {1: (1,)}
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_what_an_earlier_controller_left_is_taken_over_and_swept(app, version):
+    datapath = FakeDatapath(version=version)
+    app.on_switch(event(datapath))
+    left = [routes.to_host(mac(5), (4,), 0), *routes.links([7], [7], [4]), *routes.pipeline()]
+    body = [entries.add(datapath, entry, 77) for entry in left]
+    foreign = entries.add(datapath, routes.to_host(mac(6), (4,), 0), 78)
     foreign.cookie = 9
-    assert list(entries.hosts_of([foreign, *entries.pipeline(datapath)])) == []
+    app.on_entries(event(datapath, body=[*body, foreign]))
+    app.on_ports(event(datapath, body=[of_port(datapath, number) for number in (4, 7)]))
+    app.flowdb.clock.now_ns = lambda now_ns=app.flowdb.clock.now_ns: now_ns() + 10**9
+    datapath.sent.clear()
+    app.on_tick(None)
+    assert {host.mac: host.port for host in app.core.network.hosts} == {mac(5): PortKey(1, 4)}
+    assert app.core.network.edges == {1: (4,)}, "behind port 7 may be a switch that is not back yet"
+    app.flowdb.clock.now_ns = lambda now_ns=app.flowdb.clock.now_ns: now_ns() + 40 * 10**9
+    app.on_tick(None)
+    swept = [m for m in datapath.sent if m.msg_type == FLOW_MOD and m.command == 3]
+    assert [(m.cookie, m.cookie_mask, m.table_id) for m in swept] == [(COOKIE_FABRIC | 77, 2**64 - 1, 0xFF)]
 
 
 def test_a_successor_starts_with_the_flows_that_are_open(app):
-    fabric = app.fabric(1)
-    syn, syn_ack = handshake(1, 3)
-    fabric.on_packet(syn, 1, 0)
-    (flow, *_) = next(d for d in fabric.on_packet(syn_ack, 3, 0) if hasattr(d, "flows")).flows
-    app.flowdb.flow_opened(flow)
-    app.fabrics.clear()
-    assert len(app.fabric(1).connections) == 1
-    assert len(app.fabric(2).connections) == 0
+    datapath = FakeDatapath()
+    for port, frame in zip((1, 3), handshake(1, 3), strict=True):
+        app.on_packet_in(packet_in(datapath, port, frame))
+    assert len(FabricApp(flowdb=app.flowdb).core.connections) == 1
 
 
 def test_ids_are_the_database_s(app):
     first, second = itertools.islice(iter(app.flowdb.next_id, None), 2)
     assert second == first + 1
+
+
+def asked_for_reports(datapath):
+    """The request, and the barrier behind it."""
+    (ask,) = [m for m in datapath.sent if hasattr(m, "wire_cls") and m.wire_cls is wire.FlowReportConfig]
+    (barrier,) = [m for m in datapath.sent if type(m).__name__ == "OFPBarrierRequest"]
+    return ask, barrier
+
+
+def copies(datapath, command):
+    return [m for m in datapath.flow_mods() if m.command == command and "tcp_flags" in m.match]
+
+
+@pytest.mark.parametrize("mode", ["proactive", "reactive"])
+def test_a_switch_that_reports_flows_need_not_copy_segments(app, mode):
+    app.core.network._reactive = mode == "reactive"
+    datapath = FakeDatapath()
+    app.on_switch(event(datapath))
+    ask, barrier = asked_for_reports(datapath)
+    assert ask.to_wire() == wire.FlowReportConfig(wire.FlowKinds(0x1E), 10, 1000)
+    app.on_barrier(event(datapath, xid=barrier.xid))
+    app.on_tick(None)
+    assert len(copies(datapath, 4)) == (6 if mode == "proactive" else 0)
+    record = wire.FlowRecord(
+        wire.FlowKind.OPENED, ip_address("10.0.0.1"), ip_address("10.0.0.3"), 1000, 80, 3,
+        scale_src=7, scale_dst=9, mss_src=1460, mss_dst=1460, first_ns=5, handshake_rtt_us=250,
+    )  # fmt: skip
+    app.on_flow_report(event(datapath, records=(record,), lost=0))
+    (flow,) = app.flowdb.index.flows()
+    assert (flow.receiver_wscale, flow.sender_wscale, flow.handshake_rtt_us) == (9, 7, 250)
+
+
+def test_a_switch_that_does_not_goes_on_copying(app, caplog):
+    datapath = FakeDatapath()
+    app.on_switch(event(datapath))
+    ask, barrier = asked_for_reports(datapath)
+    app.on_error(event(datapath, xid=ask.xid, type=1, code=3))
+    app.on_barrier(event(datapath, xid=barrier.xid))
+    app.on_tick(None)
+    assert copies(datapath, 4) == []
+    assert "refuses" not in caplog.text
+
+
+def test_links_are_in_the_database(app, tmp_path):
+    one, two = FakeDatapath(1), FakeDatapath(2)
+    for datapath in (one, two):
+        app.on_switch(event(datapath))
+        app.on_ports(event(datapath, body=[of_port(datapath, 5)]))
+    cable = {one: two, two: one}
+    heard = [(cable[d], m.data) for d in (one, two) for m in d.sent if m.msg_type == PACKET_OUT]
+    for datapath, frame in heard:
+        app.on_packet_in(packet_in(datapath, 5, frame))
+    app.on_packet_in(packet_in(one, 5, heard[0][1]))  # its own, come back
+    app.on_tick(None)
+    app.on_switch_gone(SimpleNamespace(datapath=FakeDatapath(2)))
+    app.on_switch_gone(SimpleNamespace(datapath=two))
+    app.flowdb.close()
+    found = {(row.src_dpid, row.dst_dpid, row.up) for row in rows(tmp_path / "weir.db", LinkRow)}
+    assert found == {(1, 2, False), (2, 1, False)}
+    assert app.core.network.discovery.forged == 1

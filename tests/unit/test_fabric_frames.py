@@ -7,9 +7,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric_app.frames import Arp, Frame, MalformedFrame, Neighbour, Segment, arp_reply, parse
+from fabric_app.frames import (
+    Arp,
+    Frame,
+    Lease,
+    MalformedFrame,
+    Neighbour,
+    Segment,
+    arp_reply,
+    neighbour_advertisement,
+    parse,
+)
 from flowdb.flow import FiveTuple
-from tests.unit.scripted_switch import SYN, arp, ethernet, handshake, mac, segment, syn_options
+from tests.unit.scripted_switch import (
+    SYN,
+    arp,
+    dhcp_ack,
+    ethernet,
+    handshake,
+    mac,
+    segment,
+    solicitation,
+    syn_options,
+)
 
 
 def ipv6(src, dst, following, payload):
@@ -46,19 +66,21 @@ def test_arp_and_its_answer():
 
 
 def test_neighbour_solicitation():
-    assert parse(ipv6(LINK_LOCAL, OTHER, 58, b"\x87" + bytes(23))).content == Neighbour("fe80::1")
-    assert parse(ipv6("00" * 16, OTHER, 58, b"\x87" + bytes(23))).content == Neighbour(None)
+    target = bytes.fromhex(OTHER)
+    assert parse(ipv6(LINK_LOCAL, OTHER, 58, b"\x87" + bytes(7) + target)).content == Neighbour(
+        135, "fe80::1", "fe80::2"
+    )
+    assert parse(ipv6("00" * 16, OTHER, 58, b"\x87" + bytes(23))).content == Neighbour(135, None, "::")
     assert parse(ipv6(LINK_LOCAL, OTHER, 58, b"\x80" + bytes(23))).content is None
 
 
 @pytest.mark.parametrize(
     "frame",
     [
-        ethernet(mac(1), mac(2), 0x88CC, b""),
-        ethernet(mac(1), mac(2), 0x0800, struct.pack("!BBHHHBBH8x", 0x45, 0, 20, 0, 0, 64, 17, 0)),
+        ethernet(mac(1), mac(2), 0x0800, struct.pack("!BBHHHBBH12xI", 0x45, 0, 24, 0, 0, 64, 17, 0, 9)),
         ethernet(mac(1), mac(2), 0x0800, struct.pack("!BBHHHBBH8x", 0x45, 0, 20, 0, 99, 64, 6, 0)),
     ],
-    ids=["LLDP", "UDP", "later fragment"],
+    ids=["UDP", "later fragment"],
 )
 def test_what_says_nothing(frame):
     assert parse(frame).content is None
@@ -92,10 +114,34 @@ def test_every_cut_is_noticed():
             parse(syn[:length])
 
 
-WHOLE = st.sampled_from([handshake(1, 3)[0], arp(1, 1, 3), ipv6(LINK_LOCAL, OTHER, 6, bytes(20))])
+def test_the_answer_to_a_solicitation_byte_by_byte():
+    """The same bytes as Ryu's packet library makes."""
+    assert neighbour_advertisement(mac(3), "fe80::3", mac(1), "fe80::1").hex() == (
+        "000000000001" "000000000003" "86dd"
+        "60000000" "0020" "3a" "ff" "fe800000000000000000000000000003" "fe800000000000000000000000000001"
+        "88" "00" "1a17" "60000000" "fe800000000000000000000000000003" "0201" "000000000003"
+    )  # fmt: skip
 
 
-@given(WHOLE, st.lists(st.tuples(st.integers(0, 73), st.integers(0, 255)), max_size=6), st.integers(0, 80))
+def test_a_lease():
+    assert parse(dhcp_ack(7, "10.0.0.9")).content == Lease(mac(7), "10.0.0.9")
+    offer = bytearray(dhcp_ack(7, "10.0.0.9"))
+    offer[-2] = 2
+    assert parse(bytes(offer)).content is None
+
+
+WHOLE = st.sampled_from(
+    [
+        handshake(1, 3)[0],
+        arp(1, 1, 3),
+        ipv6(LINK_LOCAL, OTHER, 6, bytes(20)),
+        solicitation(1, "fe80::1", "fe80::3"),
+        dhcp_ack(1, "10.0.0.9"),
+    ]
+)
+
+
+@given(WHOLE, st.lists(st.tuples(st.integers(0, 300), st.integers(0, 255)), max_size=6), st.integers(0, 300))
 def test_hostile_bytes(frame, changes, length):
     data = bytearray(frame)
     for at, value in changes:

@@ -14,7 +14,6 @@ from flowdb.db import FlowDb
 from flowdb.flow import FiveTuple, Flow, Hop
 from flowdb.models import AlarmRow, DecisionRow
 from openflow_ext import wire
-from openflow_ext.engine import ofproto_v1_5, ofproto_v1_5_parser
 from openflow_ext.settings import Watch
 from openflow_ext.switch.openflow import FlowMod
 from openflow_ext.switch.rules import WindowOp
@@ -318,7 +317,7 @@ def test_a_command_is_obeyed_and_answered(app, datapath, monkeypatch):
 
 
 def test_a_clamp_in_openflow_1_5(app):
-    datapath = FakeDatapath(ofproto=ofproto_v1_5, parser=ofproto_v1_5_parser)
+    datapath = FakeDatapath(version=6)
     app.on_switch(event(datapath))
     app.index.add(make_flow())
     app.on_alarm(alarm(datapath))

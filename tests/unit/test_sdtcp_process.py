@@ -233,4 +233,5 @@ def test_tables_of_sccp_and_leftovers_of_apps_that_are_not_here(start, connect, 
 
 def port_configs(switch):
     sent = [m for m in list(switch.received) if m[1] == 4 and wire.is_extension_message(m)]
-    return [wire.decode_message(message) for message in sent]
+    messages = [wire.decode_message(message) for message in sent]
+    return [message for message in messages if isinstance(message, wire.PortConfig)]

@@ -1,0 +1,259 @@
+"""The switches, their links and hosts, and the entries that each switch has for them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from fabric_app import routes
+from fabric_app.decisions import Decision, Learned, LinkDown, LinkUp, Put, Sweep
+from fabric_app.discovery import Discovery
+from fabric_app.graph import Graph, Link
+from fabric_app.hosts import Host, Hosts
+from fabric_app.paths import BUCKETS, Paths, bucket_of, seen_path
+from fabric_app.routes import Entry, Table
+from flowdb.flow import FiveTuple, Hop, PortKey
+
+SWEEP_LATEST_NS = 30_000_000_000
+"""How long leftovers of an earlier controller stay while switches that it knew have not come back."""
+
+
+@dataclass(slots=True)
+class _Switch:
+    """A switch with a session. ``table``: what it was sent. The rest: what an earlier controller left there.
+
+    ``copies``: whether segments that open or close flows are copied to the controller.
+    """
+
+    up_ns: int
+    copies: bool = True
+    table: Table = field(default_factory=dict)
+    was_links: set[int] = field(default_factory=set)
+    claims: list[tuple[str, int]] = field(default_factory=list)
+    generations: set[int] = field(default_factory=set)
+
+
+class Network:
+    """What is connected how, as of the last ``refresh``; and the one place that decides on permanent entries.
+
+    Where no way leads to a host, the entries that led there stay: its switch may only have lost its
+    controller. They cannot loop: each leads to a switch that lost its way no earlier.
+    """
+
+    def __init__(self, discovery: Discovery, max_hosts: int, reactive: bool) -> None:
+        self.discovery = discovery
+        self.hosts = Hosts(max_hosts)
+        self.paths = Paths(Graph())
+        self._reactive = reactive
+        self._switches: dict[int, _Switch] = {}
+        self._numbers: dict[int, int] = {}
+        self._edges: dict[int, tuple[int, ...]] = {}
+        self._edge_ports: set[PortKey] = set()
+        self._links: set[Link] = set()
+        self._version = -1
+
+    def switch_up(self, dpid: int, now_ns: int) -> list[Decision]:
+        """A session with a switch began: it gets what it needs to say who is there."""
+        self.discovery.switch_gone(dpid)
+        self._numbers.setdefault(dpid, len(self._numbers) + 1)
+        switch = self._switches[dpid] = _Switch(now_ns)
+        switch.table = routes.table_of(routes.pipeline(reactive=self._reactive))
+        self._version = -1
+        return [Put(dpid, tuple(switch.table.values()))]
+
+    def switch_down(self, dpid: int) -> None:
+        """Its session ended."""
+        self._switches.pop(dpid, None)
+        self._edges.pop(dpid, None)
+        self.discovery.switch_gone(dpid)
+        self._version = -1
+
+    def port_up(self, port: PortKey, now_ns: int) -> None:
+        self.discovery.port_up(port, now_ns)
+        if port.dpid in self._switches and port.port_no in self._switches[port.dpid].was_links:
+            self.discovery.was_link(port)
+
+    def port_down(self, port: PortKey) -> None:
+        self.discovery.port_down(port)
+        if port.dpid in self._switches:
+            self._switches[port.dpid].was_links.discard(port.port_no)
+
+    def inherit(
+        self,
+        dpid: int,
+        hosts: Iterable[tuple[str, int]],
+        link_ports: Iterable[int],
+        generations: Iterable[int],
+    ) -> None:
+        """What the entries of earlier controllers tell: hosts (MAC, port), ports with links."""
+        if switch := self._switches.get(dpid):
+            switch.claims += hosts
+            switch.was_links.update(link_ports)
+            switch.generations.update(generations)
+            for port_no in switch.was_links:
+                self.discovery.was_link(PortKey(dpid, port_no))
+
+    def reports_flows(self, dpid: int) -> None:
+        """A switch reports its flows itself: nothing has to be copied, unless setting paths up needs it."""
+        if switch := self._switches.get(dpid):
+            switch.copies = self._reactive
+            self._version = -1
+
+    @property
+    def edges(self) -> dict[int, tuple[int, ...]]:
+        """The edge ports of every switch."""
+        return self._edges
+
+    def learn(self, mac: str, at: PortKey, ip: str | None, now_ns: int) -> list[Decision]:
+        """A host sent by a port. One known at an edge port is not moved to a port that may be a link."""
+        edge = self.discovery.is_edge(at, now_ns)
+        known = self.hosts.get(mac)
+        if edge is False or (edge is None and known and self.discovery.is_edge(known.port, now_ns)):
+            return []
+        host = self.hosts.learn(mac, at, ip)
+        if host is None:
+            return []
+        if known is None or known.port != host.port:
+            return [Learned(host), *self._lead_to(host)]
+        return [Learned(host)]
+
+    def path(self, key: FiveTuple, src: PortKey, dst: PortKey) -> tuple[Hop, ...]:
+        """The path of a flow between two ports; what is sure of it where no way is known."""
+        if src.dpid == dst.dpid:
+            return (Hop(src.dpid, src.port_no, dst.port_no),)
+        return self.paths.between(src, dst, bucket_of(key)) or ()
+
+    def path_seen(self, key: FiveTuple, seen: Mapping[int, int]) -> tuple[Hop, ...]:
+        """The path of a flow that leaves switches (dpid) by the ports ``seen``."""
+        src, dst = self.hosts.with_ip(key.src), self.hosts.with_ip(key.dst)
+        if src and dst:
+            path = self.path(key, src.port, dst.port)
+            known = {hop.dpid: hop.out_port for hop in path}
+            if path and all(known.get(dpid) == port_no for dpid, port_no in seen.items()):
+                return path
+        path = seen_path(self.paths.graph, seen)
+        if src and path[0].dpid == src.port.dpid:
+            path = (Hop(path[0].dpid, src.port.port_no, path[0].out_port), *path[1:])
+        return path
+
+    def path_now(self, key: FiveTuple, path: tuple[Hop, ...]) -> tuple[Hop, ...]:
+        """Where a flow that went by ``path`` goes: there, if there is no way or its ends are not known."""
+        if not path:
+            return path
+        src, dst = PortKey(path[0].dpid, path[0].in_port), path[-1].port
+        if not {src, dst} <= self._edge_ports:
+            return path
+        return self.path(key, src, dst) or path
+
+    def refresh(self, now_ns: int) -> list[Decision]:
+        """What has to be done after changes: links told, entries put, hosts forgotten that were none."""
+        decisions = self._sweep(now_ns)
+        if self._version == self.discovery.version:
+            return decisions
+        self._version = self.discovery.version
+        links = self.discovery.links()
+        decisions += [LinkDown(link) for link in self._links - links]
+        decisions += [LinkUp(link) for link in links - self._links]
+        self._links = links
+        graph = Graph(self._switches, links)
+        if (graph.switches, graph.links) != (self.paths.graph.switches, self.paths.graph.links):
+            self.paths = Paths(graph)
+        for dpid in self._switches:
+            self._edges[dpid] = self._settle(dpid, now_ns)
+        self._edge_ports = {PortKey(dpid, port_no) for dpid in self._edges for port_no in self._edges[dpid]}
+        decisions += [Learned(host) for host in self._take_claims()]
+        for dpid in self._switches:
+            decisions += self._put(dpid, routes.table_of(self._wanted(dpid)))
+        return decisions
+
+    def forget_port(self, port: PortKey) -> list[Decision]:
+        """A port is gone, and the hosts behind it."""
+        places = [routes.to_host(host.mac, (0,), 0).place for host in self.hosts.forget_port(port)]
+        decisions: list[Decision] = []
+        for dpid, switch in self._switches.items():
+            gone = [switch.table.pop(place) for place in places if place in switch.table]
+            decisions += [Put(dpid, deleted=tuple(gone))] if gone else []
+        return decisions
+
+    def _settle(self, dpid: int, now_ns: int) -> tuple[int, ...]:
+        """The edge ports of a switch. Hosts that were learnt on links are forgotten."""
+        kinds = {port: self.discovery.is_edge(port, now_ns) for port in self.discovery.ports(dpid)}
+        for port, edge in kinds.items():
+            if edge is False:
+                self.hosts.forget_port(port)
+        return tuple(sorted(port.port_no for port, edge in kinds.items() if edge))
+
+    def _take_claims(self) -> Iterator[Host]:
+        """Hosts that an earlier controller knew at what has turned out to be an edge port."""
+        for dpid, switch in self._switches.items():
+            due = [claim for claim in switch.claims if claim[1] in self._edges[dpid]]
+            switch.claims = [claim for claim in switch.claims if claim not in due]
+            for mac, port_no in due:
+                if self.hosts.get(mac) is None and (host := self.hosts.learn(mac, PortKey(dpid, port_no))):
+                    yield host
+
+    def _sweep(self, now_ns: int) -> list[Decision]:
+        """Delete what earlier controllers left, once all that may still be of use has been sent anew."""
+        due: list[Decision] = []
+        for dpid, switch in self._switches.items():
+            ports = self.discovery.ports(dpid)
+            settled = ports and all(self.discovery.is_edge(port, now_ns) is not None for port in ports)
+            linked = {end.port_no for link in self._links for end in link.ends if end.dpid == dpid}
+            late = now_ns - switch.up_ns > SWEEP_LATEST_NS
+            if switch.generations and settled and (late or switch.was_links <= linked):
+                due.append(Sweep(dpid, frozenset(switch.generations)))
+                switch.generations.clear()
+        return due
+
+    def _wanted(self, dpid: int) -> Iterator[Entry]:
+        """All permanent entries of a switch."""
+        switch = self._switches[dpid]
+        yield from routes.pipeline(switch.copies, self._reactive)
+        ports = self.discovery.ports(dpid)
+        edges = self._edges[dpid]
+        tree = {port.port_no for port in self.paths.graph.tree_ports if port.dpid == dpid}
+        linked = {end.port_no for link in self._links for end in link.ends if end.dpid == dpid}
+        was_linked = {port_no for port_no in switch.was_links if PortKey(dpid, port_no) in ports}
+        yield from routes.links(linked | was_linked, tree, edges)
+        choices = list(self._to_switches(dpid))
+        if choices:
+            yield from routes.buckets()
+            yield from choices
+        for host in self.hosts:
+            if entry := self._to_host(dpid, host):
+                yield entry
+
+    def _to_switches(self, dpid: int) -> Iterator[Entry]:
+        table = self._switches[dpid].table
+        for to in {host.port.dpid for host in self.hosts} - {dpid}:
+            ports = self.paths.ports(dpid, to)
+            if ports is not None:
+                yield from routes.to_switch(self._numbers[to], ports)
+            else:
+                places = (entry.place for entry in routes.to_switch(self._numbers[to], tuple(range(BUCKETS))))
+                yield from (table[place] for place in places if place in table)
+
+    def _to_host(self, dpid: int, host: Host) -> Entry | None:
+        if host.port.dpid == dpid:
+            return routes.to_host(host.mac, (host.port.port_no,), 0)
+        ports = self.paths.ports(dpid, host.port.dpid)
+        if ports is not None:
+            return routes.to_host(host.mac, ports, self._numbers[host.port.dpid])
+        return self._switches[dpid].table.get(routes.to_host(host.mac, (0,), 0).place)
+
+    def _lead_to(self, host: Host) -> Iterator[Decision]:
+        """The entries that lead to a host that is new or has moved, and to its switch if it is the first."""
+        first = sum(other.port.dpid == host.port.dpid for other in self.hosts) == 1
+        for dpid, switch in self._switches.items():
+            choices = list(self._to_switches(dpid)) if first else []
+            entries = [*routes.buckets(), *choices] if choices else []
+            if entry := self._to_host(dpid, host):
+                entries.append(entry)
+            if added := tuple(entry for entry in entries if switch.table.get(entry.place) != entry):
+                switch.table |= routes.table_of(added)
+                yield Put(dpid, added)
+
+    def _put(self, dpid: int, wanted: Table) -> list[Decision]:
+        added, deleted = routes.difference(self._switches[dpid].table, wanted)
+        self._switches[dpid].table = wanted
+        return [Put(dpid, tuple(added), tuple(deleted))] if added or deleted else []

@@ -1,0 +1,115 @@
+"""Shortest paths with ECMP, the same for both directions of a flow. Pure.
+
+A flow belongs to one of ``BUCKETS`` buckets, by a function of its 5-tuple that does not change when source
+and destination change places. In each bucket every link has a weight of its own (64 bits of a hash); among
+the shortest paths by hops, a bucket takes the one whose weights add up to the least. That path is one and
+the same seen from either end, and what is left of it from any switch on it is that switch's own path: so
+each switch can forward by destination and bucket alone, and a flow's ACKs pass where its data passes. A
+weight hangs on nothing but its link, so that a failure moves only the flows that went there. Two paths of
+one sum (one pair in 2**64) would be told apart by the ports' order, and only then not symmetrically.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from collections.abc import Mapping
+from functools import cache
+
+from fabric_app.graph import Graph, Link
+from flowdb.flow import FiveTuple, Hop, PortKey
+
+BUCKET_BITS = 4
+BUCKETS = 1 << BUCKET_BITS
+PORT_SHIFT = 1
+"""Bit 0 of the ports is left out: Linux gives connecting sockets even ports as long as it has any."""
+UNKNOWN_PORT = 0xFFFF_FFFF
+
+
+def bucket_of(key: FiveTuple) -> int:
+    """The bucket of a flow and its reverse: the low bits of both addresses and, from bit 1, of both ports."""
+    addresses = _low_bits(key.src) ^ _low_bits(key.dst)
+    return (addresses ^ (key.src_port ^ key.dst_port) >> PORT_SHIFT) & (BUCKETS - 1)
+
+
+@cache
+def _low_bits(address: str) -> int:
+    return int(ipaddress.ip_address(address)) & (BUCKETS - 1)
+
+
+@cache
+def _weight(link: Link, bucket: int) -> int:
+    return int.from_bytes(hashlib.blake2b(f"{link} {bucket}".encode(), digest_size=8).digest(), "big")
+
+
+class Paths:
+    """The paths of a graph, found when first asked for."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._ways: dict[int, dict[int, tuple[int, ...]]] = {}
+        self._found: dict[tuple[PortKey, PortKey, int], tuple[Hop, ...] | None] = {}
+
+    def ports(self, at: int, to: int) -> tuple[int, ...] | None:
+        """The port by which each bucket leaves ``at`` for the switch ``to``; None where there is no way."""
+        if to not in self._ways:
+            self._ways[to] = self._ways_to(to)
+        return self._ways[to].get(at)
+
+    def between(self, src: PortKey, dst: PortKey, bucket: int) -> tuple[Hop, ...] | None:
+        """The hops of a bucket from what is behind ``src`` to what is behind ``dst``; None: no way."""
+        asked = (src, dst, bucket)
+        if asked not in self._found:
+            self._found[asked] = self._between(src, dst, bucket)
+        return self._found[asked]
+
+    def _between(self, src: PortKey, dst: PortKey, bucket: int) -> tuple[Hop, ...] | None:
+        hops, at = [], src
+        while at.dpid != dst.dpid:
+            ports = self.ports(at.dpid, dst.dpid)
+            if ports is None:
+                return None
+            peer = self.graph.peer(PortKey(at.dpid, ports[bucket]))
+            hops.append(Hop(at.dpid, at.port_no, ports[bucket]))
+            assert peer is not None, "a way out of a switch is a link"  # noqa: S101
+            at = peer
+        return (*hops, Hop(at.dpid, at.port_no, dst.port_no))
+
+    def _ways_to(self, to: int) -> dict[int, tuple[int, ...]]:
+        """From each switch: the first port of every bucket's least path."""
+        distances = self.graph.distances(to)
+        costs = {to: (0,) * BUCKETS}
+        ways: dict[int, tuple[int, ...]] = {}
+        for at, distance in distances.items():
+            if at == to:
+                continue
+            nearer = [s for s in self.graph.steps(at) if distances[s.peer.dpid] == distance - 1]
+            best = [
+                min((costs[s.peer.dpid][b] + _weight(s.link, b), s.out_port) for s in nearer)
+                for b in range(BUCKETS)
+            ]
+            costs[at] = tuple(cost for cost, _ in best)
+            ways[at] = tuple(port for _, port in best)
+        return ways
+
+
+def seen_path(graph: Graph, out_ports: Mapping[int, int]) -> tuple[Hop, ...]:
+    """The hops of a flow of which no more is known than by which port it leaves some switches.
+
+    In the order in which links join them; pieces that nothing joins stand one after the other.
+    ``UNKNOWN_PORT`` stands for a port by which a flow comes in that no link tells.
+    """
+    into = {}
+    for dpid, out_port in sorted(out_ports.items()):
+        peer = graph.peer(PortKey(dpid, out_port))
+        if peer is not None and peer.dpid in out_ports:
+            into[peer.dpid] = peer.port_no
+    hops: dict[int, Hop] = {}
+    starts = [dpid for dpid in sorted(out_ports) if dpid not in into]
+    for start in [*starts, *sorted(into)]:
+        at: int | None = start
+        while at is not None and at in out_ports and at not in hops:
+            hops[at] = Hop(at, into.get(at, UNKNOWN_PORT), out_ports[at])
+            peer = graph.peer(PortKey(at, out_ports[at]))
+            at = peer.dpid if peer else None
+    return tuple(hops.values())

@@ -1,0 +1,145 @@
+"""Flows from the switches' own reports (FLOW_REPORT), which come from every port that a flow leaves by. Pure.
+
+Each switch on a flow's path reports both directions, each with its output port. The first report opens a
+flow; those of the other switches confirm its path. Where they do not agree:
+
+- *where it goes*: what the topology says holds while nobody contradicts it. A switch that says otherwise is
+  believed for itself (it saw the data leave), the path is then put together from the reports alone, and
+  the case is counted in ``contradictions``. Once a flow was led elsewhere, what a switch saw before is old;
+- *whether it lives*: a FIN or RST at one switch ends it. A report of another switch that is older, or only
+  late, changes nothing; one of data more than ``GRACE_NS`` later opens the flow again. Silence ends it only
+  when every switch that reported it has fallen silent;
+- *how much*: bytes and activity are taken from the first switch of the path that reports, for the others
+  see the same data later or, where some was dropped, less of it;
+- *MSS and scales*: those of the first report; another switch's that differ are counted.
+
+A flow seen only in its middle (no host of it is known) has the path that the reports give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from fabric_app.connections import Connections, FlowEvent, least_mss_bytes, scales_of
+from flowdb.flow import FiveTuple, Flow, FlowState, Hop
+from openflow_ext.wire import SCALE_UNKNOWN, CloseReason, FlowKind, FlowRecord
+
+GRACE_NS = 1_000_000_000
+
+PathBySeen = Callable[[FiveTuple, Mapping[int, int]], tuple[Hop, ...]]
+"""The path of a flow that leaves some switches (dpid) by these ports, in the light of the topology."""
+
+
+class Reports:
+    """What was reported of the flows in ``connections``."""
+
+    def __init__(self, connections: Connections, path_of: PathBySeen) -> None:
+        self.contradictions = 0
+        self._connections = connections
+        self._path_of = path_of
+        self._seen: dict[int, dict[int, int]] = {}
+        self._led_ns: dict[int, int] = {}
+
+    def on_record(self, dpid: int, record: FlowRecord, now_ns: int) -> list[FlowEvent]:
+        """One record of a report of the switch ``dpid``."""
+        key = FiveTuple(str(record.src), str(record.dst), record.src_port, record.dst_port)
+        if record.kind is FlowKind.CLOSED:
+            return self._on_closed(dpid, key, record)
+        flow = self._connections.get(key)
+        if flow is None:
+            return self._open(dpid, key, record)
+        seen = self._seen.setdefault(flow.id, {})
+        if record.kind is FlowKind.OPENED and dpid in seen and record.first_ns > flow.opened_ns + GRACE_NS:
+            return self._connections.close(key, "replaced", now_ns) + self._open(dpid, key, record)
+        return self._merge(dpid, flow, seen, record)
+
+    def led_elsewhere(self, flow: Flow, now_ns: int) -> None:
+        """A flow has a new path by a new topology."""
+        self._seen.pop(flow.id, None)
+        self._led_ns[flow.id] = now_ns
+
+    def forget(self, flow: Flow) -> None:
+        """A flow closed."""
+        self._seen.pop(flow.id, None)
+        self._led_ns.pop(flow.id, None)
+
+    def _open(self, dpid: int, key: FiveTuple, record: FlowRecord) -> list[FlowEvent]:
+        ended_ns = self._connections.ended_ns(key)
+        newest_ns = record.first_ns if record.kind is FlowKind.OPENED else record.last_ns - GRACE_NS
+        if newest_ns <= ended_ns:
+            return []
+        seen = {dpid: record.out_port}
+        receiver, sender = _scales(record)
+        flow = Flow(
+            self._connections.next_id(),
+            key,
+            self._path_of(key, seen),
+            record.first_ns,
+            least_mss_bytes(key, record.mss_src, record.mss_dst),
+            receiver,
+            sender,
+            record.handshake_rtt_us or None,
+        )
+        if record.kind is not FlowKind.OPENED:
+            flow = flow.heard_of(record.sent_bytes, record.last_ns, _state(record))
+        events = self._connections.open(flow)
+        if events:
+            self._seen[flow.id] = seen
+        return events
+
+    def _merge(self, dpid: int, flow: Flow, seen: dict[int, int], record: FlowRecord) -> list[FlowEvent]:
+        after, contradicted = flow, not _is_on_path(flow, dpid, record)
+        if contradicted and record.last_ns < self._led_ns.get(flow.id, 0) + GRACE_NS:
+            return []
+        if seen.get(dpid) != record.out_port:
+            seen[dpid] = record.out_port
+            if contradicted:
+                self.contradictions += bool(flow.path)
+                after = replace(after, path=self._path_of(flow.key, seen))
+        if record.handshake_rtt_us and after.handshake_rtt_us is None:
+            after = replace(after, handshake_rtt_us=record.handshake_rtt_us)
+        if record.kind is FlowKind.OPENED:
+            offered = _scales(record), least_mss_bytes(flow.key, record.mss_src, record.mss_dst)
+            self.contradictions += offered != ((flow.receiver_wscale, flow.sender_wscale), flow.mss_bytes)
+        elif dpid == _first_that_reports(after.path, seen):
+            after = after.heard_of(record.sent_bytes, record.last_ns, _state(record))
+        return self._connections.change(after) if after != flow else []
+
+    def _on_closed(self, dpid: int, key: FiveTuple, record: FlowRecord) -> list[FlowEvent]:
+        flow = self._connections.get(key)
+        if flow is None:
+            self._connections.note_end(key, record.last_ns)
+            return []
+        if record.last_ns < flow.opened_ns:
+            return []
+        if record.reason is CloseReason.RST:
+            return self._connections.end(key, "rst", record.last_ns)
+        if record.reason is CloseReason.FIN:
+            return self._connections.close(key, "fin", record.last_ns)
+        if not _is_on_path(flow, dpid, record):
+            return []
+        seen = self._seen.get(flow.id, {})
+        seen.pop(dpid, None)
+        return [] if seen else self._connections.close(key, "silent", record.last_ns)
+
+
+def _is_on_path(flow: Flow, dpid: int, record: FlowRecord) -> bool:
+    hop = flow.hop_at(dpid)
+    return hop is not None and hop.out_port == record.out_port
+
+
+def _first_that_reports(path: tuple[Hop, ...], seen: Mapping[int, int]) -> int | None:
+    return next((hop.dpid for hop in path if hop.dpid in seen), None)
+
+
+def _state(record: FlowRecord) -> FlowState:
+    return FlowState.IDLE if record.kind is FlowKind.IDLE else FlowState.ACTIVE
+
+
+def _scales(record: FlowRecord) -> tuple[int | None, int | None]:
+    """The receiver's and the sender's scale; None where the handshake was not seen: then no MSS is told."""
+    if not record.mss_src and not record.mss_dst:
+        return None, None
+    offered = (None if s == SCALE_UNKNOWN else s for s in (record.scale_dst, record.scale_src))
+    return scales_of(*offered)

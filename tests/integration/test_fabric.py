@@ -1,0 +1,122 @@
+"""The fabric on a network with a loop: real bridges, real controllers, real TCP over IPv4 and IPv6."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from flowdb.models import FlowRow, HopRow, LinkRow
+from tests.integration.fabric_bench import Bench, diamond, ended, switch
+from tests.integration.switch_bench import run, until
+
+PORT = 5000
+CALLS = 24
+MOST_S = 2.0
+"""How long traffic may stand still when a link or a switch fails."""
+
+
+def ready(bench: Bench) -> None:
+    """All links found, all ports settled: hosts reach each other over IPv4 and IPv6."""
+    until(lambda: len([row for row in bench.rows(LinkRow) if row.up]) == 8, "four links both ways")
+    until(lambda: bench.ping("h1", "10.0.0.3"), "ping")
+    for src, dst in (("h2", 4), ("h3", 1), ("h4", 2), ("h1", 2)):
+        assert bench.ping(src, f"10.0.0.{dst}")
+        assert bench.ping(src, f"fd00::{dst}")
+
+
+def no_storm(bench: Bench) -> None:
+    """Broadcasts, questions for hosts that are not there among them, end."""
+    for target in ("10.0.0.255", "10.0.0.77", "fd00::77"):
+        bench.ping("h1", target, 3)
+    before = {number: bench.frames_in(number) for number in (1, 2, 3, 4)}
+    time.sleep(1)
+    grown = {number: bench.frames_in(number) - count for number, count in before.items()}
+    assert max(grown.values()) < 60, grown
+
+
+def paths(bench: Bench) -> dict[int, tuple[list[int], list[int]]]:
+    """The switches of each connection's flow and of its reverse, by the client's port, as in the database."""
+    hops: dict[int, list[HopRow]] = {}
+    for hop in bench.rows(HopRow):
+        hops.setdefault(hop.flow_id, []).append(hop)
+    found: dict[int, tuple[list[int], list[int]]] = {}
+    for flow in bench.rows(FlowRow):
+        way = [hop.dpid for hop in sorted(hops.get(flow.id, []), key=lambda hop: hop.position)]
+        there, back = found.setdefault(max(flow.src_port, flow.dst_port), ([], []))
+        (there if flow.dst_port == PORT else back).extend(way)
+    return found
+
+
+def known(bench: Bench, ports: list[int]) -> dict[int, tuple[list[int], list[int]]] | None:
+    """The paths, once those of all the connections are there."""
+    found = paths(bench)
+    return found if all(all(found.get(port, ((), ()))) for port in ports) else None
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "mode", "address"),
+    [("ryu", "13", "proactive", "10.0.0.3"), ("os-ken", "15", "reactive", "fd00::3")],
+)
+def test_a_diamond(tmp_path: Path, engine: str, version: str, mode: str, address: str) -> None:
+    with diamond(tmp_path, engine, version, f"mode = '{mode}'") as bench:
+        ready(bench)
+        no_storm(bench)
+        bench.serve("h3", PORT)
+        with bench.watching(2) as over_2, bench.watching(3) as over_3:
+            caller, ports = bench.call("h1", address, PORT, CALLS)
+            ways = until(lambda: known(bench, ports), "the flows are in the database")
+        middles = {port: ways[port][0][1] for port in ports}
+        assert set(middles.values()) == {2, 3}, "both ways are used"
+        for port in ports:
+            assert ways[port] == ([1, middles[port], 4], [4, middles[port], 1])
+            seen, other = (over_2, over_3) if middles[port] == 2 else (over_3, over_2)
+            assert seen[port] == {"out", "back"}, "both directions go as the database says"
+            assert port not in other
+        fail(bench, mode)
+        time.sleep(MOST_S + 0.5)
+        moved = until(lambda: now_over(bench, ports, 3), "the flows have moved in the database")
+        assert {port: way for port, way in moved.items() if middles[port] == 3} == {
+            port: ways[port] for port in ports if middles[port] == 3
+        }
+        waits = dict(zip(ports, ended(caller), strict=True))
+        print({port: (middles[port], round(wait, 2)) for port, wait in waits.items()})
+        assert max(waits.values()) <= MOST_S
+        until(lambda: all(row.close_reason == "fin" for row in bench.rows(FlowRow)), "all flows are closed")
+        log = bench.log()
+        assert "Traceback" not in log, log
+        assert "refuses" not in log, log
+
+
+def fail(bench: Bench, mode: str) -> None:
+    """A cable of switch 2 is pulled, or all of it fails without a word to its neighbours."""
+    if mode == "proactive":
+        run("ip", "link", "set", f"{switch(2)}-eth2", "down")
+    else:
+        run("ovs-vsctl", "del-br", switch(2))
+
+
+def now_over(bench: Bench, ports: list[int], middle: int) -> dict[int, tuple[list[int], list[int]]] | None:
+    found = {port: way for port, way in paths(bench).items() if port in ports}
+    return found if all(middle in way for ways in found.values() for way in ways) else None
+
+
+def test_without_agents_and_with_a_controller_that_dies(tmp_path: Path) -> None:
+    """Plain Open vSwitch: segments are copied; a successor takes over while traffic goes on."""
+    with diamond(tmp_path, "ryu", "13", extended=False) as bench:
+        ready(bench)
+        bench.serve("h3", PORT)
+        caller, ports = bench.call("h1", "10.0.0.3", PORT, CALLS)
+        ways = until(lambda: known(bench, ports), "the flows are in the database")
+        assert {way[0][1] for way in ways.values()} == {2, 3}
+        bench.controller.kill()
+        bench.controller.wait()
+        assert bench.ping("h1", "10.0.0.3", 5)
+        bench.start_controller()
+        until(lambda: bench.log().count("found") == 2 * 4, "the successor finds the links")
+        until(lambda: all(bench.ping("h1", f"fd00::{number}") for number in (2, 3, 4)), "ports have settled")
+        assert max(ended(caller)) <= 1.0, "nobody noticed"
+        no_storm(bench)
+        until(lambda: all(row.close_reason == "fin" for row in bench.rows(FlowRow)), "all flows are closed")
+        assert "Traceback" not in bench.log()

@@ -1,0 +1,187 @@
+"""Flow reports: several switches tell of one flow, agree or do not, and are late."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_address
+
+import pytest
+
+from fabric_app.connections import Changed, Closed, Opened
+from fabric_app.paths import UNKNOWN_PORT
+from flowdb.flow import FiveTuple, Flow, FlowState, Hop
+from openflow_ext.wire import SCALE_UNKNOWN, CloseReason, FlowKind, FlowRecord
+from tests.unit.fake_network import SECOND, FakeNetwork, link
+from tests.unit.scripted_switch import handshake
+from tests.unit.test_fabric_network import diamond, meet
+
+KEY = FiveTuple("10.0.0.1", "10.0.0.3", 1000, 80)
+OPENED = FlowRecord(
+    FlowKind.OPENED, ip_address("10.0.0.1"), ip_address("10.0.0.3"), 1000, 80, 1,
+    scale_src=7, scale_dst=9, mss_src=1460, mss_dst=1400, sent_bytes=74, first_ns=SECOND, last_ns=SECOND,
+)  # fmt: skip
+
+
+@pytest.fixture
+def net() -> FakeNetwork:
+    net = diamond()
+    meet(net, 1, 3)
+    net.events.clear()
+    return net
+
+
+def path(net: FakeNetwork) -> tuple[Hop, ...]:
+    return net.core.network.path(KEY, net.hosts[1], net.hosts[3])
+
+
+def tell(net: FakeNetwork, dpid: int, record: FlowRecord = OPENED, **changed: object) -> list:
+    before = len(net.events)
+    net.do(net.core.on_records(dpid, [record._replace(**changed)], net.now_ns))
+    return net.events[before:]
+
+
+def tell_all(net: FakeNetwork) -> Flow:
+    """Every switch of the path reports the flow."""
+    for hop in path(net):
+        tell(net, hop.dpid, out_port=hop.out_port)
+    flow = net.core.connections.get(KEY)
+    assert flow is not None
+    return flow
+
+
+def test_the_first_report_opens_a_flow_with_its_whole_path_and_the_others_agree(net: FakeNetwork) -> None:
+    flow = tell_all(net)
+    assert net.events == [Opened((flow,))]
+    assert flow.path == path(net)
+    assert (flow.mss_bytes, flow.receiver_wscale, flow.sender_wscale) == (1400, 9, 7)
+    assert (flow.opened_ns, net.core.reports.contradictions) == (SECOND, 0)
+
+
+def test_the_copies_of_segments_and_the_reports_tell_of_one_flow(net: FakeNetwork) -> None:
+    for number, frame in zip((1, 3), handshake(1, 3), strict=True):
+        net.inject(net.hosts[number], frame)
+    (changed,) = tell(net, 4, scale_src=9, scale_dst=7, handshake_rtt_us=250)
+    assert isinstance(changed, Changed)
+    assert (len(net.core.connections), changed.flow.handshake_rtt_us) == (1, 250)
+
+
+def test_a_report_that_overtakes_the_syn_ack(net: FakeNetwork) -> None:
+    syn, syn_ack = handshake(1, 3)
+    net.inject(net.hosts[1], syn)
+    (opened,) = tell(net, 4, first_ns=net.now_ns, last_ns=net.now_ns)
+    net.inject(net.hosts[3], syn_ack)
+    assert [type(event) for event in net.events] == [Opened, Opened]
+    assert net.core.connections.get(KEY) == opened.flows[0]
+    assert len(list(net.core.connections)) == 2
+    net.inject(net.hosts[3], syn_ack)
+    assert len(net.events) == 2, "retransmitted"
+
+
+def test_a_switch_that_says_otherwise_is_believed_for_itself(net: FakeNetwork) -> None:
+    planned = tell_all(net).path
+    other = 5 - planned[1].dpid
+    tell(net, other, out_port=2)
+    assert net.core.reports.contradictions == 1
+    now = net.core.connections.get(KEY).path
+    assert {(hop.dpid, hop.out_port) for hop in now} == {
+        (hop.dpid, hop.out_port) for hop in (*planned, Hop(other, 0, 2))
+    }
+    assert now[0] == planned[0]
+
+
+def test_what_was_seen_before_a_new_path_is_old(net: FakeNetwork) -> None:
+    planned = tell_all(net).path
+    near, far = planned[0].port, net.core.network.paths.graph.peer(planned[0].port)
+    net.cut(next(one for one in net.links if set(one.ends) == {near, far}))
+    net.run(3)
+    new = net.core.connections.get(KEY).path
+    assert new[1].dpid == 5 - planned[1].dpid
+    for kind in (FlowKind.ACTIVE, FlowKind.IDLE):
+        assert tell(net, 1, kind=kind, out_port=near.port_no, last_ns=net.now_ns - 4 * SECOND) == []
+    silent = {"kind": FlowKind.CLOSED, "reason": CloseReason.SILENT, "last_ns": net.now_ns}
+    assert tell(net, 1, out_port=near.port_no, **silent) == []
+    (changed,) = tell(net, 4, kind=FlowKind.ACTIVE, sent_bytes=9000, last_ns=net.now_ns)
+    assert changed.flow.sent_bytes == 9000
+    assert changed.flow.path == new
+
+
+def test_bytes_and_activity_are_the_first_switch_s(net: FakeNetwork) -> None:
+    tell_all(net)
+    (changed,) = tell(net, 1, kind=FlowKind.ACTIVE, out_port=path(net)[0].out_port, sent_bytes=1000,
+                      last_ns=2 * SECOND)  # fmt: skip
+    assert (changed.flow.sent_bytes, changed.flow.rate_bps) == (1000, 8000)
+    assert tell(net, 4, kind=FlowKind.IDLE, sent_bytes=900, last_ns=2 * SECOND) == []
+    (changed,) = tell(net, 1, kind=FlowKind.IDLE, out_port=path(net)[0].out_port, sent_bytes=1000,
+                      last_ns=2 * SECOND)  # fmt: skip
+    assert changed.flow.state is FlowState.IDLE
+
+
+@pytest.mark.parametrize("reason", [CloseReason.FIN, CloseReason.RST])
+def test_an_end_at_one_switch_is_the_end_and_late_reports_change_nothing(
+    net: FakeNetwork, reason: CloseReason
+) -> None:
+    flow = tell_all(net)
+    end = {"kind": FlowKind.CLOSED, "reason": reason, "last_ns": 5 * SECOND}
+    assert tell(net, 4, **end) == [Closed(flow, reason.name.lower())]
+    assert tell(net, 1, **end) == []
+    assert tell(net, 1, last_ns=5 * SECOND) == []
+    assert tell(net, 1, kind=FlowKind.ACTIVE, last_ns=5 * SECOND + SECOND // 2) == []
+    (opened,) = tell(net, 4, kind=FlowKind.ACTIVE, sent_bytes=10**6, last_ns=8 * SECOND)
+    assert isinstance(opened, Opened), "data that still flows 3 s later: it did not end"
+    assert opened.flows[0].sent_bytes == 10**6
+    again = tell(net, 1, **end | {"last_ns": SECOND // 2})
+    assert again == [], "an end from before it opened"
+
+
+def test_an_end_that_overtakes_the_opening(net: FakeNetwork) -> None:
+    assert tell(net, 1, kind=FlowKind.CLOSED, reason=CloseReason.FIN, last_ns=2 * SECOND) == []
+    assert tell(net, 4) == []
+
+
+def test_silence_ends_a_flow_when_all_are_silent(net: FakeNetwork) -> None:
+    flow = tell_all(net)
+    silent = {"kind": FlowKind.CLOSED, "reason": CloseReason.SILENT, "last_ns": 5 * SECOND}
+    *before, last = flow.path
+    assert [tell(net, hop.dpid, out_port=hop.out_port, **silent) for hop in before] == [[]] * len(before)
+    assert tell(net, last.dpid, out_port=last.out_port, **silent) == [Closed(flow, "silent")]
+
+
+def test_a_5_tuple_used_anew(net: FakeNetwork) -> None:
+    flow = tell_all(net)
+    closed, opened = tell(net, 4, first_ns=60 * SECOND, last_ns=60 * SECOND)
+    assert closed == Closed(flow, "replaced")
+    assert opened.flows[0].opened_ns == 60 * SECOND
+
+
+def test_switches_that_disagree_on_the_handshake(net: FakeNetwork) -> None:
+    flow = tell_all(net)
+    assert tell(net, 4, mss_dst=9, scale_dst=1) == []
+    assert net.core.reports.contradictions == 1
+    assert net.core.connections.get(KEY) == flow
+
+
+def test_scales_count_only_together_and_an_unseen_handshake_tells_none(net: FakeNetwork) -> None:
+    tell(net, 4, scale_dst=SCALE_UNKNOWN)
+    assert net.core.connections.get(KEY).receiver_wscale == 0
+    unseen = {"mss_src": 0, "mss_dst": 0, "scale_src": SCALE_UNKNOWN, "scale_dst": SCALE_UNKNOWN}
+    tell(net, 4, src_port=2000, kind=FlowKind.ACTIVE, last_ns=2 * SECOND, **unseen)
+    flow = net.core.connections.get(replace(KEY, src_port=2000))
+    assert (flow.receiver_wscale, flow.mss_bytes) == (None, 536)
+
+
+def test_a_flow_seen_only_in_its_middle(net: FakeNetwork) -> None:
+    strange = {"src": ip_address("192.0.2.1"), "dst": ip_address("192.0.2.2")}
+    key = replace(KEY, src="192.0.2.1", dst="192.0.2.2")
+    tell(net, 2, out_port=2, **strange)
+    assert net.core.connections.get(key).path == (Hop(2, UNKNOWN_PORT, 2),)
+    tell(net, 4, out_port=2, **strange)
+    assert net.core.connections.get(key).path == (Hop(2, UNKNOWN_PORT, 2), Hop(4, 11, 2))
+    net.cut(link(1, 12, 3, 1))
+    assert net.core.connections.get(key).path[0].dpid == 2, "nobody knows where it goes now"
+
+
+def test_too_many_flows_are_refused(net: FakeNetwork) -> None:
+    net.core.connections._max_connections = 2
+    for port in range(1000, 1010):
+        tell(net, 4, src_port=port)
+    assert (len(net.core.connections), net.core.connections.refused) == (2, 8)
