@@ -6,7 +6,7 @@ from typing import Any
 
 from fabric_app import entries
 from fabric_app.config import FabricSettings
-from fabric_app.connections import Closed, Opened
+from fabric_app.connections import Changed, Closed, FlowEvent, Opened
 from fabric_app.core import Decision, Fabric, Flood, Learned, Send
 from fabric_app.events import EventFlowClosed, EventFlowOpened
 from fabric_app.frames import MalformedFrame
@@ -54,6 +54,7 @@ class FabricApp(App):
         self.flowdb = flowdb
         flowdb.note_settings("fabric", self.settings.model_dump(mode="json"))
         self.fabrics: dict[int, Fabric] = {}
+        self._asked_flows: dict[int, int] = {}
 
     def fabric(self, dpid: int) -> Fabric:
         """The switch's state; a new one starts with the flows that an earlier controller left open."""
@@ -73,6 +74,7 @@ class FabricApp(App):
                 datapath.send_msg(entries.delete_all(datapath, table_id, cookie))
         for message in [*entries.pipeline(datapath), entries.ask_hosts(datapath)]:
             datapath.send_msg(message)
+        self._ask_flows(datapath)
         self._note_switch(datapath.id, connected=True)
         self.logger.info("switch %016x is here", datapath.id)
 
@@ -118,10 +120,21 @@ class FabricApp(App):
         for decision in decisions:
             self._carry_out(msg.datapath, msg.match["in_port"], decision, now_ns)
 
+    @set_ev_cls(ofp_event.EventOFPFlowReport, _UP)
+    def on_flow_report(self, ev: Any) -> None:
+        msg, now_ns = ev.msg, self.flowdb.clock.now_ns()
+        if msg.lost:
+            self.logger.warning("switch %016x lost %d flow reports", msg.datapath.id, msg.lost)
+        for event in self.fabric(msg.datapath.id).on_records(msg.records, now_ns):
+            self._tell(event, now_ns)
+
     @set_ev_cls(ofp_event.EventOFPErrorMsg, [HANDSHAKE_DISPATCHER, *_UP])
     def on_error(self, ev: Any) -> None:
         msg = ev.msg
         dpid = msg.datapath.id or 0
+        if self._asked_flows.get(dpid) == msg.xid:
+            self.logger.info("switch %016x does not report flows; only those that open now are known", dpid)
+            return
         code = getattr(msg, "code", None) if msg.type != 0xFFFF else getattr(msg, "exp_type", None)
         self.logger.warning(
             "switch %016x refuses message %#x: type %s code %s", dpid, msg.xid, msg.type, code
@@ -138,13 +151,26 @@ class FabricApp(App):
             case Flood(_, frame):
                 flood = datapath.ofproto.OFPP_FLOOD
                 datapath.send_msg(entries.packet_out(datapath, in_port, flood, frame))
+            case _:
+                self._tell(decision, now_ns)
+
+    def _tell(self, event: FlowEvent, now_ns: int) -> None:
+        """A flow event to the database and to other apps."""
+        match event:
             case Opened(flows):
                 for flow in flows:
                     self.flowdb.flow_opened(flow)
                 self.send_event_to_observers(EventFlowOpened(flows))
+            case Changed(flow):
+                self.flowdb.flow_changed(flow)
             case Closed(flow, reason):
                 self.flowdb.flow_closed(flow, now_ns, reason)
                 self.send_event_to_observers(EventFlowClosed(flow, reason, now_ns))
+
+    def _ask_flows(self, datapath: Any) -> None:
+        ask = entries.ask_flows(datapath)
+        datapath.send_msg(ask)
+        self._asked_flows[datapath.id] = ask.xid
 
     def _note_switch(self, dpid: int, connected: bool) -> None:
         self.flowdb.merge(SwitchRow, dpid=dpid, connected=connected, last_seen_ns=self.flowdb.clock.now_ns())

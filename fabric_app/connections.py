@@ -5,6 +5,9 @@ connection is one (a flood of SYNs opens nothing), and date from the first SYN. 
 sender's FIN, for no new data follows it, and both close with an RST. A retransmitted segment changes
 nothing: it carries the sequence number of the first.
 
+A flow whose handshake no controller saw, or whose row went down with the one that saw it (the database is
+written behind), opens when its switch tells that it lives. It is as old as the switch says.
+
 Not implemented: checking that an RST's or FIN's sequence number lies in the window.
 """
 
@@ -12,22 +15,33 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from fabric_app.frames import Segment
 from fabric_app.pipeline import ACK, FIN, RST, SYN
-from flowdb.flow import FiveTuple, Flow, Hop
+from flowdb.flow import FiveTuple, Flow, FlowState, Hop
+from openflow_ext.wire import OFPP_UNKNOWN, SCALE_UNKNOWN, FlowKind, FlowRecord
 
 DEFAULT_MSS_IPV4 = 536
 DEFAULT_MSS_IPV6 = 1220
 """What a side that sends no MSS option can take (RFC 9293, section 3.7.1)."""
 
+_LIVING = {FlowKind.ACTIVE: FlowState.ACTIVE, FlowKind.IDLE: FlowState.IDLE}
+
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A connection opened: the flow of the client's data and the flow of the server's."""
+    """A connection opened: the flow of the client's data and that of the server's. Or one was found open."""
 
-    flows: tuple[Flow, Flow]
+    flows: tuple[Flow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """More is known of an open flow."""
+
+    flow: Flow
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +50,9 @@ class Closed:
 
     flow: Flow
     reason: str
+
+
+FlowEvent: TypeAlias = Opened | Changed | Closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +103,7 @@ class Connections:
             connection.open[flow.key] = flow
             self._connections[_name(flow.key)] = connection
 
-    def on_segment(self, segment: Segment, in_port: int, now_ns: int) -> list[Opened | Closed]:
+    def on_segment(self, segment: Segment, in_port: int, now_ns: int) -> list[FlowEvent]:
         """What a copied segment, which came in by ``in_port``, opens and closes."""
         if segment.flags & RST:
             self._syns.pop(segment.key, None)
@@ -100,6 +117,39 @@ class Connections:
         if segment.flags & FIN:
             return self._finish(segment.key)
         return []
+
+    def on_record(self, record: FlowRecord, now_ns: int) -> list[FlowEvent]:
+        """What the switch tells of a flow that lives opens it, where it is not known."""
+        key = FiveTuple(str(record.src), str(record.dst), record.src_port, record.dst_port)
+        known = self._find(key)
+        if record.kind not in _LIVING or (known and (known.starts or key in known.open)):
+            return []
+        if known is None and len(self._connections) >= self._max_connections:
+            self.refused += 1
+            return []
+        connection = self._connections.setdefault(_name(key), _Connection({}, None))
+        back = connection.open.get(key.reverse)
+        in_port = back.path[0].out_port if back else OFPP_UNKNOWN
+        connection.open[key] = flow = self._told(key, in_port, record, now_ns)
+        if back is None or back.path[0].in_port != OFPP_UNKNOWN:
+            return [Opened((flow,))]
+        back = replace(back, path=(replace(back.path[0], in_port=record.out_port),))
+        connection.open[back.key] = back
+        return [Opened((flow,)), Changed(back)]
+
+    def _told(self, key: FiveTuple, in_port: int, record: FlowRecord, now_ns: int) -> Flow:
+        offered = (None if s == SCALE_UNKNOWN else s for s in (record.scale_src, record.scale_dst))
+        sender_wscale, receiver_wscale = _scales(*offered)
+        flow = Flow(
+            id=self._next_id(),
+            key=key,
+            path=(Hop(self._dpid, in_port, record.out_port),),
+            receiver_wscale=receiver_wscale,
+            sender_wscale=sender_wscale,
+            opened_ns=min(record.first_ns, now_ns),
+            mss_bytes=_mss_bytes(key, record.mss_src, record.mss_dst),
+        )
+        return flow.heard_of(record.sent_bytes, min(record.last_ns, now_ns), _LIVING[record.kind])
 
     def _find(self, key: FiveTuple) -> _Connection | None:
         return self._connections.get(_name(key))
@@ -116,12 +166,12 @@ class Connections:
             self.refused += 1
         self._syns[segment.key] = _Syn(segment, in_port, now_ns)
 
-    def _on_syn_ack(self, segment: Segment, in_port: int) -> list[Opened | Closed]:
+    def _on_syn_ack(self, segment: Segment, in_port: int) -> list[FlowEvent]:
         syn = self._syns.get(segment.key.reverse)
         if syn is None or segment.ack != (syn.segment.seq + 1) & 0xFFFF_FFFF:
             return []
         del self._syns[segment.key.reverse]
-        changes: list[Opened | Closed] = list(self._end(segment.key, "replaced"))
+        changes: list[FlowEvent] = list(self._end(segment.key, "replaced"))
         if len(self._connections) >= self._max_connections:
             self.refused += 1
             return changes
@@ -132,11 +182,8 @@ class Connections:
 
     def _flows(self, syn: _Syn, syn_ack: Segment, server_port_no: int) -> tuple[Flow, Flow]:
         client = syn.segment
-        default_mss = DEFAULT_MSS_IPV6 if client.key.is_ipv6 else DEFAULT_MSS_IPV4
-        mss = max(1, min(client.mss or default_mss, syn_ack.mss or default_mss))
-        scales = (0, 0)  # RFC 7323, section 2.2: windows are scaled only if both SYNs say so
-        if client.wscale is not None and syn_ack.wscale is not None:
-            scales = (client.wscale, syn_ack.wscale)
+        mss = _mss_bytes(client.key, client.mss, syn_ack.mss)
+        scales = _scales(client.wscale, syn_ack.wscale)
         return (
             Flow(
                 id=self._next_id(),
@@ -158,16 +205,27 @@ class Connections:
             ),
         )
 
-    def _finish(self, key: FiveTuple) -> list[Opened | Closed]:
+    def _finish(self, key: FiveTuple) -> list[FlowEvent]:
         connection = self._find(key)
         flow = connection.open.pop(key, None) if connection else None
         if connection is not None and not connection.open:
             del self._connections[_name(key)]
         return [Closed(flow, "fin")] if flow else []
 
-    def _end(self, key: FiveTuple, reason: str) -> list[Opened | Closed]:
+    def _end(self, key: FiveTuple, reason: str) -> list[FlowEvent]:
         connection = self._connections.pop(_name(key), None)
         return [Closed(flow, reason) for flow in connection.open.values()] if connection else []
+
+
+def _scales(one: int | None, other: int | None) -> tuple[int, int]:
+    """Both sides' window scales; windows are scaled only if both SYNs say so (RFC 7323, section 2.2)."""
+    return (0, 0) if one is None or other is None else (one, other)
+
+
+def _mss_bytes(key: FiveTuple, one: int | None, other: int | None) -> int:
+    """The smaller of both sides' MSS options, and the default where a side sent none."""
+    default = DEFAULT_MSS_IPV6 if key.is_ipv6 else DEFAULT_MSS_IPV4
+    return max(1, min(one or default, other or default))
 
 
 def _name(key: FiveTuple) -> FiveTuple:

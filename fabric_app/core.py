@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from fabric_app.connections import Closed, Connections, Opened
+from fabric_app.connections import Connections, FlowEvent
 from fabric_app.frames import ARP_REQUEST, BROADCAST, Arp, Frame, MalformedFrame, Neighbour, arp_reply, parse
 from fabric_app.hosts import Host, Hosts
 from flowdb.flow import Flow
+from openflow_ext.wire import FlowRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Flood:
     frame: bytes
 
 
-Decision: TypeAlias = Learned | Send | Flood | Opened | Closed
+Decision: TypeAlias = Learned | Send | Flood | FlowEvent
 
 
 class Fabric:
@@ -66,6 +67,10 @@ class Fabric:
             case segment:
                 decisions.extend(self.connections.on_segment(segment, in_port, now_ns))
         return decisions
+
+    def on_records(self, records: Iterable[FlowRecord], now_ns: int) -> list[FlowEvent]:
+        """What the switch tells of its flows."""
+        return [change for record in records for change in self.connections.on_record(record, now_ns)]
 
     def _learn(self, frame: Frame, in_port: int) -> list[Host]:
         """An address is believed only from the host that has the sending MAC address."""

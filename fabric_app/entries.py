@@ -24,6 +24,7 @@ from fabric_app.pipeline import (
     TABLE_SCCP,
     TABLE_SDTCP,
 )
+from openflow_ext.wire import FlowKinds
 
 COPY_BYTES = 192
 """How much of a copied segment the controller gets: a SYN's headers are 154 bytes at most."""
@@ -116,6 +117,11 @@ def hosts_of(statistics: Iterable[Any]) -> Iterable[tuple[str, int]]:
         for instruction in entry.instructions:
             for action in getattr(instruction, "actions", []):
                 yield mac, action.port
+
+
+def ask_flows(datapath: Any) -> Any:
+    """Asks which TCP flows live; a switch without the extension answers with an error."""
+    return datapath.ofproto_parser.OFPFlowReportConfig(datapath, kinds=FlowKinds.ACTIVE | FlowKinds.IDLE)
 
 
 def packet_out(datapath: Any, in_port: int, out_port: int, frame: bytes) -> Any:

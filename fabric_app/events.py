@@ -12,9 +12,9 @@ _SERVICE_NAME = "fabric_app.app"  # the framework reads it
 
 
 class EventFlowOpened(EventBase):
-    """A TCP connection opened. ``flows``: its client's and its server's data, one ``Flow`` each."""
+    """A TCP connection opened, its client's and its server's data a ``Flow`` each; or one was found open."""
 
-    def __init__(self, flows: tuple[Flow, Flow]) -> None:
+    def __init__(self, flows: tuple[Flow, ...]) -> None:
         super().__init__()
         self.flows = flows
 

@@ -136,7 +136,7 @@ struct weir_sweep {
 	__u32 ifindex;   /* not 0: all flows of this port leave, whatever their state */
 	__u32 removed;
 	__u32 idled;
-	__u32 pad;
+	__u32 all;       /* not 0: every flow is reported, as active or idle */
 };
 
 /* ---- the extension table ----------------------------------------------------------------------- */

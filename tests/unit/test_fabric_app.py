@@ -1,6 +1,7 @@
 """The fabric's entries and handlers, with the engine's real parser and a datapath that records."""
 
 import itertools
+from ipaddress import IPv4Address
 
 import pytest
 
@@ -9,8 +10,13 @@ from fabric_app.app import FabricApp
 from fabric_app.hosts import Host
 from fabric_app.pipeline import COOKIE_FABRIC, COOKIE_SDTCP, DATA, OPENING_OR_CLOSING
 from flowdb.db import FlowDb
+from flowdb.flow import Hop
+from openflow_ext.engine import ofproto_v1_3_parser
+from openflow_ext.wire import FlowKind, FlowKinds, FlowRecord
 from tests.unit.fake_datapath import FakeDatapath, event
 from tests.unit.scripted_switch import PACKET_OUT, arp, handshake, mac
+
+REPORT_CONFIG = ofproto_v1_3_parser.OFPFlowReportConfig
 
 
 @pytest.fixture
@@ -129,6 +135,27 @@ def test_a_successor_starts_with_the_flows_that_are_open(app):
     app.fabrics.clear()
     assert len(app.fabric(1).connections) == 1
     assert len(app.fabric(2).connections) == 0
+
+
+def test_a_switch_that_comes_is_asked_which_flows_live(app, monkeypatch, caplog):
+    events = []
+    monkeypatch.setattr(app, "send_event_to_observers", events.append)
+    datapath = FakeDatapath()
+    app.on_switch(event(datapath))
+    (ask,) = (message for message in datapath.sent if isinstance(message, REPORT_CONFIG))
+    assert ask.kinds == FlowKinds.ACTIVE | FlowKinds.IDLE
+    there, back = IPv4Address("10.0.0.1"), IPv4Address("10.0.0.3")
+    records = (
+        FlowRecord(FlowKind.ACTIVE, there, back, 1000, 80, 3, first_ns=5),
+        FlowRecord(FlowKind.IDLE, back, there, 80, 1000, 1, first_ns=5),
+    )
+    with caplog.at_level("INFO", app.logger.name):
+        app.on_flow_report(event(datapath, records=records, lost=2))
+        app.on_error(event(datapath, xid=ask.xid, type=1, code=3))
+    assert {flow.path for flow in app.flowdb.index.flows()} == {(Hop(1, 1, 3),), (Hop(1, 3, 1),)}
+    assert {flow.id for one in events for flow in one.flows} == {f.id for f in app.flowdb.index.flows()}
+    assert "lost 2 flow reports" in caplog.text
+    assert [record.levelname for record in caplog.records if "does not report" in record.message] == ["INFO"]
 
 
 def test_ids_are_the_database_s(app):

@@ -1,14 +1,17 @@
 """Hosts, ARP and connections of one switch."""
 
 import itertools
+from dataclasses import replace
+from ipaddress import IPv4Address
 
 import pytest
 
-from fabric_app.connections import Closed, Connections, Opened
+from fabric_app.connections import Changed, Closed, Connections, Opened
 from fabric_app.core import Fabric, Flood, Learned, Send
 from fabric_app.frames import Arp, MalformedFrame, parse
 from fabric_app.hosts import Host, Hosts
-from flowdb.flow import Hop
+from flowdb.flow import NS_PER_S, FlowState, Hop, PortKey
+from openflow_ext.wire import SCALE_UNKNOWN, FlowKind, FlowRecord
 from tests.unit.scripted_switch import ACK, FIN, RST, SYN, arp, ethernet, handshake, mac, segment, syn_options
 
 
@@ -146,6 +149,56 @@ def test_adopted_flows_close(fabric):
     successor = Fabric(7, itertools.count(100).__next__, 10, 4)
     successor.adopt(flows)
     assert feed(successor, (1, segment(1, 3, FIN | ACK))) == [Closed(flows[0], "fin")]
+
+
+def told(src, dst, out_port, **fields):
+    """What switch 7 tells of the flow from host ``src``, port 1000, to host ``dst``, port 80."""
+    ends = {"src": IPv4Address(f"10.0.0.{src}"), "dst": IPv4Address(f"10.0.0.{dst}")}
+    ports = {"src_port": 1000, "dst_port": 80, "out_port": out_port}
+    offers = {"scale_src": 9, "scale_dst": 7, "mss_src": 1460, "mss_dst": 1400}
+    times = {"first_ns": 500, "last_ns": NS_PER_S + 500, "sent_bytes": 3000}
+    return FlowRecord(FlowKind.ACTIVE, **ends | ports | offers | times | fields)
+
+
+def told_back(**fields):
+    """The other direction of ``told(1, 3, ...)``, which leaves by port 1."""
+    return told(3, 1, 1, src_port=80, dst_port=1000, scale_src=7, scale_dst=9, **fields)
+
+
+def test_a_flow_that_the_switch_tells_of_opens_as_old_as_it_is(fabric):
+    now_ns = 2 * NS_PER_S
+    (opened,) = fabric.on_records([told(1, 3, 3)], now_ns)
+    (there,) = opened.flows
+    assert (str(there.key), there.path[0].port) == ("10.0.0.1:1000>10.0.0.3:80", PortKey(7, 3))
+    assert (there.opened_ns, there.mss_bytes) == (500, 1400)
+    assert (there.receiver_wscale, there.sender_wscale) == (7, 9)
+    assert (there.sent_bytes, there.rate_bps, there.state) == (3000, 24_000, FlowState.ACTIVE)
+    opened, changed = fabric.on_records([told_back(), told(1, 3, 3), told_back()], now_ns)
+    assert [flow.path for flow in opened.flows] == [(Hop(7, 3, 1),)]
+    assert changed == Changed(replace(there, path=(Hop(7, 1, 3),)))
+    assert feed(fabric, (1, segment(1, 3, FIN | ACK))) == [Closed(changed.flow, "fin")]
+
+
+def test_of_a_connection_that_it_knows_the_switch_tells_nothing_new(fabric):
+    flows = connect(fabric)
+    assert fabric.on_records([told(1, 3, 3), told_back()], 0) == []
+    feed(fabric, (1, segment(1, 3, FIN | ACK)))
+    assert fabric.on_records([told(1, 3, 3)], 0) == [], "it was told before the FIN"
+    successor = Fabric(7, itertools.count(100).__next__, 10, 4)
+    successor.adopt(flows[:1])
+    (opened,) = successor.on_records([told(1, 3, 3), told_back()], 2 * NS_PER_S)
+    assert [flow.path for flow in opened.flows] == [(Hop(7, 3, 1),)]
+
+
+def test_flows_that_are_told_of_are_bounded_alive_and_not_of_the_future(fabric):
+    closed = told(1, 3, 3)._replace(kind=FlowKind.CLOSED)
+    assert fabric.on_records([closed], 1000) == []
+    records = [told(1, 3, 3, src_port=port, scale_dst=SCALE_UNKNOWN) for port in range(9)]
+    events = fabric.on_records(records, 400)
+    flows = [flow for event in events for flow in event.flows]
+    assert len(flows) == len(fabric.connections) == 4
+    assert fabric.connections.refused == 5
+    assert {(flow.opened_ns, flow.receiver_wscale, flow.sender_wscale) for flow in flows} == {(400, 0, 0)}
 
 
 def test_malformed_is_counted(fabric):
