@@ -137,7 +137,7 @@ class FabricApp(App):
         except ForgedFrame as error:
             self._complain(self.core.network.discovery.forged, at, error)
 
-    @set_ev_cls(ofp_event.EventOFPFlowReport, MAIN_DISPATCHER)
+    @set_ev_cls(ofp_event.EventOFPFlowReport, _UP)
     def on_flow_report(self, ev: Any) -> None:
         msg = ev.msg
         if msg.lost:

@@ -12,7 +12,7 @@ _SERVICE_NAME = "fabric_app.app"  # the framework reads it
 
 
 class EventFlowOpened(EventBase):
-    """Flows opened: those of a connection's client and server, or one where a switch reports it by itself."""
+    """Flows opened: those of a connection's client and server, or one that a switch tells of."""
 
     def __init__(self, flows: tuple[Flow, ...]) -> None:
         super().__init__()

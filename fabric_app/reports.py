@@ -13,7 +13,9 @@ flow; those of the other switches confirm its path. Where they do not agree:
   see the same data later or, where some was dropped, less of it;
 - *MSS and scales*: those of the first report; another switch's that differ are counted.
 
-A flow seen only in its middle (no host of it is known) has the path that the reports give.
+A flow seen only in its middle (no host of it is known) has the path that the reports give. A flow whose
+opening no controller heard of, or whose row went down with the one that did (the database is written behind),
+opens when a switch tells that it lives, as old as the switch says: who asks for reports is told of all.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from fabric_app.connections import Connections, FlowEvent, least_mss_bytes, scales_of
+from fabric_app.paths import UNKNOWN_PORT
 from flowdb.flow import FiveTuple, Flow, FlowState, Hop
 from openflow_ext.wire import SCALE_UNKNOWN, CloseReason, FlowKind, FlowRecord
 
@@ -48,10 +51,11 @@ class Reports:
             return self._on_closed(dpid, key, record)
         flow = self._connections.get(key)
         if flow is None:
-            return self._open(dpid, key, record)
+            return self._open(dpid, key, record, now_ns)
         seen = self._seen.setdefault(flow.id, {})
         if record.kind is FlowKind.OPENED and dpid in seen and record.first_ns > flow.opened_ns + GRACE_NS:
-            return self._connections.close(key, "replaced", now_ns) + self._open(dpid, key, record)
+            closed = self._connections.close(key, "replaced", now_ns)
+            return closed + self._open(dpid, key, record, now_ns)
         return self._merge(dpid, flow, seen, record)
 
     def led_elsewhere(self, flow: Flow, now_ns: int) -> None:
@@ -64,7 +68,7 @@ class Reports:
         self._seen.pop(flow.id, None)
         self._led_ns.pop(flow.id, None)
 
-    def _open(self, dpid: int, key: FiveTuple, record: FlowRecord) -> list[FlowEvent]:
+    def _open(self, dpid: int, key: FiveTuple, record: FlowRecord, now_ns: int) -> list[FlowEvent]:
         ended_ns = self._connections.ended_ns(key)
         newest_ns = record.first_ns if record.kind is FlowKind.OPENED else record.last_ns - GRACE_NS
         if newest_ns <= ended_ns:
@@ -74,19 +78,26 @@ class Reports:
         flow = Flow(
             self._connections.next_id(),
             key,
-            self._path_of(key, seen),
-            record.first_ns,
+            self._path(key, seen),
+            min(record.first_ns, now_ns),
             least_mss_bytes(key, record.mss_src, record.mss_dst),
             receiver,
             sender,
             record.handshake_rtt_us or None,
         )
         if record.kind is not FlowKind.OPENED:
-            flow = flow.heard_of(record.sent_bytes, record.last_ns, _state(record))
+            flow = flow.heard_of(record.sent_bytes, min(record.last_ns, now_ns), _state(record))
         events = self._connections.open(flow)
-        if events:
-            self._seen[flow.id] = seen
+        if not events:
+            return []
+        self._seen[flow.id] = seen
+        back = self._connections.get(key.reverse)
+        if back and (path := _entered(back.path, flow)) != back.path:
+            events += self._connections.reroute(back, path)
         return events
+
+    def _path(self, key: FiveTuple, seen: Mapping[int, int]) -> tuple[Hop, ...]:
+        return _entered(self._path_of(key, seen), self._connections.get(key.reverse))
 
     def _merge(self, dpid: int, flow: Flow, seen: dict[int, int], record: FlowRecord) -> list[FlowEvent]:
         after, contradicted = flow, not _is_on_path(flow, dpid, record)
@@ -96,7 +107,7 @@ class Reports:
             seen[dpid] = record.out_port
             if contradicted:
                 self.contradictions += bool(flow.path)
-                after = replace(after, path=self._path_of(flow.key, seen))
+                after = replace(after, path=self._path(flow.key, seen))
         if record.handshake_rtt_us and after.handshake_rtt_us is None:
             after = replace(after, handshake_rtt_us=record.handshake_rtt_us)
         if record.kind is FlowKind.OPENED:
@@ -127,6 +138,14 @@ class Reports:
 def _is_on_path(flow: Flow, dpid: int, record: FlowRecord) -> bool:
     hop = flow.hop_at(dpid)
     return hop is not None and hop.out_port == record.out_port
+
+
+def _entered(path: tuple[Hop, ...], back: Flow | None) -> tuple[Hop, ...]:
+    """A flow comes in where the connection's other direction goes out, if nothing else tells."""
+    if not path or path[0].in_port != UNKNOWN_PORT or back is None or not back.path:
+        return path
+    last = back.path[-1]
+    return (replace(path[0], in_port=last.out_port), *path[1:]) if last.dpid == path[0].dpid else path
 
 
 def _first_that_reports(path: tuple[Hop, ...], seen: Mapping[int, int]) -> int | None:

@@ -297,6 +297,7 @@ class FlowReportConfig:
 
     ``interval_ms``: a report waits at most so long (0: not at all). ``active_ms``: how often an active
     flow is reported (0: never). ``idle_ms``: silent for so long is idle (0: the switch's default).
+    Who asks for ACTIVE or IDLE is first told once of every flow that is there.
     """
 
     kinds: FlowKinds = FlowKinds.NONE

@@ -66,6 +66,8 @@ struct weir_port_state {
 	__u64 marked;
 	__u64 alarms;
 	__u64 normals;
+	__u64 looked_ns; /* when the queue was last looked at, while congested */
+	__u64 moved_ns;  /* when a packet last came or went, while congested */
 	__u32 queue_pkts;
 	__u32 queue_bytes;
 	__u32 queue_max_pkts;
@@ -134,7 +136,7 @@ struct weir_sweep {
 	__u32 ifindex;   /* not 0: all flows of this port leave, whatever their state */
 	__u32 removed;
 	__u32 idled;
-	__u32 pad;
+	__u32 all;       /* not 0: every flow is reported, as active or idle */
 };
 
 /* ---- the extension table ----------------------------------------------------------------------- */

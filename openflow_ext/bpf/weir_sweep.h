@@ -19,6 +19,13 @@ static __always_inline bool leaves(const struct weir_sweep *s, const struct weir
 	return since(s->now_ns, flow->last_ns) >= (ended(flow) ? s->closed_ns : s->silent_ns);
 }
 
+/* It sent since it was last reported, and that is long enough ago. */
+static __always_inline bool active_again(const struct weir_sweep *s, const struct weir_flow *flow)
+{
+	return s->active_ns && flow->payload_ns > flow->reported_ns &&
+	       since(s->now_ns, flow->reported_ns) >= s->active_ns;
+}
+
 static long sweep_flow(struct bpf_map *map, struct weir_flow_key *key, struct weir_flow *flow, struct weir_sweep *s)
 {
 	struct weir_port_state *state = bpf_map_lookup_elem(&port_states, &key->ifindex);
@@ -39,10 +46,10 @@ static long sweep_flow(struct bpf_map *map, struct weir_flow_key *key, struct we
 		s->idled++;
 		if (told)
 			report(host, key, flow, port, WEIR_FLOW_IDLE, WEIR_NOT_CLOSED, 0);
-	} else if (told && s->active_ns && flow->payload_ns > flow->reported_ns &&
-		   since(s->now_ns, flow->reported_ns) >= s->active_ns) {
+	} else if (told && (s->all || active_again(s, flow))) {
 		flow->reported_ns = s->now_ns;
-		report(host, key, flow, port, WEIR_FLOW_ACTIVE, WEIR_NOT_CLOSED, 0);
+		report(host, key, flow, port, flow->seen & WEIR_IDLE ? WEIR_FLOW_IDLE : WEIR_FLOW_ACTIVE,
+		       WEIR_NOT_CLOSED, 0);
 	}
 	return 0;
 }

@@ -108,13 +108,15 @@ class HostSettings:
 class SweepTimes:
     """When flows leave, in seconds: ended and silent ones the table, those without payload N_i.
 
-    idle_s 0: never. active_s: how often an active flow is reported; 0: never.
+    idle_s 0: never. active_s: how often an active flow is reported; 0: never. roll_call: this once every
+    flow is reported, as active or idle.
     """
 
     closed_s: float = 10.0
     silent_s: float = 300.0
     idle_s: float = 0.0
     active_s: float = 0.0
+    roll_call: bool = False
 
 
 class DataPlane(Protocol):

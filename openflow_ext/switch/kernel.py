@@ -212,6 +212,7 @@ class KernelDataPlane(PinnedMaps):
             silent_ns=int(times.silent_s * 1e9),
             idle_ns=int(times.idle_s * 1e9),
             active_ns=int(times.active_s * 1e9),
+            all=times.roll_call,
         )
 
     def events_fd(self) -> int:

@@ -1,13 +1,16 @@
 """Flow reports: what the data plane tells of flows, batched to the controllers that asked for it.
 
 The listeners together decide which kinds the data plane reports and how often it looks at idle and active
-flows. A controller that reads too slowly loses records, is told how many, and holds nobody else back.
+flows. Who asks for active or idle flows is first told, by the next look, of all that are there: a controller
+that takes over has no other way to know which flows live. A controller that reads too slowly loses records,
+is told how many, and holds nobody else back.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 
 from openflow_ext import wire
 from openflow_ext.switch.dataplane import DataPlane, HostSettings, SweepTimes
@@ -20,6 +23,7 @@ PAUSE_S = 0.05
 RETRY_S = 0.01
 SWEEP_S = 1.0
 _SHORTEST_SWEEP_S = 0.1
+_LIVING = wire.FlowKinds.ACTIVE | wire.FlowKinds.IDLE
 
 Send = Callable[[bytes], bool]
 """Sends to a controller; False: it reads too slowly, and nothing was sent."""
@@ -85,6 +89,7 @@ class FlowReports:
         self._listeners: dict[Hashable, Listener] = {}
         self._resume: asyncio.TimerHandle | None = None
         self._running = False
+        self._roll_call = False
 
     def start(self) -> None:
         """Set up the data plane and begin to read. Raises DataPlaneError."""
@@ -108,6 +113,7 @@ class FlowReports:
         self._forget(who)
         if listener.config.kinds:
             self._listeners[who] = listener
+            self._roll_call |= bool(listener.config.kinds & _LIVING)
         self._configure()
 
     def leave(self, who: Hashable) -> None:
@@ -134,6 +140,11 @@ class FlowReports:
         idle_ms = min((config.idle_ms for config in configs if config.idle_ms), default=0)
         active_ms = min((config.active_ms for config in configs if config.active_ms), default=0)
         return SweepTimes(idle_s=idle_ms / 1000 or self._idle_s, active_s=active_ms / 1000)
+
+    def next_sweep(self) -> SweepTimes:
+        """What the sweep that comes now is to do: the times, and whether all flows are to be told of."""
+        roll_call, self._roll_call = self._roll_call, False
+        return replace(self.times(), roll_call=roll_call)
 
     def sweep_every_s(self) -> float:
         """How often the data plane is to be swept, that those times are kept by half."""

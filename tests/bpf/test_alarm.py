@@ -92,6 +92,39 @@ def test_alarm_repeats_while_congested_and_ends_after_three_quiet_looks(
     assert 20 <= counters.queue_max_pkts <= 30
 
 
+def test_a_queue_whose_departures_go_unseen_counts_as_over(port: tuple[str, KernelDataPlane]) -> None:
+    """A kernel may leave out calls of programs: what was last known must not hold the alarm up for ever."""
+    name, plane = port
+    ifindex = socket.if_nametoindex(name)
+    plane.configure(ifindex, PortSettings(alarm=True, k_pkts=K_PKTS, rtt_us=RTT_US), 1_000_000)
+    send(name, 20)
+    for program in ("weir_enqueue", "weir_dequeue"):
+        (plane.folder / f"{program}_link").unlink()
+
+    *alarms, normal = events_until_normal(plane)
+
+    assert normal.normal
+    assert normal.queue_pkts > K_PKTS
+    assert (normal.crossing_ns - alarms[0].crossing_ns) / 1e3 >= 6 * RTT_US / 2 - 1000
+    assert not plane.counters(ifindex).alarm_up
+
+
+def test_looks_that_were_lost_are_started_again(port: tuple[str, KernelDataPlane]) -> None:
+    name, plane = port
+    ifindex = socket.if_nametoindex(name)
+    plane.configure(ifindex, PortSettings(alarm=True, k_pkts=K_PKTS, rtt_us=RTT_US), 1_000_000)
+    send(name, 40)
+    key = plane._timers.key(ifindex)
+    plane._timers.delete(key)  # takes the timer that runs along
+    plane._timers.put(key, plane._timers.value())
+    plane.events()
+
+    events = events_until_normal(plane)
+
+    assert events[-1].normal
+    assert len(events) >= 3, "K is passed for 240 ms, looks are missed for 80: looks at 10 ms after that"
+
+
 def test_queue_at_k_raises_nothing(port: tuple[str, KernelDataPlane]) -> None:
     name, plane = port
     ifindex = socket.if_nametoindex(name)

@@ -86,6 +86,26 @@ def test_active_idle_and_silent_by_the_sweep(bench: Bench) -> None:
     assert int.from_bytes(got[0][56:64]) > 1000
 
 
+def test_a_roll_call_tells_of_every_open_flow_each_time(bench: Bench) -> None:
+    bench.count_by_flags()
+    for port in range(1000, 1003):
+        bench.handshake(replace(LOCAL, src_port=port))
+        bench.ingress(replace(LOCAL, src_port=port))
+    bench.egress(replace(OUT, dst_port=1001, flags=FIN | ACK))
+    bench.handshake(replace(LOCAL, src_port=1003))  # its third segment is not here yet
+    bench.plane.configure_host(ALL)
+
+    bench.plane.sweep(SweepTimes(roll_call=True))
+    first = records(bench)
+    bench.plane.sweep(SweepTimes())
+    bench.plane.sweep(SweepTimes(idle_s=1e-9))
+    bench.plane.sweep(SweepTimes(idle_s=1e-9, roll_call=True))
+
+    assert sorted((r[0], int.from_bytes(r[38:40])) for r in first) == [(ACTIVE, 1000), (ACTIVE, 1002)]
+    told = sorted((r[0], int.from_bytes(r[38:40])) for r in records(bench))
+    assert told == [(IDLE, 1000), (IDLE, 1000), (IDLE, 1002), (IDLE, 1002)]
+
+
 def test_only_the_kinds_asked_for(bench: Bench) -> None:
     bench.plane.configure_host(HostSettings(report_kinds=1 << CLOSED))
     bench.handshake(LOCAL)

@@ -125,6 +125,11 @@ class Stage:
     def rows(self, model: type[Row]) -> list[Row]:
         return rows(self.folder / "scheme" / "flowdb.sqlite", model)
 
+    def lose_database(self) -> None:
+        """As if nothing had been written; no controller may be running."""
+        for file in (self.folder / "scheme").glob("flowdb.sqlite*"):
+            file.unlink()
+
     def rules(self) -> list[Rule]:
         with contextlib.closing(PinnedMaps(self.running.dataplane)) as maps:
             return [rule for rule, _ in maps.rules(BRIDGE)]

@@ -175,6 +175,12 @@ class Controller:
             pass
         return message
 
+    def next_of(self, of_type: int) -> bytes:
+        """The next message of a type; what comes before it is passed over."""
+        while (message := self.receive())[1] != of_type:
+            pass
+        return message
+
     def flows(self) -> list[bytes]:
         """The replies to a request for all flow entries."""
         self.send(flowstats.request(self.version, 0xF1))

@@ -175,8 +175,8 @@ def test_asynchronous_masks_are_each_session_s_own(bench: Bench, controller: Con
         controller.send(flow_mod(TCP4, [SET, output(2)], flags=ofproto.OFPFF_SEND_FLOW_REM))
         assert controller.barrier() == []
         controller.send(flow_mod(TCP4, command=ofproto.OFPFC_DELETE))
+        second.next_of(of.OFPT_FLOW_REMOVED)  # Open vSwitch may tell after it has answered a barrier
         assert controller.barrier() == []
-        assert of.OFPT_FLOW_REMOVED in [message[1] for message in second.barrier()]
         assert bench.rules() == []
     finally:
         second.close()

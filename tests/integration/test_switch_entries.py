@@ -127,9 +127,7 @@ def test_a_reply_that_grows_is_cut_into_more_messages(bench: Bench, joined: Cont
 def test_what_times_out_in_open_vswitch_is_gone_here_too(bench: Bench, joined: Controller) -> None:
     flags = {"idle_timeout": 1, "flags": ofproto.OFPFF_SEND_FLOW_REM}
     write(joined, flow_mod(TCP4, [SET, output(2)], priority=5, **flags))
-    removed = joined.receive()
-    while removed[1] != of.OFPT_FLOW_REMOVED:
-        removed = joined.receive()
+    removed = joined.next_of(of.OFPT_FLOW_REMOVED)
     assert flowstats.removed(removed).priority == 5
     assert bench.rules() == []
 

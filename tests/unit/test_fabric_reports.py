@@ -8,8 +8,9 @@ from ipaddress import ip_address
 import pytest
 
 from fabric_app.connections import Changed, Closed, Opened
+from fabric_app.core import Options
 from fabric_app.paths import UNKNOWN_PORT
-from flowdb.flow import FiveTuple, Flow, FlowState, Hop
+from flowdb.flow import FiveTuple, Flow, FlowState, Hop, PortKey
 from openflow_ext.wire import SCALE_UNKNOWN, CloseReason, FlowKind, FlowRecord
 from tests.unit.fake_network import SECOND, FakeNetwork, link
 from tests.unit.scripted_switch import handshake
@@ -185,3 +186,42 @@ def test_too_many_flows_are_refused(net: FakeNetwork) -> None:
     for port in range(1000, 1010):
         tell(net, 4, src_port=port)
     assert (len(net.core.connections), net.core.connections.refused) == (2, 8)
+
+
+def successor() -> FakeNetwork:
+    """One switch, whose hosts no controller has heard yet."""
+    net = FakeNetwork(set(), [7], {1: PortKey(7, 1), 3: PortKey(7, 3)}, Options(max_connections=4))
+    net.connect()
+    net.run(1)
+    return net
+
+
+LIVING = OPENED._replace(
+    kind=FlowKind.ACTIVE, out_port=3, first_ns=500, last_ns=SECOND + 500, sent_bytes=3000
+)
+BACK = LIVING._replace(src=LIVING.dst, dst=LIVING.src, src_port=80, dst_port=1000, out_port=1)
+
+
+def test_a_flow_that_lives_opens_as_old_as_it_is_and_each_direction_tells_where_the_other_comes_in() -> None:
+    net = successor()
+    (opened,) = tell(net, 7, LIVING)
+    (there,) = opened.flows
+    assert (there.key, there.path) == (KEY, (Hop(7, UNKNOWN_PORT, 3),))
+    assert (there.opened_ns, there.mss_bytes, there.receiver_wscale) == (500, 1400, 9)
+    assert (there.sent_bytes, there.rate_bps, there.state) == (3000, 24_000, FlowState.ACTIVE)
+    opened, changed = tell(net, 7, BACK, kind=FlowKind.IDLE)
+    assert [(flow.path, flow.state) for flow in opened.flows] == [((Hop(7, 3, 1),), FlowState.IDLE)]
+    assert changed == Changed(replace(there, path=(Hop(7, 1, 3),)))
+    assert tell(net, 7, LIVING) == tell(net, 7, BACK, kind=FlowKind.IDLE) == []
+    assert net.core.reports.contradictions == 0
+
+
+def test_flows_that_are_told_of_are_bounded_and_not_of_the_future() -> None:
+    net = successor()
+    future = {"first_ns": 9 * SECOND, "last_ns": 10 * SECOND, "scale_dst": SCALE_UNKNOWN}
+    events = [event for port in range(9) for event in tell(net, 7, LIVING, src_port=port, **future)]
+    flows = [flow for event in events for flow in event.flows]
+    assert len(flows) == len(net.core.connections) == 4
+    assert net.core.connections.refused == 5
+    assert {(flow.opened_ns, flow.last_active_ns) for flow in flows} == {(net.now_ns, None)}
+    assert {(flow.receiver_wscale, flow.sender_wscale) for flow in flows} == {(0, 0)}

@@ -133,6 +133,19 @@ def test_the_shortest_times_that_anybody_asked_for_hold(
     assert reports.sweep_every_s() == every_s
 
 
+def test_who_asks_for_living_flows_is_told_of_all_once() -> None:
+    reports = FlowReports(FakeDataPlane())
+
+    def roll_call(kinds: FlowKinds) -> list[bool]:
+        reports.ask(1, Listener(1, wire.FlowReportConfig(kinds), wire.OFP13, lambda _: True))
+        return [reports.next_sweep().roll_call for _ in range(2)]
+
+    assert roll_call(FlowKinds.OPENED | FlowKinds.CLOSED) == [False, False]
+    assert roll_call(FlowKinds.ACTIVE) == [True, False]
+    assert roll_call(FlowKinds.IDLE) == [True, False], "another controller, or the same once more"
+    assert roll_call(FlowKinds.NONE) == [False, False]
+
+
 def test_the_simple_count_is_told_to_the_data_plane() -> None:
     plane = FakeDataPlane()
     reports = FlowReports(plane, simple_count=True, idle_s=0)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,30 @@ def test_a_new_controller_takes_over(start, connect, engine):
     assert {row.lift_reason for row in second.rows(ClampRow)} == {"controller restarted", None}
 
 
+def test_a_flow_that_only_the_switch_knows_is_slowed(start, connect, engine):
+    """Its row went down with a controller that was killed before it had written it."""
+    controller = start(engine)
+    switch = connect(controller)
+    switch.wait(lambda: extensions(switch, wire.FlowReportConfig))
+    src, dst = IPv4Address("10.0.0.1"), IPv4Address("10.0.0.3")
+    records = (
+        wire.FlowRecord(wire.FlowKind.ACTIVE, dst, src, 80, 1001, 1, first_ns=1),
+        wire.FlowRecord(wire.FlowKind.ACTIVE, src, dst, 1001, 80, 3, first_ns=1),
+    )
+    switch.extension(wire.FlowReport(records))
+    switch.wait(lambda: extensions(switch, wire.PortConfig))
+    switch.barrier()
+    switch.extension(alarm())
+    (clamp,) = switch.wait(lambda: clamps(switch))
+    assert (clamp.match["ipv4_dst"], clamp.match["tcp_dst"]) == ("10.0.0.1", 1001)
+    log = controller.stop()
+    assert "Traceback" not in log.replace("KeyboardInterrupt", ""), log
+    assert {(row.src, row.opened_ns) for row in controller.rows(FlowRow)} == {
+        ("10.0.0.1", 1),
+        ("10.0.0.3", 1),
+    }
+
+
 def test_malformed_messages_do_not_end_the_session(start, connect, engine):
     controller = start(engine)
     switch = connect(controller)
@@ -228,10 +253,10 @@ def test_tables_of_sccp_and_leftovers_of_apps_that_are_not_here(start, connect, 
     other = connect(start(engine))
     other.wait(lambda: len(other.flow_mods(table_id=1, cookie=SCCP)) == 8)
     both = {wire.PortConfigFlags.ALARM, wire.PortConfigFlags.WINDOW}
-    other.wait(lambda: {config.flags for config in port_configs(other)} == both)
+    other.wait(lambda: {config.flags for config in extensions(other, wire.PortConfig)} == both)
 
 
-def port_configs(switch):
+def extensions(switch, kind):
+    """The messages of the extension of one kind that a switch got."""
     sent = [m for m in list(switch.received) if m[1] == 4 and wire.is_extension_message(m)]
-    messages = [wire.decode_message(message) for message in sent]
-    return [message for message in messages if isinstance(message, wire.PortConfig)]
+    return [message for message in map(wire.decode_message, sent) if isinstance(message, kind)]
