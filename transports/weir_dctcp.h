@@ -51,7 +51,10 @@ WEIR_INLINE weir_u32 weir_dctcp_alpha(weir_u32 alpha, weir_u32 marked_bytes, wei
 	return ((alpha << WEIR_DCTCP_SHIFT) - alpha + scaled_m) >> WEIR_DCTCP_SHIFT;
 }
 
-/* Section 3.3, steps 1 to 8, for an ACK that brings SND.UNA to `una`; what SACK says is not counted. */
+/*
+ * Section 3.3, steps 1 to 8, for an ACK that brings SND.UNA to `una`; what SACK says is not counted. A window
+ * whose end is not under way any more has ended; so has one that was never begun.
+ */
 WEIR_INLINE void weir_dctcp_on_ack(struct weir_dctcp *dctcp, weir_u32 una, weir_u32 ece, weir_u32 snd_nxt)
 {
 	weir_u32 acked = una - dctcp->una;
@@ -60,7 +63,7 @@ WEIR_INLINE void weir_dctcp_on_ack(struct weir_dctcp *dctcp, weir_u32 una, weir_
 	dctcp->acked_bytes += acked;
 	if (ece)
 		dctcp->marked_bytes += acked;
-	if (una - dctcp->window_end - 1 >= 1u << 31)
+	if (dctcp->window_end - una <= snd_nxt - una)
 		return;
 	dctcp->alpha = weir_dctcp_alpha(dctcp->alpha, dctcp->marked_bytes, dctcp->acked_bytes);
 	dctcp->window_end = snd_nxt;

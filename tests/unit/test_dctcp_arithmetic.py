@@ -131,3 +131,18 @@ def test_observing_anew_forgets_marks_but_not_alpha(built: Any, alpha: int, una:
 
     assert (state.alpha, state.una, state.window_end) == (alpha, una, una)
     assert (state.acked_bytes, state.marked_bytes) == (0, 0)
+
+
+@given(una=st.integers(0, MODULUS - 1), under_way=st.integers(1, 200_000))
+def test_what_was_never_begun_begins_with_an_ack(built: Any, una: int, under_way: int) -> None:
+    """The kernel's zeros, where it left out the call that begins a connection."""
+    ffi, c = built
+    state = ffi.new("struct weir_dctcp *")
+    for _ in range(2):
+        una = (una + under_way) % MODULUS
+        c.weir_dctcp_on_ack(state, una, False, (una + under_way) % MODULUS)
+        una = (una + under_way) % MODULUS
+        c.weir_dctcp_on_ack(state, una, True, (una + under_way) % MODULUS)
+
+    assert state.alpha > 0
+    assert state.una == una
