@@ -5,9 +5,9 @@
 // apart (its states CWR and Recovery), and falls to the loss window after a timeout. What is added here is how
 // far cwnd falls, and which ACKs carry ECE. Growth is Reno's (section 3.4).
 //
-// cwnd is set by cong_control(), and not by the kernel from what ssthresh() returns: Linux 6.18 was seen to
-// leave out a call into a struct_ops program now and then (one in some thousands), and took for its answer
-// what lay on the stack. A call of cong_control() that is left out is made good by the next.
+// cwnd is set by cong_control(), and not by the kernel from what ssthresh() returns: there are kernels that
+// leave out calls (docs/architecture.md) and take for the answer what lay on the stack. A call of
+// cong_control() that is left out is made good by the next.
 //
 // Not implemented: AccECN (RFC 9768); a g other than 1/16; resetting alpha after a loss (section 4.1, MAY).
 #include "vmlinux.h"
@@ -140,23 +140,30 @@ static __always_inline void echo(struct sock *sk, u32 ce)
 		tp->ecn_flags &= ~TCP_ECN_DEMAND_CWR;
 }
 
-// Section 3.2. When CE changes while an ACK is held back, that one goes first, with what it stands for, so
-// that every byte is echoed as it came. ACK_NOW, too, is held back while the socket belongs to a process
-// (net.ipv4.tcp_backlog_ack_defer).
+static __always_inline bool before(u32 a, u32 b)
+{
+	return (s32)(a - b) < 0;
+}
+
+// Section 3.2. When CE changes while data is not acknowledged yet, its ACK goes first, with what it stands
+// for, so that every byte is echoed as it came. Any ACK, ACK_NOW too, waits while the socket belongs to a
+// process (net.ipv4.tcp_backlog_ack_defer), without a timer; and an ACK of earlier data leaves rcv_wup ahead
+// of it, with ACK_NOW pending.
 static __always_inline void data_arrived(struct sock *sk, u32 ce)
 {
 	struct inet_connection_sock *icsk = (struct inet_connection_sock *)sk;
 	struct weir_dctcp *dctcp = dctcp_of(sk);
+	struct tcp_sock *tp = tcp_of(sk);
 
 	if (dctcp->ce != ce) {
-		if (icsk->icsk_ack.pending & (ICSK_ACK_TIMER | ICSK_ACK_NOW)) {
+		if (before(tp->rcv_wup, dctcp->prior_rcv_nxt) || icsk->icsk_ack.pending & ICSK_ACK_NOW) {
 			echo(sk, dctcp->ce);
-			bpf_tcp_send_ack(tcp_of(sk), dctcp->prior_rcv_nxt);
+			bpf_tcp_send_ack(tp, dctcp->prior_rcv_nxt);
 		}
 		icsk->icsk_ack.pending |= ICSK_ACK_NOW;
 	}
 	dctcp->ce = ce;
-	dctcp->prior_rcv_nxt = tcp_of(sk)->rcv_nxt;
+	dctcp->prior_rcv_nxt = tp->rcv_nxt;
 	echo(sk, ce);
 }
 

@@ -39,18 +39,22 @@ WEIR_INLINE void weir_dctcp_observe_anew(struct weir_dctcp *dctcp, weir_u32 una)
 	dctcp->marked_bytes = 0;
 }
 
-/* Sections 3.3 and 4.2: alpha = alpha (1 - g) + g M, M = marked / acked. Reaches 0, stays within ONE. */
+/*
+ * Section 3.3: alpha = alpha (1 - g) + g M, M = marked / acked, rounded down. It settles where
+ * alpha <= M < alpha + 1 / (g SCF), and without marks at 0, as section 4.2 asks. That section's own two shifts
+ * would hold an alpha that comes from 0 at M / 16 while M < 1/256.
+ */
 WEIR_INLINE weir_u32 weir_dctcp_alpha(weir_u32 alpha, weir_u32 marked_bytes, weir_u32 acked_bytes)
 {
 	weir_u32 scaled_m = acked_bytes ? (weir_u64)marked_bytes * WEIR_DCTCP_ONE / acked_bytes : 0;
 
-	if (!(alpha >> WEIR_DCTCP_SHIFT))
-		alpha = 0;
-	alpha += (scaled_m >> WEIR_DCTCP_SHIFT) - (alpha >> WEIR_DCTCP_SHIFT);
-	return alpha > WEIR_DCTCP_ONE ? WEIR_DCTCP_ONE : alpha;
+	return ((alpha << WEIR_DCTCP_SHIFT) - alpha + scaled_m) >> WEIR_DCTCP_SHIFT;
 }
 
-/* Section 3.3, steps 1 to 8, for an ACK that brings SND.UNA to `una`; what SACK says is not counted. */
+/*
+ * Section 3.3, steps 1 to 8, for an ACK that brings SND.UNA to `una`; what SACK says is not counted. A window
+ * whose end is not under way any more has ended; so has one that was never begun.
+ */
 WEIR_INLINE void weir_dctcp_on_ack(struct weir_dctcp *dctcp, weir_u32 una, weir_u32 ece, weir_u32 snd_nxt)
 {
 	weir_u32 acked = una - dctcp->una;
@@ -59,7 +63,7 @@ WEIR_INLINE void weir_dctcp_on_ack(struct weir_dctcp *dctcp, weir_u32 una, weir_
 	dctcp->acked_bytes += acked;
 	if (ece)
 		dctcp->marked_bytes += acked;
-	if (una - dctcp->window_end - 1 >= 1u << 31)
+	if (dctcp->window_end - una <= snd_nxt - una)
 		return;
 	dctcp->alpha = weir_dctcp_alpha(dctcp->alpha, dctcp->marked_bytes, dctcp->acked_bytes);
 	dctcp->window_end = snd_nxt;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 // At tc egress: does with the n-th TCP segment that carries data what a script says (tests/bpf/wire.py writes it).
+// In TCP: notes each ACK as the sender takes it up, which may be after more has been sent.
 #include "vmlinux.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
 
 #define STEPS (1 << 16)
+#define RECEIVER 0x0a4d0002 // 10.77.0.2
 #define ETHERNET_BYTES 14
 #define TC_ACT_OK 0
 #define TC_ACT_STOLEN 4 // gone, and the sender does not learn of it
@@ -23,6 +26,26 @@ struct {
 	__type(key, __u32);
 	__type(value, struct script);
 } script SEC(".maps");
+
+// wire.py reads these records: keep its declaration the same.
+struct ack {
+	__u32 acked;	 // bytes beyond SND.UNA
+	__u32 under_way; // bytes from there to SND.NXT
+	__u32 ece;
+};
+
+struct taken_up {
+	__u32 count;
+	struct ack acks[STEPS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct taken_up);
+} taken_up SEC(".maps");
 
 static __always_inline bool carries_data(struct __sk_buff *skb)
 {
@@ -51,6 +74,27 @@ int follow_script(struct __sk_buff *skb)
 	if (now->steps[at] == STEP_MARK)
 		bpf_skb_ecn_set_ce(skb);
 	return TC_ACT_OK;
+}
+
+// Before TCP looks at the segment.
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(note_ack, struct sock *sk, const struct sk_buff *skb)
+{
+	__u32 zero = 0, at, ack;
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct taken_up *now = bpf_map_lookup_elem(&taken_up, &zero);
+	struct tcphdr tcp;
+
+	if (!tp || !now || sk->__sk_common.skc_daddr != bpf_htonl(RECEIVER) ||
+	    bpf_probe_read_kernel(&tcp, sizeof(tcp), skb->head + skb->transport_header))
+		return 0;
+	ack = bpf_ntohl(tcp.ack_seq);
+	at = now->count;
+	if (at >= STEPS || (__s32)(ack - tp->snd_una) < 0)
+		return 0;
+	now->acks[at] = (struct ack){ack - tp->snd_una, tp->snd_nxt - ack, tcp.ece};
+	now->count = at + 1;
+	return 0;
 }
 
 char _license[] SEC("license") = "GPL";

@@ -10,19 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bpf.wire import CE, CWR, ECE, MSS, STEPS, SYN, Connection, Seen, Step, Wire, compiled_script
-from tests.unit.dctcp_reference import Reference, section_4_2
+from tests.bpf.wire import CE, CWR, ECE, MSS, STEPS, SYN, Ack, Connection, Seen, Step, Wire, compiled_script
+from tests.unit.dctcp_reference import Reference, section_3_3
 from transports.congestion import TransportError, available, load, loaded, require_settable, unload
 from transports.sockets import ALPHA_ONE, DctcpSocket, SocketReader, socket_reader
 
 NAME = "weir_dctcp"
-left_out = pytest.mark.xfail(
-    strict=False,
-    reason="Linux 6.18 leaves out calls into struct_ops programs now and then: transports/README.md",
-)
-unsettled = pytest.mark.xfail(
-    strict=False, reason="the test's windows are not always those of the kernel: see transports/README.md"
-)
 
 
 @pytest.fixture(scope="module")
@@ -74,15 +67,13 @@ def acks(trace: list[Seen]) -> list[Seen]:
     return [one for one in trace if not one.out and not one.flags & SYN]
 
 
-def replay(trace: list[Seen]) -> Iterator[tuple[Seen, Reference]]:
-    """The sender of section 3.3 after each ACK of the trace."""
-    sender, snd_nxt = Reference(0, 0), 0
-    for one in trace:
-        if one.out:
-            snd_nxt = max(snd_nxt, one.seq + one.length if one.length else 0)
-        elif not one.flags & SYN:
-            sender.on_ack(one.ack, bool(one.flags & ECE), snd_nxt)
-            yield one, sender
+def replay(acks: list[Ack]) -> Iterator[tuple[Ack, Reference]]:
+    """The sender of section 3.3 after each ACK."""
+    sender = Reference(0, 0)
+    for ack in acks:
+        una = sender.una + ack.acked
+        sender.on_ack(una, ack.ece, una + ack.under_way)
+        yield ack, sender
 
 
 def test_ecn_is_asked_for_and_data_is_capable_of_it(dctcp: Connection) -> None:
@@ -110,67 +101,85 @@ def test_without_ecn_the_connection_is_renos(wire: Wire) -> None:
     assert {one.ecn for one in data(trace)} == {0}
 
 
-@left_out
+def echoes(connection: Connection) -> tuple[list[bool], list[bool]]:
+    """Of each segment: whether it came with CE, and whether the ACK that covers it has ECE."""
+    trace = connection.seen()
+    echoed, una = [], 0
+    for ack in acks(trace):
+        echoed += [bool(ack.flags & ECE)] * ((ack.ack - una) // MSS)
+        una = max(una, ack.ack)
+    return [one.ecn == CE for one in data(trace)], echoed
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_every_byte_is_echoed_as_it_came(wire: Wire, dctcp: Connection, seed: int) -> None:
     """Section 3.2: the ACK that covers a byte says whether it came with CE, whatever ACKs are held back."""
     chosen = random.Random(seed)
     wire.play(bytes(chosen.choices((Step.PASS, Step.MARK), (4, 1), k=3000)))
     dctcp.send(3000)
-    trace = dctcp.seen()
-    sent = [one.ecn == CE for one in data(trace)]
-    echoed, una = [], 0
-    for ack in acks(trace):
-        echoed += [bool(ack.flags & ECE)] * ((ack.ack - una) // MSS)
-        una = max(una, ack.ack)
+    sent, echoed = echoes(dctcp)
 
     assert len(sent) == 3000
     assert echoed == sent
 
 
-@left_out
-def test_a_change_of_ce_is_acknowledged_at_once(wire: Wire, dctcp: Connection) -> None:
+def test_the_first_bytes_are_echoed_as_they_came(wire: Wire) -> None:
+    """There each segment has an ACK, which waits while the reader has the socket."""
+    for seed in range(30):
+        chosen = random.Random(seed)
+        wire.play(bytes(chosen.choices((Step.PASS, Step.MARK), k=60)))
+        with wire.connection(NAME, NAME) as connection:
+            connection.send(60)
+            sent, echoed = echoes(connection)
+
+        assert len(sent) == 60
+        assert echoed == sent
+
+
+def test_a_change_of_ce_is_acknowledged_at_once(wire: Wire) -> None:
     """Section 3.2: one ACK for what was held back, one for the segment that brought the change."""
     wire.play(every(7))
-    dctcp.send(1000)
-    trace = dctcp.seen()
+    with wire.connection(NAME, NAME, read=False) as connection:
+        connection.send(400)
+        trace = connection.seen()
     acknowledged = {ack.ack for ack in acks(trace)}
     changes = [now for one, now in itertools.pairwise(data(trace)) if (one.ecn == CE) != (now.ecn == CE)]
 
-    assert len(changes) == 285
+    assert len(changes) == 114
     for change in changes:
         assert {change.seq, change.seq + MSS} <= acknowledged
-    assert len(acknowledged) < 950  # between changes ACKs are still held back
+    assert len(acknowledged) < 300  # between changes ACKs are still held back
 
 
-@unsettled
 @pytest.mark.parametrize("period", [3, 10, 40])
 def test_alpha_converges_to_the_marked_fraction(
     wire: Wire, dctcp: Connection, reader: SocketReader, period: int
 ) -> None:
-    """It follows section 3.3, as played through with the ACKs that were seen."""
+    """It is section 3.3's, as played through with the same ACKs.
+
+    Windows as short as the marks' period fall in step with it, so their mean is up to a fifth off.
+    """
     wire.play(every(period))
     dctcp.send(15_000)
     held = state(wire, reader, dctcp)
-    trace = dctcp.seen()
-    late = [sender.alpha / ALPHA_ONE for _, sender in replay(trace)][-2000:]
+    alphas = [sender.alpha / ALPHA_ONE for _, sender in replay(wire.acks())]
+    late = alphas[-2000:]
 
-    assert sum(late) / len(late) == pytest.approx(1 / period, rel=0.15)
-    assert held.alpha == pytest.approx(late[-1], abs=0.03)
+    assert held.alpha == alphas[-1]
+    assert sum(late) / len(late) == pytest.approx(1 / period, rel=0.25)
     assert held.cwnd < 4 * period  # Reno's growth and marks balance near 2 / alpha; no window ran away
 
 
-@unsettled
 def test_cwnd_falls_by_half_of_alpha(wire: Wire, dctcp: Connection, reader: SocketReader) -> None:
     """One mark in slow start, while alpha is still large."""
     wire.play(at(Step.MARK, 150))
     dctcp.send(400)
     held = state(wire, reader, dctcp)
-    alpha = next(sender.alpha for ack, sender in replay(dctcp.seen()) if ack.flags & ECE)
+    alpha = next(sender.alpha / ALPHA_ONE for ack, sender in replay(wire.acks()) if ack.ece)
 
-    assert alpha / ALPHA_ONE > 0.6
+    assert 0.6 < alpha < 0.95
     assert held.prior_cwnd > 60
-    assert 2 * (1 - held.ssthresh / held.prior_cwnd) == pytest.approx(alpha / ALPHA_ONE, abs=0.06)
+    assert held.ssthresh == pytest.approx(held.prior_cwnd * (1 - alpha / 2), abs=0.5)
 
 
 @pytest.mark.parametrize(
@@ -215,21 +224,21 @@ def test_after_a_timeout_cwnd_is_the_loss_window(wire: Wire, dctcp: Connection, 
     assert held.ssthresh == held.prior_cwnd // 2
 
 
-@unsettled
-def test_what_was_marked_before_an_idle_time_is_forgotten(
-    wire: Wire, dctcp: Connection, reader: SocketReader
-) -> None:
+def test_what_was_marked_before_an_idle_time_is_forgotten(wire: Wire, reader: SocketReader) -> None:
     """The window that was observed half is begun anew, so the marks in it do not count; alpha stays."""
-    wire.play(every(1))
-    dctcp.send(43)
-    before = state(wire, reader, dctcp)
     wire.play()
-    time.sleep(0.6)  # idle time has to be longer than an RTO, 200 ms
-    dctcp.send(1)
-    after = state(wire, reader, dctcp)
+    with wire.connection(NAME, NAME, read=False) as connection:
+        connection.send(43)
+        wire.play(every(1))
+        connection.send(24)  # one flight, many ACKs: one of the first begins the window
+        before = state(wire, reader, connection)
+        wire.play()
+        time.sleep(0.6)  # idle time has to be longer than an RTO, 200 ms
+        connection.send(1)
+        after = state(wire, reader, connection)
 
     assert before.marked_bytes > 0
-    assert round(after.alpha * ALPHA_ONE) == section_4_2(round(before.alpha * ALPHA_ONE), 0, MSS)
+    assert round(after.alpha * ALPHA_ONE) == section_3_3(round(before.alpha * ALPHA_ONE), 0, MSS)
 
 
 def test_loading_and_unloading_can_be_said_twice(wire: Wire) -> None:

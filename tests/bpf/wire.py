@@ -1,8 +1,11 @@
 """Two network namespaces joined by a veth pair, a script for what happens on the way, and what was seen.
 
 The sender's segments meet script.bpf.c at the egress of its interface; a packet socket there sees them as
-they leave, and the ACKs as they come in. Nothing waits between TCP and that socket, so what is seen is in the
-order in which TCP sent and got it.
+they leave, and the ACKs as they come in. While a process has a socket, what comes in waits; script.bpf.c
+notes the ACKs in the order in which the sender's TCP takes them up.
+
+Packets are received by kernel threads of the interfaces (threaded NAPI), not by whatever task runs: there are
+kernels that leave out BPF programs, congestion controls among them, in the tasks of process 1.
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ ECN_MASK, CE = 3, 3
 ETH_P_ALL, ETH_P_IP = 0x0003, 0x0800
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
 BUFFER = 64 << 20
+UNREAD = 1 << 20
 PATIENCE_S = 20.0
+_ACK = struct.Struct("III")
 
 
 class Step(IntEnum):
@@ -65,12 +70,21 @@ class Seen:
     length: int
 
 
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """An ACK as the sender's TCP takes it up: bytes that it acknowledges, bytes then still under way."""
+
+    acked: int
+    under_way: int
+    ece: bool
+
+
 class Space:
     """A network namespace and a thread that is in it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        netns.create(name)
+        ip("netns", "add", name)
         self._thread = ThreadPoolExecutor(max_workers=1, initializer=netns.setns, initargs=(name,))
 
     def run(self, work: Callable[[], T]) -> T:
@@ -82,7 +96,7 @@ class Space:
 
     def close(self) -> None:
         self._thread.shutdown()
-        netns.remove(self.name)
+        ip("netns", "delete", self.name)
 
 
 def ip(*words: str) -> None:
@@ -109,24 +123,32 @@ class Wire:
             self._join()
             self._object = undo.enter_context(Object(script))
             self._object.load()
-            held = self._object.map("script", FFI(), "uint32_t", "uint32_t")
-            self._script = mmap.mmap(
-                held.fd, (4 + STEPS + mmap.PAGESIZE - 1) // mmap.PAGESIZE * mmap.PAGESIZE
-            )
-            undo.callback(self._script.close)
+            self._script = undo.enter_context(self._memory("script", 4 + STEPS))
+            self._taken_up = undo.enter_context(self._memory("taken_up", 4 + STEPS * _ACK.size))
+            undo.callback(self._object.attach("note_ack").destroy)
             program = self._object.program("follow_script")
             self.sender.run(lambda: libbpf.tc_attach(socket.if_nametoindex("snd"), libbpf.TC_EGRESS, program))
             self._undo = undo.pop_all()
 
+    def _memory(self, name: str, size: int) -> mmap.mmap:
+        held = self._object.map(name, FFI(), "uint32_t", "uint32_t")
+        return mmap.mmap(held.fd, (size + mmap.PAGESIZE - 1) // mmap.PAGESIZE * mmap.PAGESIZE)
+
     def _join(self) -> None:
-        """One segment a packet: no GSO, no GRO. ACKs wait for each other, so that there is a round trip."""
+        """One segment a packet, GSO off; GRO, without which veth has no NAPI, may not join two.
+
+        ACKs wait for each other, so that there is a round trip.
+        """
         a, b = self.sender.name, self.receiver.name
         ip("link", "add", "snd", "netns", a, "type", "veth", "peer", "name", "rcv", "netns", b)
         for space, end, address in ((a, "snd", SENDER), (b, "rcv", RECEIVER)):
             ip("-n", space, "address", "add", f"{address}/24", "dev", end)
-            ip("-n", space, "link", "set", end, "up", "gso_max_segs", "1")
-            features = ("tso", "off", "gso", "off", "gro", "off")
+            ip("-n", space, "link", "set", end, "gso_max_segs", "1", "gro_max_size", "1")
+            features = ("tso", "off", "gso", "off", "gro", "on")
             subprocess.run(("ip", "netns", "exec", space, "ethtool", "-K", end, *features), check=True)
+            ip("-n", space, "link", "set", end, "up")
+            threaded = f"echo 1 >/sys/class/net/{end}/threaded"
+            subprocess.run(("ip", "netns", "exec", space, "sh", "-c", threaded), check=True)
         shape = ("root", "tbf", "rate", f"{ACKS_A_S * 66 * 8}bit", "burst", "150", "limit", "1000000")
         subprocess.run(("tc", "-n", b, "qdisc", "add", "dev", "rcv", *shape), check=True)
 
@@ -137,24 +159,41 @@ class Wire:
         """From now on the n-th segment with data gets the n-th step; those beyond the script pass."""
         self._script[:] = bytes(4) + steps.ljust(len(self._script) - 4, b"\0")
 
+    def acks(self) -> list[Ack]:
+        """Every ACK of data that the sender has taken up since the connection began, in order."""
+        count = struct.unpack_from("I", self._taken_up)[0]
+        assert count < STEPS, "more ACKs than there is room for"
+        return [
+            Ack(acked, under_way, bool(ece))
+            for acked, under_way, ece in _ACK.iter_unpack(self._taken_up[4 : 4 + count * _ACK.size])
+        ]
+
     @contextlib.contextmanager
-    def connection(self, sender_cc: str, receiver_cc: str) -> Iterator[Connection]:
-        """A connection from the sender to the receiver, who reads all that comes."""
+    def connection(self, sender_cc: str, receiver_cc: str, *, read: bool = True) -> Iterator[Connection]:
+        """A connection from the sender to the receiver, who reads all that comes.
+
+        With read=False up to 400 segments stay in the socket, which then no process ever has.
+        """
         listener = self.receiver.run(lambda: _tcp(receiver_cc))
         client = self.sender.run(lambda: _tcp(sender_cc))
+        self._taken_up[:4] = bytes(4)
         with listener, client, self.sender.run(_tap) as tap:
+            if not read:
+                listener.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, UNREAD)
             listener.bind((RECEIVER, PORT))
             listener.listen(1)
             client.connect((RECEIVER, PORT))
             server, _ = listener.accept()
             with server:
                 reader = threading.Thread(target=_read_all, args=(server,))
-                reader.start()
+                if read:
+                    reader.start()
                 try:
                     yield Connection(client, tap)
                 finally:
                     client.close()
-                    reader.join(PATIENCE_S)
+                    if read:
+                        reader.join(PATIENCE_S)
 
 
 class Connection:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-ONE, SHF = 65536, 4
+ONE = 65536
 
 
-def section_4_2(alpha: int, marked: int, acked: int) -> int:
-    """The RFC's scaled computation, SCF = 65536 and SHF = 4."""
-    scaled_m = ONE * marked // acked
-    if alpha >> SHF == 0:
-        alpha = 0
-    alpha += (scaled_m >> SHF) - (alpha >> SHF)
-    return min(alpha, ONE)
+def section_3_3(alpha: int, marked: int, acked: int) -> int:
+    """alpha (1 - g) + g M with g = 1/16, in units of 1 / ONE, rounded down."""
+    return (15 * alpha * acked + ONE * marked) // (16 * acked)
 
 
 @dataclass
@@ -32,6 +28,6 @@ class Reference:
         self.marked += acked if ece else 0
         if una <= self.window_end:
             return
-        self.alpha = section_4_2(self.alpha, self.marked, self.acked)
+        self.alpha = section_3_3(self.alpha, self.marked, self.acked)
         self.window_end = snd_nxt
         self.acked = self.marked = 0
