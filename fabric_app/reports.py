@@ -54,7 +54,7 @@ class Reports:
             return self._open(dpid, key, record, now_ns)
         seen = self._seen.setdefault(flow.id, {})
         if record.kind is FlowKind.OPENED and dpid in seen and record.first_ns > flow.opened_ns + GRACE_NS:
-            closed = self._connections.close(key, "replaced", now_ns)
+            closed = self._connections.close(key, "replaced", record.first_ns - 1)
             return closed + self._open(dpid, key, record, now_ns)
         return self._merge(dpid, flow, seen, record)
 

@@ -149,6 +149,7 @@ def test_silence_ends_a_flow_when_all_are_silent(net: FakeNetwork) -> None:
 
 def test_a_5_tuple_used_anew(net: FakeNetwork) -> None:
     flow = tell_all(net)
+    net.now_ns = 60 * SECOND
     closed, opened = tell(net, 4, first_ns=60 * SECOND, last_ns=60 * SECOND)
     assert closed == Closed(flow, "replaced")
     assert opened.flows[0].opened_ns == 60 * SECOND

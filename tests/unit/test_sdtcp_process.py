@@ -177,8 +177,8 @@ def test_a_flow_that_only_the_switch_knows_is_slowed(start, connect, engine):
     switch.wait(lambda: extensions(switch, wire.FlowReportConfig))
     src, dst = IPv4Address("10.0.0.1"), IPv4Address("10.0.0.3")
     records = (
-        wire.FlowRecord(wire.FlowKind.ACTIVE, dst, src, 80, 1001, 1, first_ns=1),
-        wire.FlowRecord(wire.FlowKind.ACTIVE, src, dst, 1001, 80, 3, first_ns=1),
+        wire.FlowRecord(wire.FlowKind.ACTIVE, dst, src, 80, 1001, 1, first_ns=1, last_ns=2 * 10**9),
+        wire.FlowRecord(wire.FlowKind.ACTIVE, src, dst, 1001, 80, 3, first_ns=1, last_ns=2 * 10**9),
     )
     switch.extension(wire.FlowReport(records))
     switch.wait(lambda: extensions(switch, wire.PortConfig))
