@@ -91,7 +91,7 @@ def inherited(statistics: Iterable[Any], generation: int) -> Inherited:
             continue
         found.generations.add(own)
         mac, in_port = entry.match.get("eth_dst"), entry.match.get("in_port")
-        if entry.table_id == TABLE_EVENTS and in_port is not None:
+        if entry.table_id == TABLE_EVENTS and in_port is not None and entry.match.get("eth_src") is None:
             found.link_ports.append(in_port)
         if entry.table_id == TABLE_FORWARDING and isinstance(mac, str):
             actions = [a for i in entry.instructions for a in getattr(i, "actions", [])]

@@ -11,7 +11,7 @@ from fabric_app.discovery import Discovery
 from fabric_app.graph import Graph, Link
 from fabric_app.hosts import Host, Hosts
 from fabric_app.paths import BUCKETS, Paths, bucket_of, seen_path
-from fabric_app.routes import Entry, Table
+from fabric_app.routes import Entry, Place, Table
 from flowdb.flow import FiveTuple, Hop, PortKey
 
 SWEEP_LATEST_NS = 30_000_000_000
@@ -22,7 +22,9 @@ SWEEP_LATEST_NS = 30_000_000_000
 class _Switch:
     """A switch with a session. ``table``: what it was sent. The rest: what an earlier controller left there.
 
-    ``copies``: whether segments that open or close flows are copied to the controller.
+    ``copies``: whether the segments that open or close flows are copied of all hosts. Of unknown ones they
+    always are: a host that has its neighbours' addresses in its cache asks for none, and what goes to a host
+    that was never heard is flooded for good.
     """
 
     up_ns: int
@@ -57,9 +59,10 @@ class Network:
         self.discovery.switch_gone(dpid)
         self._numbers.setdefault(dpid, len(self._numbers) + 1)
         switch = self._switches[dpid] = _Switch(now_ns)
-        switch.table = routes.table_of(routes.pipeline(reactive=self._reactive))
+        switch.table = routes.table_of(routes.pipeline(self._reactive))
         self._version = -1
-        return [Put(dpid, tuple(switch.table.values()))]
+        stale = (routes.known(host.mac, host.port.port_no) for host in self.hosts if host.port.dpid == dpid)
+        return [Put(dpid, tuple(switch.table.values()), tuple(stale))]
 
     def switch_down(self, dpid: int) -> None:
         """Its session ended."""
@@ -94,7 +97,7 @@ class Network:
                 self.discovery.was_link(PortKey(dpid, port_no))
 
     def reports_flows(self, dpid: int) -> None:
-        """A switch reports its flows itself: nothing has to be copied, unless setting paths up needs it."""
+        """A switch reports its flows itself: segments are copied only if setting paths up needs it."""
         if switch := self._switches.get(dpid):
             switch.copies = self._reactive
             self._version = -1
@@ -113,8 +116,11 @@ class Network:
         host = self.hosts.learn(mac, at, ip)
         if host is None:
             return []
-        if known is None or known.port != host.port:
+        if known is None:
             return [Learned(host), *self._lead_to(host)]
+        if known.port != host.port:
+            left = routes.known(mac, known.port.port_no).place
+            return [Learned(host), *self._drop([left]), *self._lead_to(host)]
         return [Learned(host)]
 
     def path(self, key: FiveTuple, src: PortKey, dst: PortKey) -> tuple[Hop, ...]:
@@ -168,7 +174,12 @@ class Network:
 
     def forget_port(self, port: PortKey) -> list[Decision]:
         """A port is gone, and the hosts behind it."""
-        places = [routes.to_host(host.mac, (0,), 0).place for host in self.hosts.forget_port(port)]
+        gone = self.hosts.forget_port(port)
+        ways = [routes.to_host(host.mac, (0,), 0).place for host in gone]
+        return self._drop([*ways, *(routes.known(host.mac, port.port_no).place for host in gone)])
+
+    def _drop(self, places: list[Place]) -> list[Decision]:
+        """Delete the entries of these places wherever they are."""
         decisions: list[Decision] = []
         for dpid, switch in self._switches.items():
             gone = [switch.table.pop(place) for place in places if place in switch.table]
@@ -208,7 +219,7 @@ class Network:
     def _wanted(self, dpid: int) -> Iterator[Entry]:
         """All permanent entries of a switch."""
         switch = self._switches[dpid]
-        yield from routes.pipeline(switch.copies, self._reactive)
+        yield from routes.pipeline(self._reactive)
         ports = self.discovery.ports(dpid)
         edges = self._edges[dpid]
         tree = {port.port_no for port in self.paths.graph.tree_ports if port.dpid == dpid}
@@ -220,8 +231,7 @@ class Network:
             yield from routes.buckets()
             yield from choices
         for host in self.hosts:
-            if entry := self._to_host(dpid, host):
-                yield entry
+            yield from self._for_host(dpid, host)
 
     def _to_switches(self, dpid: int) -> Iterator[Entry]:
         table = self._switches[dpid].table
@@ -232,6 +242,12 @@ class Network:
             else:
                 places = (entry.place for entry in routes.to_switch(self._numbers[to], tuple(range(BUCKETS))))
                 yield from (table[place] for place in places if place in table)
+
+    def _for_host(self, dpid: int, host: Host) -> Iterator[Entry]:
+        if entry := self._to_host(dpid, host):
+            yield entry
+        if host.port.dpid == dpid and not self._switches[dpid].copies:
+            yield routes.known(host.mac, host.port.port_no)
 
     def _to_host(self, dpid: int, host: Host) -> Entry | None:
         if host.port.dpid == dpid:
@@ -247,8 +263,7 @@ class Network:
         for dpid, switch in self._switches.items():
             choices = list(self._to_switches(dpid)) if first else []
             entries = [*routes.buckets(), *choices] if choices else []
-            if entry := self._to_host(dpid, host):
-                entries.append(entry)
+            entries += self._for_host(dpid, host)
             if added := tuple(entry for entry in entries if switch.table.get(entry.place) != entry):
                 switch.table |= routes.table_of(added)
                 yield Put(dpid, added)

@@ -44,6 +44,7 @@ _DHCP_PORTS = (67, 68)
 _SWITCH_MASK = 0xFFFF_FFFF << BUCKET_BITS
 
 Match = tuple[tuple[str, Any], ...]
+Place = tuple[int, int, Match]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +65,12 @@ class Entry:
     idle_s: int = 0
 
     @property
-    def place(self) -> tuple[int, int, Match]:
+    def place(self) -> Place:
         """An entry of the same place takes this one's."""
         return self.table, self.priority, self.match
 
 
-Table = dict[tuple[int, int, Match], Entry]
+Table = dict[Place, Entry]
 
 
 def table_of(entries: Iterable[Entry]) -> Table:
@@ -82,10 +83,10 @@ def difference(old: Table, new: Table) -> tuple[list[Entry], list[Entry]]:
     return added, [entry for place, entry in old.items() if place not in new]
 
 
-def pipeline(copies: bool = True, reactive: bool = False) -> Iterator[Entry]:
+def pipeline(reactive: bool = False) -> Iterator[Entry]:
     """What every switch has from the start: the ways from table to table, what the controller hears.
 
-    ``copies``: TCP segments that open or close flows are copied; not needed where the switch reports flows.
+    TCP segments that open or close flows are copied; of ``known`` hosts they are not.
     ``reactive``: a SYN that finds no entry of its flow waits at the controller.
     """
     for table in (TABLE_SDTCP, TABLE_SCCP, TABLE_EVENTS):
@@ -99,10 +100,9 @@ def pipeline(copies: bool = True, reactive: bool = False) -> Iterator[Entry]:
     for port in _DHCP_PORTS:
         match = (("eth_type", ETH_IPV4), ("ip_proto", IP_UDP), ("udp_dst", port))
         yield Entry(TABLE_EVENTS, 100, match, WHOLE_FRAME, goto=TABLE_FORWARDING)
-    if copies:
-        for eth_type, (flags, mask) in itertools.product((ETH_IPV4, ETH_IPV6), _copied(reactive)):
-            match = (("eth_type", eth_type), ("ip_proto", IP_TCP), ("tcp_flags", (flags, mask)))
-            yield Entry(TABLE_EVENTS, 100, match, COPY_BYTES, goto=TABLE_FORWARDING)
+    for eth_type, (flags, mask) in itertools.product((ETH_IPV4, ETH_IPV6), _copied(reactive)):
+        match = (("eth_type", eth_type), ("ip_proto", IP_TCP), ("tcp_flags", (flags, mask)))
+        yield Entry(TABLE_EVENTS, 80, match, COPY_BYTES, goto=TABLE_FORWARDING)
     if reactive:
         for eth_type in (ETH_IPV4, ETH_IPV6):
             match = (("eth_type", eth_type), ("ip_proto", IP_TCP), ("tcp_flags", (SYN, SYN | ACK)))
@@ -138,6 +138,11 @@ def links(link_ports: Iterable[int], tree_ports: Iterable[int], edge_ports: Iter
     flooded = tuple(sorted({*edge_ports, *tree_ports}))
     yield Entry(TABLE_FORWARDING, 50, (("eth_dst", MULTICAST),), out=flooded)
     yield Entry(TABLE_FORWARDING, 0, out=flooded)
+
+
+def known(mac: str, port_no: int) -> Entry:
+    """A host at its place: its segments tell the controller nothing new where the switch reports flows."""
+    return Entry(TABLE_EVENTS, 90, (("in_port", port_no), ("eth_src", mac)), goto=TABLE_FORWARDING)
 
 
 def to_host(mac: str, ports: tuple[int, ...], number: int) -> Entry:

@@ -120,8 +120,7 @@ class Bench:
         return rows(self.folder / "weir.db", model)
 
     def popen(self, host: str, *argv: str, **options: Any) -> subprocess.Popen[str]:
-        command = ["mnexec", "-a", str(self.net[host].pid), *argv]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options)
+        process = subprocess.Popen([*self._inside(host), *argv], stdout=subprocess.PIPE, text=True, **options)
         self._processes.append(process)
         return process
 
@@ -143,8 +142,34 @@ class Bench:
 
     def frames_in(self, number: int) -> int:
         """Frames that a switch has received."""
-        text = run("ovs-ofctl", "-O", f"OpenFlow{self._version}", "dump-ports", switch(number))
-        return sum(int(count) for count in re.findall(r"rx pkts=(\d+)", text))
+        return sum(int(count) for count in re.findall(r"rx pkts=(\d+)", self._ofctl(number, "dump-ports")))
+
+    def frames_out(self, number: int, port_no: int) -> int:
+        """Frames that a switch has sent by a port."""
+        (count,) = re.findall(r"tx pkts=(\d+)", self._ofctl(number, "dump-ports", str(port_no)))
+        return int(count)
+
+    def forget_all(self) -> None:
+        """As if switches and controller had been started anew; hosts know each other's addresses for good."""
+        for host in self.net.hosts:
+            for other in self.net.hosts:
+                at = ("dev", str(host.defaultIntf()), "nud", "permanent")
+                run(
+                    *self._inside(host.name), "ip", "neigh", "replace", other.IP(), "lladdr", other.MAC(), *at
+                )
+        self.controller.kill()
+        self.controller.wait()
+        for file in self.folder.glob("weir.db*"):
+            file.unlink()
+        for number in (1, 2, 3, 4):
+            self._ofctl(number, "del-flows")
+        self.start_controller()
+
+    def _ofctl(self, number: int, command: str, *argv: str) -> str:
+        return run("ovs-ofctl", "-O", f"OpenFlow{self._version}", command, switch(number), *argv)
+
+    def _inside(self, host: str) -> list[str]:
+        return ["mnexec", "-a", str(self.net[host].pid)]
 
     @contextlib.contextmanager
     def watching(self, number: int) -> Iterator[dict[int, set[str]]]:

@@ -17,9 +17,13 @@ MOST_S = 2.0
 """How long traffic may stand still when a link or a switch fails."""
 
 
+def linked(bench: Bench) -> None:
+    until(lambda: len([row for row in bench.rows(LinkRow) if row.up]) == 8, "four links both ways")
+
+
 def ready(bench: Bench) -> None:
     """All links found, all ports settled: hosts reach each other over IPv4 and IPv6."""
-    until(lambda: len([row for row in bench.rows(LinkRow) if row.up]) == 8, "four links both ways")
+    linked(bench)
     until(lambda: bench.ping("h1", "10.0.0.3"), "ping")
     for src, dst in (("h2", 4), ("h3", 1), ("h4", 2), ("h1", 2)):
         assert bench.ping(src, f"10.0.0.{dst}")
@@ -119,4 +123,23 @@ def test_without_agents_and_with_a_controller_that_dies(tmp_path: Path) -> None:
         assert max(ended(caller)) <= 1.0, "nobody noticed"
         no_storm(bench)
         until(lambda: all(row.close_reason == "fin" for row in bench.rows(FlowRow)), "all flows are closed")
+        assert "Traceback" not in bench.log()
+
+
+def test_hosts_that_ask_nobody_are_found(tmp_path: Path) -> None:
+    """Hosts with each other's addresses in their caches, and nobody else who knows any: no flood lasts."""
+    with diamond(tmp_path, "ryu", "13") as bench:
+        ready(bench)
+        bench.forget_all()
+        linked(bench)
+        bench.serve("h3", PORT)
+        caller, ports = bench.call("h1", "10.0.0.3", PORT, CALLS)
+        ways = until(lambda: known(bench, ports), "the flows are in the database")
+        before = [bench.frames_out(4, port_no) for port_no in (3, 4)]
+        time.sleep(1)
+        to_h3, to_h4 = bench.frames_out(4, 3) - before[0], bench.frames_out(4, 4) - before[1]
+        assert to_h3 > 500
+        assert to_h4 < 20, to_h3
+        assert {way[0][-1] for way in ways.values()} == {4}
+        ended(caller)
         assert "Traceback" not in bench.log()

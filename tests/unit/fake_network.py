@@ -1,4 +1,8 @@
-"""A network of software flow tables under the fabric's core: do frames come out where they should?"""
+"""A network of software flow tables under the fabric's core: do frames come out where they should?
+
+``delivered``, ``crossed`` and ``told``: the frames that came to hosts, onto links and to the controller
+after the last that was sent.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,8 @@ def fields_of(frame: bytes, in_port: int) -> dict[str, int | str]:
     """What entries can match on."""
     (eth_type,) = struct.unpack_from("!H", frame, 12)
     found: dict[str, int | str] = {
-        "in_port": in_port, "eth_dst": frame[:6].hex(":"), "eth_type": eth_type, "metadata": 0,
+        "in_port": in_port, "eth_dst": frame[:6].hex(":"), "eth_src": frame[6:12].hex(":"),
+        "eth_type": eth_type, "metadata": 0,
     }  # fmt: skip
     if eth_type == 0x0800:
         found["ip_proto"], at = frame[23], 34
@@ -85,6 +90,7 @@ class FakeNetwork:
         self.events: list = []
         self.delivered: list[tuple[PortKey, bytes]] = []
         self.crossed: list[PortKey] = []
+        self.told: list[tuple[PortKey, bytes]] = []
         self._waiting: deque = deque()
 
     def connect(self, *dpids: int) -> None:
@@ -124,6 +130,7 @@ class FakeNetwork:
         """A host sends; returns the host ports by which frames came out."""
         self.delivered.clear()
         self.crossed.clear()
+        self.told.clear()
         self._arrive(port, frame)
         self._settle()
         return [at for at, _ in self.delivered]
@@ -187,6 +194,7 @@ class FakeNetwork:
             table = entry.goto
 
     def _tell(self, at: PortKey, frame: bytes, waits: bool) -> None:
+        self.told.append((at, frame))
         try:
             self._carry_out(self.core.on_packet(frame, at, self.now_ns, waits))
         except (MalformedFrame, ForgedFrame) as error:

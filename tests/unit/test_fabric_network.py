@@ -225,6 +225,51 @@ def test_a_host_that_moves_is_followed() -> None:
     assert pings(net, 3, 1)
 
 
+def test_hosts_that_ask_nobody_are_known_by_their_first_segments_and_no_others_are_copied() -> None:
+    net = diamond()
+    for dpid in net.switches:
+        net.core.network.reports_flows(dpid)
+    net.run(0.1)
+    syn, syn_ack = handshake(1, 3)
+    net.inject(net.hosts[1], syn)
+    assert net.told == [(net.hosts[1], syn)]
+    net.inject(net.hosts[3], syn_ack)
+    for sport in (1000, 1001):
+        syn, syn_ack = handshake(1, 3, sport=sport)
+        assert net.inject(net.hosts[1], syn) == [net.hosts[3]]
+        assert net.inject(net.hosts[3], syn_ack) == [net.hosts[1]]
+        assert net.told == []
+
+
+def test_a_host_is_followed_by_its_segments_there_and_back_again() -> None:
+    net = diamond()
+    for dpid in net.switches:
+        net.core.network.reports_flows(dpid)
+    meet(net, 1, 3)
+    first, second = PortKey(1, 1), PortKey(4, 2)
+    for place in (second, first, second):
+        net.hosts = {1: place, 3: PortKey(4, 1)}
+        assert net.inject(place, handshake(1, 3)[0]) == [net.hosts[3]]
+        assert [at for at, _ in net.told] == [place]
+        assert pings(net, 3, 1)
+    net.do(net.core.port_gone(second, net.now_ns))
+    assert not any(
+        dict(e.match).get("eth_src") == mac(1) for table in net.tables.values() for e in table.values()
+    )
+
+
+def test_a_switch_that_reports_no_more_copies_segments_of_known_hosts_too() -> None:
+    net = diamond()
+    net.core.network.reports_flows(1)
+    meet(net, 1)
+    net.run(0.1)
+    net.disconnect(1)
+    net.connect(1)
+    net.run(1)
+    net.inject(net.hosts[1], handshake(1, 3)[0])
+    assert [at for at, _ in net.told] == [net.hosts[1]]
+
+
 def test_a_cable_between_two_ports_of_one_switch_floods_nothing() -> None:
     net = FakeNetwork({link(1, 5, 1, 6)}, [1], {1: PortKey(1, 1), 2: PortKey(1, 2)})
     net.connect()
