@@ -99,12 +99,14 @@ def buffer_bytes(qdiscs: Collection[Any], root: Any) -> int:
 
 
 def _fifo_bytes(qdisc: Any) -> int:
-    """The limit of a pfifo or bfifo, whose options pyroute2 leaves in hexadecimal (tc_fifo_qopt)."""
-    unit = {"bfifo": 1, "pfifo": _FRAME_BYTES}.get(qdisc.get_attr("TCA_KIND"))
-    if unit is None:
-        return 0
-    options = bytes.fromhex(qdisc.get_attr("TCA_OPTIONS").replace(":", ""))
-    return unit * int.from_bytes(options[:4], sys.byteorder)
+    """The limit of a pfifo or bfifo; the latter's options (tc_fifo_qopt) pyroute2 leaves in hexadecimal."""
+    options = qdisc.get_attr("TCA_OPTIONS")
+    match qdisc.get_attr("TCA_KIND"):
+        case "pfifo":
+            return _FRAME_BYTES * int(options["limit"])
+        case "bfifo":
+            return int.from_bytes(bytes.fromhex(options.replace(":", ""))[:4], sys.byteorder)
+    return 0
 
 
 def _rate_bps(options: Any, parameters: str) -> int:

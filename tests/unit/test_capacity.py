@@ -71,7 +71,7 @@ LIMIT_150_000 = (150_000).to_bytes(4, sys.byteorder).hex(":")
     ("root", "leaves", "expected"),
     [
         (HTB, [qdisc("bfifo", 0x100000, HANDLE | 1, LIMIT_150_000)], 150_000),
-        (HTB, [qdisc("pfifo", 0x100000, HANDLE | 1, "64:00:00:00")], 100 * 1514),
+        (HTB, [qdisc("pfifo", 0x100000, HANDLE | 1, {"limit": 100})], 100 * 1514),
         (HTB, [qdisc("bfifo", 0x100000, HANDLE | 2, LIMIT_150_000)], 0),
         (HTB, [qdisc("fq_codel", 0x100000, HANDLE | 1, attributes())], 0),
         (qdisc("tbf", HANDLE, ROOT, attributes(TCA_TBF_PARMS={"limit": 90_000})), [], 90_000),

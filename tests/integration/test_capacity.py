@@ -1,0 +1,45 @@
+"""A port's way out as the kernel and pyroute2 really tell of it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from openflow_ext.switch.capacity import DEFAULT_RATE_BPS, Egress, read_egresses
+
+HTB = ("root handle 1: htb default 1", "parent 1: classid 1:1 htb rate 20mbit")
+
+
+def run(command: str) -> None:
+    subprocess.run(command.split(), check=True, capture_output=True)
+
+
+@pytest.fixture
+def port() -> Iterator[str]:
+    name = f"we{os.getpid() % 100000}"
+    run(f"ip link add {name} type veth peer name {name}p")
+    yield name
+    run(f"ip link del {name}")
+
+
+@pytest.mark.parametrize(
+    ("qdiscs", "expected"),
+    [
+        (("root pfifo limit 77",), Egress(DEFAULT_RATE_BPS, 77 * 1514)),
+        (("root bfifo limit 9999",), Egress(DEFAULT_RATE_BPS, 9999)),
+        (("root tbf rate 1mbit burst 1600 limit 5000",), Egress(10**6, 5000)),
+        ((*HTB, "parent 1:1 pfifo limit 40"), Egress(2 * 10**7, 40 * 1514)),
+        ((*HTB, "parent 1:1 bfifo limit 150000"), Egress(2 * 10**7, 150_000)),
+        ((), Egress(DEFAULT_RATE_BPS, 0)),
+    ],
+)
+def test_what_is_read_of_a_port(port: str, qdiscs: tuple[str, ...], expected: Egress) -> None:
+    for qdisc in qdiscs:
+        kind = "class" if "classid" in qdisc else "qdisc"
+        run(f"tc {kind} add dev {port} {qdisc}")
+    ifindex = socket.if_nametoindex(port)
+    assert read_egresses({ifindex: port}) == {ifindex: expected}
