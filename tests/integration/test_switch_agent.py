@@ -4,48 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator
 from ipaddress import IPv4Address
-
-import pytest
 
 from openflow_ext import wire
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch.pinned import PinnedMaps
 from openflow_ext.switch.rules import WindowOp
-from tests.integration.switch_bench import Bench, Controller, open_vswitch, run, until, with_length
+from tests.integration.switch_bench import Bench, Controller, run, until, with_length
 from tests.unit.engines import controller as ryu_process
 from tests.unit.engines import free_port
 from tests.unit.flowmods import TCP4, ext, ext_raw, flow_mod, ofproto, output, parsed, parser
 
 SET = ext(wire.SetWindow(1536))
 FLOOD = parser.OFPActionOutput(ofproto.OFPP_NORMAL, 0)
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    with open_vswitch() as ovs:
-        bench = Bench(ovs)
-        try:
-            bench.build()
-            yield bench
-        finally:
-            bench.tear_down()
-
-
-@pytest.fixture
-def controller() -> Iterator[Controller]:
-    controller = Controller()
-    yield controller
-    controller.close()
-
-
-@pytest.fixture
-def joined(bench: Bench, controller: Controller) -> Controller:
-    """A controller whose session through a running agent is up."""
-    bench.ready_agent(controller)
-    controller.accept()
-    return controller
 
 
 def test_an_app_of_ryu_s_own_learns_through_the_agent(bench: Bench) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import struct
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +12,13 @@ import pytest
 
 from openflow_ext import wire
 from openflow_ext.switch import openflow as of
-from tests.integration.switch_bench import Bench, Controller, open_vswitch, until
+from tests.integration.switch_bench import Bench, Controller, until
 from tests.unit.engines import controller as ryu_process
 from tests.unit.engines import free_port
 from tests.unit.flowmods import TCP4, ext, flow_mod, ofproto, output
 from tests.unit.test_tls import certify
 
 SET = ext(wire.SetWindow(1536))
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    with open_vswitch() as ovs:
-        bench = Bench(ovs)
-        try:
-            bench.build()
-            yield bench
-        finally:
-            bench.tear_down()
-
-
-@pytest.fixture
-def controller() -> Iterator[Controller]:
-    controller = Controller()
-    yield controller
-    controller.close()
 
 
 def get(port: int, path: str, data: Any = None) -> Any:

@@ -13,7 +13,7 @@ from openflow_ext import wire
 from openflow_ext.switch import flowstats
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch.rules import WindowOp
-from tests.integration.switch_bench import Bench, Controller, open_vswitch, until
+from tests.integration.switch_bench import Bench, Controller, until
 from tests.unit.flowmods import (
     APPLY,
     TCP4,
@@ -35,15 +35,9 @@ TCP6 = {"eth_type": 0x86DD, "ip_proto": 6}
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    with open_vswitch() as ovs:
-        bench = Bench(ovs)
-        try:
-            bench.build()
-            bench.ovs.vsctl("set", "bridge", bench.bridge, "protocols=OpenFlow13,OpenFlow15")
-            yield bench
-        finally:
-            bench.tear_down()
+def bench(bench: Bench) -> Bench:
+    bench.ovs.vsctl("set", "bridge", bench.bridge, "protocols=OpenFlow13,OpenFlow15")
+    return bench
 
 
 @pytest.fixture(params=[of.OFP13, of.OFP15], ids=["1.3", "1.5"])
@@ -51,14 +45,6 @@ def controller(request: pytest.FixtureRequest) -> Iterator[Controller]:
     controller = Controller(request.param)
     yield controller
     controller.close()
-
-
-@pytest.fixture
-def joined(bench: Bench, controller: Controller) -> Controller:
-    """A controller whose session through a running agent is up."""
-    bench.ready_agent(controller)
-    controller.accept()
-    return controller
 
 
 def write(controller: Controller, *messages: bytes) -> None:

@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from ipaddress import IPv4Address
 
-import pytest
-
 from openflow_ext import wire
-from tests.integration.switch_bench import Bench, Controller, open_vswitch, run, until
+from tests.integration.switch_bench import Bench, Controller, run, until
 from tests.unit.flowmods import TCP4, ext, flow_mod, output
 
 SET = ext(wire.SetWindow(1536))
 ALARM, WINDOW = wire.PortConfigFlags.ALARM, wire.PortConfigFlags.WINDOW
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    with open_vswitch() as ovs:
-        bench = Bench(ovs)
-        try:
-            bench.build()
-            yield bench
-        finally:
-            bench.tear_down()
-
-
-@pytest.fixture
-def controller() -> Iterator[Controller]:
-    controller = Controller()
-    yield controller
-    controller.close()
 
 
 def put_rule(controller: Controller) -> None:
