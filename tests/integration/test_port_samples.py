@@ -85,3 +85,22 @@ def test_counters_reach_everyone(
     assert ours == {1: bench.port(1), 2: bench.port(2)}
     assert {row.dpid for row in rows(database, SwitchRow)} == {sample.dpid}
     assert {row.section for row in rows(database, SettingRow)} == {"fabric", "telemetry", app}
+
+
+def test_a_plain_switch_is_asked_once(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an agent there are no counters; the switch says so, and works on."""
+    port = free_port()
+    config = tmp_path / "weir.toml"
+    config.write_text("[telemetry]\nsample_s = 0.1\n")
+    monkeypatch.setenv("WEIR_CONFIG", str(config))
+    monkeypatch.setenv("WEIR_DB", str(tmp_path / "weir.db"))
+    monkeypatch.setenv("WEIR_TEST_APPS", "fabric_app.app")
+    with controller("ryu", LISTENER, port) as process:
+        bench.ovs.vsctl("set-controller", bench.bridge, f"tcp:127.0.0.1:{port}")
+        assert process.stdout is not None
+        next(line for line in process.stdout if "has no port counters of Weir's" in line)
+        until(bench.ping, "ping through the fabric")
+        assert bench.ping(5), "a second in which it would be asked again"
+        process.terminate()
+        assert not [line for line in process.stdout if "port counters" in line or "refuses" in line]
+    assert rows(tmp_path / "weir.db", PortSampleRow) == []
