@@ -10,6 +10,7 @@ PACKAGES = (
     "openflow_ext",
     "flowdb",
     "fabric_app",
+    "telemetry_app",
     "sdtcp_app",
     "sccp_app",
     "transports",

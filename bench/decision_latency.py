@@ -39,6 +39,7 @@ ADD, DELETE_STRICT = 0, 4
 PORTS, PER_S, LOAD_S = 100, 2000, 10
 CALM = 1000
 PATIENCE_S = 60.0
+ATTACHED = wire.PortCountersFlags.ATTACHED
 RATE_BPS = 10**9
 _COMMAND_AT, _ADDRESS_AT = 25, 75
 """In a FLOW_MOD: its command, and ipv4_dst in the match of a clamp."""
@@ -62,9 +63,10 @@ def remember(url: str, count: int) -> None:
 class Switch:
     """Says what any switch says, and alarms; one thread, so that nothing delays it but the controller."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, ports: int = PORTS) -> None:
         self.clamped: list[tuple[int, float]] = []
-        self.lifted = 0
+        self.lifted = self.sampled = 0
+        self._ports = ports
         self._socket = _connect(port)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._socket, selectors.EVENT_READ)
@@ -113,10 +115,14 @@ class Switch:
             self._send(ECHO_REPLY, message[8:], xid)
         elif of_type == BARRIER_REQUEST:
             self._send(of_type + 1, b"", xid)
+        elif of_type == MULTIPART_REQUEST and wire.is_extension_message(message):
+            self.sampled += 1
+            counters = (wire.PortCountersRecord(1 + n, flags=ATTACHED, n_i=n) for n in range(self._ports))
+            self._socket.sendall(wire.encode_message(wire.PortCountersReply(tuple(counters)), xid=xid))
         elif of_type == MULTIPART_REQUEST:
             ports = b""
             if message[8:10] == struct.pack("!H", PORT_DESC):
-                ports = b"".join(wire.encode_port(wire.OfpPort(1 + n, name=b"p")) for n in range(PORTS))
+                ports = b"".join(wire.encode_port(wire.OfpPort(1 + n, name=b"p")) for n in range(self._ports))
             self._send(of_type + 1, message[8:10] + bytes(6) + ports, xid)
 
     def _send(self, of_type: int, body: bytes, xid: int) -> None:
@@ -138,7 +144,9 @@ def _connect(port: int) -> socket.socket:
 
 
 @contextlib.contextmanager
-def controller(engine: str, folder: Path, url: str) -> Iterator[tuple[subprocess.Popen[bytes], Switch]]:
+def controller(
+    engine: str, folder: Path, url: str, ports: int = PORTS
+) -> Iterator[tuple[subprocess.Popen[bytes], Switch]]:
     """A controller of its own with a switch."""
     with contextlib.closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
@@ -149,7 +157,7 @@ def controller(engine: str, folder: Path, url: str) -> Iterator[tuple[subprocess
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
     try:
-        switch = Switch(port)
+        switch = Switch(port, ports)
         yield process, switch
         switch.close()
     except click.ClickException:
@@ -160,12 +168,12 @@ def controller(engine: str, folder: Path, url: str) -> Iterator[tuple[subprocess
         process.wait(30)
 
 
-def calm(switch: Switch) -> list[float]:
+def calm(switch: Switch, ports: int = PORTS) -> list[float]:
     """Milliseconds from each of some alarms, one at a time, to its FLOW_MOD."""
     chance, taken = random.Random(1), []  # noqa: S311
     for _ in range(CALM):
         switch.clamped.clear()
-        sent = switch.alarm(chance.randrange(PORTS) + 1)
+        sent = switch.alarm(chance.randrange(ports) + 1)
         switch.serve(sent + 1, lambda: bool(switch.clamped))
         if not switch.clamped:
             raise click.ClickException("an alarm was not answered within 1 s")

@@ -1,24 +1,17 @@
-"""SCCP's shell: Table I and the port policy to every switch, its counters to whoever listens."""
+"""SCCP's shell: Table I and the port policy to every switch."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from flowdb.context import FlowDbContext
 from openflow_ext import registry
-from openflow_ext.engine import (
-    CONFIG_DISPATCHER,
-    DEAD_DISPATCHER,
-    MAIN_DISPATCHER,
-    App,
-    hub,
-    ofp_event,
-    ofproto_v1_3,
-    set_ev_cls,
-)
+from openflow_ext.engine import CONFIG_DISPATCHER, App, ofp_event, ofproto_v1_3, set_ev_cls
 from openflow_ext.settings import load_or_exit
 from sccp_app import entries
 from sccp_app.config import SccpSettings
-from sccp_app.events import EventPortCounters
+from telemetry_app.events import EventPortSamples
+from telemetry_app.metrics import Figures
 
 registry.install()
 
@@ -27,15 +20,17 @@ class SccpApp(App):
     """SCCP on every port of every switch."""
 
     OFP_VERSIONS = [ofproto_v1_3.OFP_VERSION]  # noqa: RUF012 (the framework's form)
-    _EVENTS = [EventPortCounters]  # noqa: RUF012
+    _CONTEXTS = {"flowdb": FlowDbContext}  # noqa: RUF012
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, flowdb: FlowDbContext, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.settings = load_or_exit("sccp", SccpSettings)
-        self.datapaths: dict[int, Any] = {}
+        flowdb.note_settings("sccp", self.settings.model_dump(mode="json"))
+        self.figures = Figures("sccp", flowdb)
 
     def start(self) -> Any:
-        self.threads.append(hub.spawn(self._ask_counters))
+        if self.settings.metrics:
+            self.figures.serve_or_exit(self.settings.metrics)
         return super().start()
 
     @set_ev_cls(ofp_event.EventOFPSwitchFeatures, CONFIG_DISPATCHER)
@@ -45,20 +40,6 @@ class SccpApp(App):
         for message in entries.table_i(datapath):
             datapath.send_msg(message)
 
-    @set_ev_cls(ofp_event.EventOFPStateChange, [MAIN_DISPATCHER, DEAD_DISPATCHER])
-    def on_state(self, ev: Any) -> None:
-        dpid = ev.datapath.id
-        if ev.state == MAIN_DISPATCHER:
-            self.datapaths[dpid] = ev.datapath
-        elif self.datapaths.get(dpid) is ev.datapath:
-            del self.datapaths[dpid]
-
-    @set_ev_cls(ofp_event.EventOFPPortCountersReply, MAIN_DISPATCHER)
-    def on_counters(self, ev: Any) -> None:
-        self.send_event_to_observers(EventPortCounters(ev.msg.datapath.id, tuple(ev.msg.body)))
-
-    def _ask_counters(self) -> None:
-        while self.is_active:
-            hub.sleep(self.settings.counters_every_s)
-            for datapath in list(self.datapaths.values()):
-                datapath.send_msg(entries.ask_counters(datapath))
+    @set_ev_cls(EventPortSamples)
+    def on_samples(self, ev: EventPortSamples) -> None:
+        self.figures.ports.take(ev.dpid, ev.samples)

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from openflow_ext.settings import Section
 from sccp_app.core import PortPolicy
+from telemetry_app.config import MetricsAddress
 
 
 class SccpSettings(Section):
@@ -14,13 +15,13 @@ class SccpSettings(Section):
     ``common_rtt_us``: equation (1)'s delay, somewhat above the flows' own round trip; the paper has 300
     in simulation and 600 on a testbed of real hosts. ``capacity_bps`` 0: the port's own rate.
     ``least_window_bytes`` 0: one MSS of the flow (section V); less suits only hosts that do without silly
-    window avoidance. ``counters_every_s``: how often ports are asked for their counters.
+    window avoidance. ``metrics``: where Prometheus may ask, "127.0.0.1:9466" say; none: nowhere.
     """
 
     common_rtt_us: int = Field(default=600, ge=1, le=10_000_000)
     capacity_bps: int = Field(default=0, ge=0, le=10**15)
     least_window_bytes: int = Field(default=0, ge=0, le=2**30)
-    counters_every_s: float = Field(default=1.0, ge=0.1, le=3600)
+    metrics: MetricsAddress | None = None
 
     @property
     def policy(self) -> PortPolicy:

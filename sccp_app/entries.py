@@ -29,11 +29,6 @@ def configure_ports(datapath: Any, policy: PortPolicy) -> Any:
     )
 
 
-def ask_counters(datapath: Any) -> Any:
-    """Asks for the counters of all ports."""
-    return datapath.ofproto_parser.OFPPortCountersRequest(datapath, port_no=OFPP_ANY)
-
-
 def _entry(datapath: Any, eth_type: int, row: Row) -> Any:
     ofp, parser = datapath.ofproto, datapath.ofproto_parser
     match = parser.OFPMatch(eth_type=eth_type, ip_proto=IP_TCP, tcp_flags=(row.flags, row.mask))

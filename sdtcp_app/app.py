@@ -35,6 +35,7 @@ from sdtcp_app.decisions import Alarm
 from sdtcp_app.metrics import Metrics, Sources
 from sdtcp_app.record import Recorder
 from sdtcp_app.reflex import Arm, Reflexes
+from telemetry_app.events import EventPortSamples
 
 registry.install()
 
@@ -143,6 +144,10 @@ class SdtcpApp(App):
     def on_flow_closed(self, ev: EventFlowClosed) -> None:
         self.carrier.carry_out(self.core.on_flow_closed(ev.flow))
         self._touch(hop.port for hop in ev.flow.path)
+
+    @set_ev_cls(EventPortSamples)
+    def on_samples(self, ev: EventPortSamples) -> None:
+        self.metrics.ports.take(ev.dpid, ev.samples)
 
     @set_ev_cls(ofp_event.EventOFPFlowRemoved, MAIN_DISPATCHER)
     def on_entry_gone(self, ev: Any) -> None:

@@ -15,6 +15,7 @@ from flowdb.index import Rank
 from openflow_ext.settings import Section
 from sdtcp_app.decisions import Parameters
 from sdtcp_app.policies import ENTRY_POINTS, POLICIES, Policy, PolicyOptions, Rule, sparing
+from telemetry_app.config import MetricsAddress
 
 _SAMPLE = Flow(1, FiveTuple("10.0.0.1", "10.0.0.2", 1, 2), (Hop(1, 1, 2),), 1, 1460, 7)
 
@@ -125,7 +126,7 @@ class SdtcpSettings(Section):
     clamp_limit_s: float = Field(default=2.0, gt=0, le=3600)
     idle_timeout_s: int = Field(default=5, ge=1, le=0xFFFF)
     hard_timeout_s: int = Field(default=30, ge=1, le=0xFFFF)
-    metrics: str | None = Field(default=None, pattern=r"^(\[[0-9A-Fa-f:]+\]|[^:\[\]]+):\d{1,5}$")
+    metrics: MetricsAddress | None = None
 
     @property
     def parameters(self) -> Parameters:

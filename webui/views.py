@@ -45,7 +45,10 @@ class PortName(View):
 
 
 class Port(PortName):
-    """A port and its newest counters; None where it was never sampled. ``clamps``: standing now."""
+    """A port and its newest counters; None where it was never sampled. ``clamps``: standing now.
+
+    ``fair_share_bytes``: None also where the port gives none, under SDTCP alone say.
+    """
 
     up: bool
     rate_bps: int | None
@@ -206,7 +209,10 @@ class Totals(View):
 
 
 class Series(View):
-    """Figures of a port over time, a point each; ``every_ns``: a point's span, of which it is the peak."""
+    """Figures of a port over time, a point each; ``every_ns``: a point's span, of which it is the worst.
+
+    ``drops``, ``clamped``: how many in that span.
+    """
 
     port: PortName
     every_ns: int

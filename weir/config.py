@@ -14,6 +14,7 @@ from openflow_ext import settings
 from openflow_ext.switch.config import SwitchSettings
 from sccp_app.config import SccpSettings
 from sdtcp_app.config import SdtcpSettings
+from telemetry_app.config import TelemetrySettings
 from webui.config import WebSettings
 
 SECTIONS: dict[str, type[settings.Section]] = {
@@ -22,6 +23,7 @@ SECTIONS: dict[str, type[settings.Section]] = {
     "sccp": SccpSettings,
     "sdtcp": SdtcpSettings,
     "switch": SwitchSettings,
+    "telemetry": TelemetrySettings,
     "web": WebSettings,
 }
 

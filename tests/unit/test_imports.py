@@ -11,7 +11,7 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 PACKAGES = (
-    *("openflow_ext", "flowdb", "fabric_app", "sdtcp_app", "sccp_app"),
+    *("openflow_ext", "flowdb", "fabric_app", "telemetry_app", "sdtcp_app", "sccp_app"),
     *("transports", "mininet_topos", "webui", "weir"),
 )
 MOST_LINES = 400
@@ -30,8 +30,9 @@ MAY_IMPORT = {
     "openflow_ext.switch": COMMON | {"openflow_ext.wire", "openflow_ext.registry"},
     "flowdb": COMMON,
     "fabric_app": CONTROLLER,
-    "sdtcp_app": CONTROLLER | {"fabric_app"},
-    "sccp_app": CONTROLLER | {"fabric_app"},
+    "telemetry_app": CONTROLLER,
+    "sdtcp_app": CONTROLLER | {"fabric_app", "telemetry_app"},
+    "sccp_app": CONTROLLER | {"fabric_app", "telemetry_app"},
     "transports": COMMON | {LIBBPF},
     "mininet_topos": COMMON | {LIBBPF},
     "webui": COMMON | {"flowdb"},

@@ -1,20 +1,25 @@
 """SCCP: Table I, the fair share, and what a switch is sent."""
 
-from types import SimpleNamespace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from fabric_app.pipeline import COOKIE_SCCP
+from flowdb.db import FlowDb
+from flowdb.flow import PortKey
+from flowdb.models import SettingRow
 from openflow_ext import wire
-from openflow_ext.engine import DEAD_DISPATCHER, MAIN_DISPATCHER
 from openflow_ext.switch.openflow import FlowMod
 from openflow_ext.switch.rules import CountOp, WindowOp
 from openflow_ext.switch.split import rule_for, split
 from sccp_app.app import SccpApp
+from sccp_app.config import SccpSettings
 from sccp_app.core import TABLE_I, Act, PolicyError, PortPolicy, fair_share_bytes
+from telemetry_app.events import EventPortSamples
+from tests.unit.database import rows
 from tests.unit.fake_datapath import FakeDatapath, event
+from tests.unit.test_telemetry import a_sample
 
 FIN, SYN, RST = 1, 2, 4
 
@@ -57,9 +62,13 @@ def test_an_unknown_capacity():
 
 
 @pytest.fixture
-def app(monkeypatch):
+def app(tmp_path, monkeypatch):
     monkeypatch.delenv("WEIR_CONFIG", raising=False)
-    return SccpApp()
+    flowdb = FlowDb(f"sqlite:///{tmp_path}/weir.db")
+    app = SccpApp(flowdb=flowdb)
+    app.flowdb, app.database = flowdb, tmp_path / "weir.db"
+    yield app
+    flowdb.close()
 
 
 def test_a_switch_that_comes_gets_table_i_and_the_policy(app):
@@ -93,18 +102,20 @@ def test_the_switch_can_carry_table_i_out(app):
     assert [r.count_op for r in rules[:4]] == counts
 
 
-def test_counters_are_told_to_whoever_listens(app, monkeypatch):
-    events = []
-    monkeypatch.setattr(app, "send_event_to_observers", events.append)
-    app.on_counters(event(FakeDatapath(5), body=["one", "two"]))
-    assert (events[0].dpid, events[0].counters) == (5, ("one", "two"))
+def test_what_it_runs_with_is_in_the_database(app):
+    app.flowdb.close()
+    (noted,) = rows(app.database, SettingRow)
+    assert (noted.section, noted.chosen["common_rtt_us"]) == ("sccp", 600)
 
 
-def test_an_older_session_s_end_does_not_forget_the_switch(app):
-    old, new = FakeDatapath(), FakeDatapath()
-    for datapath in (old, new):
-        app.on_state(SimpleNamespace(datapath=datapath, state=MAIN_DISPATCHER))
-    app.on_state(SimpleNamespace(datapath=old, state=DEAD_DISPATCHER))
-    assert app.datapaths == {1: new}
-    app.on_state(SimpleNamespace(datapath=new, state=DEAD_DISPATCHER))
-    assert app.datapaths == {}
+def test_prometheus_gets_the_ports_and_the_database(app):
+    app.on_samples(EventPortSamples(5, (a_sample(PortKey(5, 1), "s5-eth1", n_i=3),)))
+    of = {"dpid": f"{5:016x}", "port_no": "1", "name": "s5-eth1"}
+    assert app.figures.registry.get_sample_value("weir_port_n_i", of) == 3
+    assert app.figures.registry.get_sample_value("weir_flowdb_rows_lost") == 0
+
+
+@pytest.mark.parametrize("address", ["9466", ":9466", "127.0.0.1:port"])
+def test_an_address_that_is_none(address):
+    with pytest.raises(ValidationError, match="metrics"):
+        SccpSettings(metrics=address)

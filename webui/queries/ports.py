@@ -46,26 +46,30 @@ def busiest(known: Sequence[Port], limit: int = BUSIEST) -> list[Port]:
 
 
 def series(session: Session, port: PortName, since_ns: int, until_ns: int, points: int) -> Series:
-    """A port's figures in a span of time, in about ``points`` points; counters as what they grew by."""
+    """A port's figures in a span of time, in about ``points`` points; counters as what they grew by.
+
+    A point is the worst of its span: the longest queue, the most flows, the smallest fair share.
+    """
     every_ns = max((until_ns - since_ns) // points, 1)
     place = (PortSampleRow.at_ns // every_ns).label("place")
-    peaks = [func.max(getattr(PortSampleRow, name)) for name in ("queue_pkts", "n_i", "fair_share_bytes")]
+    peaks = [func.max(getattr(PortSampleRow, name)) for name in ("queue_pkts", "n_i")]
+    share = func.min(PortSampleRow.fair_share_bytes)
     counts = [func.max(getattr(PortSampleRow, name)) for name in ("drops", "clamped")]
     rows = session.execute(
-        select(place, func.max(PortSampleRow.at_ns), *peaks, *counts)
+        select(place, func.max(PortSampleRow.at_ns), *peaks, share, *counts)
         .where(PortSampleRow.dpid == int(port.dpid, 16), PortSampleRow.port_no == port.port_no)
         .where(PortSampleRow.at_ns.between(since_ns, until_ns))
         .group_by(place)
         .order_by(place)
     ).all()
-    _, at_ns, queue_pkts, n_i, share, drops, clamped = zip(*rows, strict=True) if rows else ((),) * 7
+    _, at_ns, queue_pkts, n_i, shares, drops, clamped = zip(*rows, strict=True) if rows else ((),) * 7
     return Series(
         port=PortName.model_validate(port, from_attributes=True),
         every_ns=every_ns,
         at_ns=at_ns,
         queue_pkts=queue_pkts,
         n_i=n_i,
-        fair_share_bytes=share,
+        fair_share_bytes=shares,
         drops=grown(drops),
         clamped=grown(clamped),
     )
@@ -140,6 +144,8 @@ def alarmed(kind: str | None, received_ns: int | None, now_ns: int) -> bool:
 
 
 def _port(row: PortRow, sample: PortSampleRow | None, alarm_up: bool, clamps: int) -> Port:
+    sampled = {name: getattr(sample, name, None) for name in _SAMPLED}
+    sampled["fair_share_bytes"] = sampled["fair_share_bytes"] or None  # 0: the port gives none
     return Port(
         dpid=dpid_text(row.dpid),
         port_no=row.port_no,
@@ -149,7 +155,7 @@ def _port(row: PortRow, sample: PortSampleRow | None, alarm_up: bool, clamps: in
         alarm_up=alarm_up,
         clamps=clamps,
         sampled_ns=sample.at_ns if sample else None,
-        **{name: getattr(sample, name, None) for name in _SAMPLED},
+        **sampled,
     )
 
 

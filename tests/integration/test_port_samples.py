@@ -1,0 +1,106 @@
+"""Port counters of a real switch, for everyone who asks: events, the database, the dashboard, Prometheus."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flowdb.models import PortRow, PortSampleRow, SettingRow, SwitchRow
+from tests.integration.switch_bench import Bench, open_vswitch, until
+from tests.unit.database import rows
+from tests.unit.engines import controller, free_port
+from tests.unit.test_telemetry_process import LISTENER, figures
+from tests.unit.web import make
+
+SERVER_PORT = 8080
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    with open_vswitch() as ovs:
+        bench = Bench(ovs)
+        try:
+            bench.build()
+            yield bench
+        finally:
+            bench.tear_down()
+
+
+def counted(database: Path) -> list[PortSampleRow]:
+    """Samples of the port to the server, from the one on that counted its connection."""
+    return [row for row in rows(database, PortSampleRow) if row.port_no == 2 and row.acks_seen]
+
+
+def told(file: Path) -> list[Any]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+@pytest.mark.parametrize("engine", ["ryu", "os_ken"])
+@pytest.mark.parametrize("app", ["sdtcp", "sccp"])
+def test_counters_reach_everyone(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, app: str
+) -> None:
+    port, metrics_port = free_port(), free_port()
+    config, database, events = tmp_path / "weir.toml", tmp_path / "weir.db", tmp_path / "events"
+    config.write_text(
+        f'[telemetry]\nsample_s = 0.2\n[{app}]\nmetrics = "127.0.0.1:{metrics_port}"\n', encoding="utf-8"
+    )
+    monkeypatch.setenv("WEIR_CONFIG", str(config))
+    monkeypatch.setenv("WEIR_DB", str(database))
+    monkeypatch.setenv("WEIR_TEST_APPS", f"fabric_app.app,{app}_app.app")
+    monkeypatch.setenv("WEIR_TEST_SAMPLES", str(events))
+    with controller(engine, LISTENER, port):
+        bench.ready_agent(f"tcp:127.0.0.1:{port}")
+        until(bench.ping, "ping through the fabric")
+        bench.connect_once(SERVER_PORT)
+        sample = until(lambda: counted(database), "samples that count the connection")[-1]
+        name, dpid = bench.port(2), f"{sample.dpid:016x}"
+        gives_share = app == "sccp"
+        assert (sample.capacity_bps > 0, sample.fair_share_bytes > 0) == (True, gives_share)
+
+        found = figures(metrics_port)
+        assert found["weir_port_acks_seen_total", name] >= sample.acks_seen
+        assert (("weir_port_fair_share_bytes", name) in found) == gives_share
+        (first, *_) = told(events)
+        assert (f"{first['dpid']:016x}", [one[1] for one in first["samples"]]) == (
+            dpid,
+            [bench.port(1), bench.port(2)],
+        )
+
+        client = make(f"sqlite:///{database}", tmp_path).test_client()
+        shown = client.get(f"/api/v1/ports/{dpid}/2/series?span_s=60").json
+        assert (shown["figures"]["port"]["name"], len(shown["figures"]["at_ns"]) > 0) == (name, True)
+        assert name in client.get(f"/ports/{dpid}/2").text
+
+        before = len(told(events))
+        began = time.monotonic()
+        until(lambda: len(told(events)) >= before + 10, "samples go on")
+        assert time.monotonic() - began >= 9 * 0.2
+    ours = {row.port_no: row.name for row in rows(database, PortRow) if row.port_no in (1, 2)}
+    assert ours == {1: bench.port(1), 2: bench.port(2)}
+    assert {row.dpid for row in rows(database, SwitchRow)} == {sample.dpid}
+    assert {row.section for row in rows(database, SettingRow)} == {"fabric", "telemetry", app}
+
+
+def test_a_plain_switch_is_asked_once(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an agent there are no counters; the switch says so, and works on."""
+    port = free_port()
+    config = tmp_path / "weir.toml"
+    config.write_text("[telemetry]\nsample_s = 0.1\n")
+    monkeypatch.setenv("WEIR_CONFIG", str(config))
+    monkeypatch.setenv("WEIR_DB", str(tmp_path / "weir.db"))
+    monkeypatch.setenv("WEIR_TEST_APPS", "fabric_app.app")
+    with controller("ryu", LISTENER, port) as process:
+        bench.ovs.vsctl("set-controller", bench.bridge, f"tcp:127.0.0.1:{port}")
+        assert process.stdout is not None
+        next(line for line in process.stdout if "has no port counters of Weir's" in line)
+        until(bench.ping, "ping through the fabric")
+        assert bench.ping(5), "a second in which it would be asked again"
+        process.terminate()
+        assert not [line for line in process.stdout if "port counters" in line or "refuses" in line]
+    assert rows(tmp_path / "weir.db", PortSampleRow) == []

@@ -1,0 +1,154 @@
+"""Telemetry's handlers, with the engine's real parsers and a datapath that records."""
+
+import itertools
+from types import SimpleNamespace
+
+import pytest
+
+from flowdb.db import FlowDb
+from flowdb.flow import PortKey
+from flowdb.models import PortSampleRow, SettingRow
+from openflow_ext import wire
+from openflow_ext.engine import (
+    DEAD_DISPATCHER,
+    ofproto_v1_3,
+    ofproto_v1_3_parser,
+    ofproto_v1_5,
+    ofproto_v1_5_parser,
+)
+from telemetry_app import core
+from telemetry_app.app import TelemetryApp
+from tests.unit.database import rows
+from tests.unit.fake_datapath import FakeDatapath, event
+from tests.unit.test_telemetry import a_record
+
+VERSIONS = [(ofproto_v1_3, ofproto_v1_3_parser), (ofproto_v1_5, ofproto_v1_5_parser)]
+
+
+@pytest.fixture
+def app(tmp_path, monkeypatch):
+    monkeypatch.delenv("WEIR_CONFIG", raising=False)
+    flowdb = FlowDb(f"sqlite:///{tmp_path}/weir.db")
+    app = TelemetryApp(flowdb=flowdb)
+    app.database, app.told = tmp_path / "weir.db", []
+    monkeypatch.setattr(app, "send_event_to_observers", app.told.append)
+    yield app
+    flowdb.close()
+
+
+@pytest.fixture(params=VERSIONS, ids=["1.3", "1.5"])
+def datapath(app, request):
+    datapath = FakeDatapath(5, *request.param)
+    app.on_switch(event(datapath))
+    named(app, datapath, b"s5-eth1")
+    return datapath
+
+
+def named(app, datapath, name, reason=None):
+    port = SimpleNamespace(port_no=1, name=name.ljust(16, b"\0"))
+    if reason is None:
+        app.on_ports(event(datapath, body=[port]))
+    else:
+        app.on_port_status(event(datapath, desc=port, reason=reason))
+
+
+def tick(app):
+    app._ticks += 1
+    app.on_tick(None)
+
+
+def reply(datapath, *records, more=False, xid=None):
+    """The switch's answer to what it was asked last, through the wire."""
+    parser = datapath.ofproto_parser.OFPPortCountersReply
+    message = wire.decode_message(wire.encode_message(wire.PortCountersReply(records, more)))
+    msg = parser.from_wire(datapath, message)
+    msg.xid = datapath.sent[-1].xid if xid is None else xid
+    return SimpleNamespace(msg=msg)
+
+
+def asked(datapath):
+    return [wire.decode_message(bytes(message.buf)) for message in datapath.sent]
+
+
+def test_ask_tell_and_record(app, datapath):
+    for n_i in (1, 2):
+        tick(app)
+        app.on_counters(reply(datapath, a_record(1, n_i=n_i, drops=7), a_record(2, acks_seen=2**64 - 1)))
+    assert asked(datapath) == [wire.PortCountersRequest()] * 2
+    first, second = app.told
+    assert [(s.port, s.name) for s in second.samples] == [(PortKey(5, 1), "s5-eth1"), (PortKey(5, 2), "")]
+    assert (second.dpid, second.samples[0].counters) == (5, a_record(1, n_i=2, drops=7))
+    assert first.samples[0].at_ns < second.samples[0].at_ns
+    app.flowdb.close()
+    written = rows(app.database, PortSampleRow)
+    assert [(row.dpid, row.port_no, row.n_i, row.drops) for row in written[:2]] == [
+        (5, 1, 1, 7),
+        (5, 1, 2, 7),
+    ]
+    assert {row.acks_seen for row in written[2:]} == {2**63 - 1}, "as large as SQL can say"
+    assert [row.at_ns for row in written[:2]] == [event.samples[0].at_ns for event in app.told]
+    (noted,) = rows(app.database, SettingRow)
+    assert (noted.section, noted.chosen) == ("telemetry", {"sample_s": 1.0})
+
+
+def test_every_column_is_a_counter_of_its_name(app, datapath):
+    """Each gets a value of its own, and has it in its row."""
+    names = [column.name for column in PortSampleRow.__table__.columns if not column.primary_key]
+    counted = {name: 100 + place for place, name in enumerate(names)}
+    tick(app)
+    app.on_counters(reply(datapath, a_record(1, **counted)))
+    app.flowdb.close()
+    (row,) = rows(app.database, PortSampleRow)
+    assert {name: getattr(row, name) for name in names} == counted
+
+
+def test_an_answer_in_parts_is_told_once(app, datapath):
+    tick(app)
+    for number in range(1, 4):
+        app.on_counters(reply(datapath, a_record(number), more=number < 3))
+    (event,) = app.told
+    assert [sample.port.port_no for sample in event.samples] == [1, 2, 3]
+
+
+def test_a_silent_switch_gets_no_more_requests(app, datapath, monkeypatch, caplog):
+    clock = itertools.count(0, 10**9)
+    monkeypatch.setattr("telemetry_app.app.time.monotonic_ns", lambda: next(clock))
+    for _ in range(16):
+        tick(app)
+    assert len(datapath.sent) == 3, "at 0, 5 and 15 s"
+    assert caplog.text.count("does not tell its port counters; asked again") == 2
+
+
+def test_a_switch_that_refuses_or_tells_too_much(app, datapath, caplog, monkeypatch):
+    tick(app)
+    monkeypatch.setattr(core, "MOST_PORTS", 1)
+    app.on_counters(reply(datapath, a_record(1), a_record(2)))
+    assert "switch 0000000000000005 is not sampled: it tells of more than 1 ports" in caplog.text
+    app.on_switch(event(datapath))
+    tick(app)
+    app.on_error(event(datapath, xid=datapath.sent[-1].xid))
+    tick(app)
+    assert len(datapath.sent) == 2
+    assert app.told == []
+
+
+def test_a_switch_that_goes_is_told_of_and_forgotten(app, datapath):
+    newer = FakeDatapath(5)
+    app.on_switch(event(newer))
+    app.on_switch_gone(SimpleNamespace(datapath=datapath, state=DEAD_DISPATCHER))
+    assert app.told == [], "an older session's end is not the switch's"
+    tick(app)
+    assert (len(newer.sent), len(datapath.sent)) == (1, 0)
+    app.on_switch_gone(SimpleNamespace(datapath=newer, state=DEAD_DISPATCHER))
+    assert [(event.dpid, event.samples) for event in app.told] == [(5, ())]
+    tick(app)
+    assert len(newer.sent) == 1
+
+
+def test_ports_are_renamed_and_go(app, datapath):
+    ofp = datapath.ofproto
+    for name, reason, expected in ((b"new", ofp.OFPPR_MODIFY, "new"), (b"new", ofp.OFPPR_DELETE, "")):
+        named(app, datapath, name, reason)
+        tick(app)
+        app.on_counters(reply(datapath, a_record(1)))
+        assert app.told[-1].samples[0].name == expected
