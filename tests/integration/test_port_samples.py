@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -12,24 +11,13 @@ from typing import Any
 import pytest
 
 from flowdb.models import PortRow, PortSampleRow, SettingRow, SwitchRow
-from tests.integration.switch_bench import Bench, open_vswitch, until
+from tests.integration.switch_bench import Bench, until
 from tests.unit.database import rows
 from tests.unit.engines import controller, free_port
 from tests.unit.test_telemetry_process import LISTENER, figures
 from tests.unit.web import make
 
 SERVER_PORT = 8080
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    with open_vswitch() as ovs:
-        bench = Bench(ovs)
-        try:
-            bench.build()
-            yield bench
-        finally:
-            bench.tear_down()
 
 
 def counted(database: Path) -> list[PortSampleRow]:
