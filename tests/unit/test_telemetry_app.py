@@ -38,7 +38,8 @@ def app(tmp_path, monkeypatch):
 
 @pytest.fixture(params=VERSIONS, ids=["1.3", "1.5"])
 def datapath(app, request):
-    datapath = FakeDatapath(5, *request.param)
+    datapath = FakeDatapath(5)
+    datapath.ofproto, datapath.ofproto_parser = request.param
     app.on_switch(event(datapath))
     named(app, datapath, b"s5-eth1")
     return datapath
