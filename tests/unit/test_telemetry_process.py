@@ -77,7 +77,7 @@ def test_one_request_serves_all(process):
     assert [event["samples"] for event in samples] == [
         [[port_no, "p", n_i] for port_no in (1, 2, 3)] for n_i in range(1, len(samples) + 1)
     ], "one event for each request, all parts in it"
-    assert switch.asked_at[9] - switch.asked_at[0] >= 9 * 0.2, "asked once, though three apps want it"
+    assert switch.asked_at[9] - switch.asked_at[0] > 6 * 0.2, "asked once, though three apps want it"
     assert len(silent.asked_at) == 1
     for port in process.metrics:
         found = figures(port)
