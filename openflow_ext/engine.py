@@ -111,11 +111,16 @@ def _repair_eventlet() -> None:
 
 
 def ryu_manager() -> None:
-    """The ``ryu-manager`` command: Ryu's own, on a current eventlet. SIGTERM ends it as orderly as Ctrl-C."""
+    """The ``ryu-manager`` command: Ryu's own, on a current eventlet. SIGTERM ends it as orderly as Ctrl-C.
+
+    It listens on loopback unless ``--ofp-listen-host`` or ``--wsapi-host`` say otherwise.
+    """
     wanted = os.environ.get("WEIR_ENGINE", "ryu")
     if wanted != "ryu":
         sys.exit(f"ryu-manager: runs Ryu, but WEIR_ENGINE is {wanted!r}; unset it, or use weir controller")
     manager = load("cmd.manager", "ryu")
+    for listener in ("ofp_listen_host", "wsapi_host"):
+        load("cfg", "ryu").CONF.set_default(listener, "127.0.0.1")
     _stop_from_the_main_greenlet()
     manager.main()
 

@@ -122,6 +122,25 @@ def test_ryu_manager_runs_ofctl_rest() -> None:
             assert json.load(answer) == []
 
 
+def test_ryu_manager_listens_on_loopback_alone() -> None:
+    openflow, web = free_port(), free_port()
+    code = "from openflow_ext.engine import ryu_manager; ryu_manager()"
+    options = ("--ofp-tcp-listen-port", str(openflow), "--wsapi-port", str(web), "ryu.app.ofctl_rest")
+    with subprocess.Popen((sys.executable, "-W", "ignore", "-c", code, *options)) as process:
+        try:
+            for port in (openflow, web):
+                connect(port, process).close()
+                assert listening(port) == {"127.0.0.1"}
+        finally:
+            process.kill()
+
+
+def listening(port: int) -> set[str]:
+    """The addresses on which anyone listens at a TCP port."""
+    found = subprocess.run(("ss", "-Hltn", f"sport = :{port}"), capture_output=True, text=True, check=True)
+    return {line.split()[3].rpartition(":")[0] for line in found.stdout.splitlines()}
+
+
 def upgrade(key: str) -> bytes:
     lines = ["GET /echo HTTP/1.1", "Host: weir", "Connection: Upgrade", "Upgrade: websocket"]
     lines += [f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13", "", ""]
