@@ -17,7 +17,8 @@
 #define QUIET_LOOKS 3
 #define LOOKS_A_STEP 3 /* a look every RTT/2, a step every 3/2 RTT */
 #define LOST_LOOKS 8   /* none for so long: the timer was lost */
-#define STILL_PACKETS 4 /* a port that sends has sent one of so many full packets' time */
+#define STILL_NS 50000000ull /* a port that sends has sent a packet within this and so many full packets' time, */
+#define STILL_PACKETS 4      /* for its capacity may not be told truly */
 #define FRAME_BITS (1514 * 8ull)
 #define CLOCK_MONOTONIC 1
 
@@ -59,7 +60,7 @@ static __always_inline void end_alarm(__u32 ifindex, struct weir_port_state *sta
 
 static __always_inline bool moves(const struct weir_port *port, const struct weir_port_state *state, __u64 now_ns)
 {
-	__u64 patience_ns = QUIET_LOOKS * port->look_ns;
+	__u64 patience_ns = STILL_NS;
 
 	if (port->capacity_bps)
 		patience_ns += STILL_PACKETS * FRAME_BITS * NS_PER_S / port->capacity_bps;

@@ -1,5 +1,6 @@
 """A switch over a real socket, which says what a test has it say, and frames as hosts send them."""
 
+import contextlib
 import ipaddress
 import itertools
 import socket
@@ -120,7 +121,8 @@ class ScriptedSwitch:
         self.send(HELLO, b"")
 
     def close(self):
-        self._socket.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):  # the controller was first
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def send(self, of_type, body, xid=None):
@@ -157,13 +159,13 @@ class ScriptedSwitch:
         )
 
     def _read(self):
-        stream = self._socket.makefile("rb")
-        while head := stream.read(8):
-            data = head + stream.read(int.from_bytes(head[2:4], "big") - 8)
-            self._answer(data)
-            with self._news:
-                self.received.append(data)
-                self._news.notify_all()
+        with contextlib.suppress(OSError), self._socket.makefile("rb") as stream:  # the controller was killed
+            while head := stream.read(8):
+                data = head + stream.read(int.from_bytes(head[2:4], "big") - 8)
+                self._answer(data)
+                with self._news:
+                    self.received.append(data)
+                    self._news.notify_all()
 
     def _answer(self, data):
         of_type, xid = data[1], int.from_bytes(data[4:8], "big")
