@@ -8,11 +8,9 @@ import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
 
-from flowdb.db import FlowDb
 from flowdb.models import CommandRow
-from tests.story import tell
 from tests.unit.database import rows, wait_for
-from tests.unit.web import NAME, PASSWORD, log_in, make, settled, token_of
+from tests.unit.web import NAME, PASSWORD, log_in, make, settled, token_of, told_in
 from webui import cli
 from webui.accounts import Accounts, AccountsError
 from webui.app import render
@@ -22,11 +20,8 @@ from webui.security import FAILURES
 
 @pytest.fixture
 def told(tmp_path):
-    db = FlowDb(f"sqlite:///{tmp_path}/weir.db")
-    story = tell(db, seconds=20)
-    settled(db)
-    yield story
-    db.close()
+    with told_in(tmp_path, seconds=20) as story:
+        yield story
 
 
 @pytest.fixture

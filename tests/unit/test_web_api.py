@@ -12,9 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from flowdb.db import FlowDb
-from tests.story import tell
-from tests.unit.web import make, settled
+from tests.unit.web import make, told_in
 from webui.api.document import document, path_of
 from webui.api.endpoint import ENDPOINTS
 
@@ -24,11 +22,8 @@ GRAFANA = Path(__file__).parents[2] / "packaging" / "grafana-dashboard.json"
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
     folder = tmp_path_factory.mktemp("api")
-    db = FlowDb(f"sqlite:///{folder}/weir.db")
-    story = tell(db, seconds=60)
-    settled(db)
-    yield make(f"sqlite:///{folder}/weir.db", folder), story
-    db.close()
+    with told_in(folder, seconds=60) as story:
+        yield make(story.url, folder), story
 
 
 @pytest.fixture

@@ -9,10 +9,9 @@ from threading import Thread
 
 import pytest
 
-from flowdb.db import FlowDb
-from tests.story import Story, tell
+from tests.story import Story
 from tests.unit.database import wait_for
-from tests.unit.web import make, settled
+from tests.unit.web import make, settled, told_in
 from webui.live import Hub, NoSuchPage, TooManyViewers
 from webui.parts import KEY
 
@@ -124,11 +123,8 @@ def test_no_such_page(hub):
 
 @pytest.fixture
 def told(tmp_path):
-    db = FlowDb(f"sqlite:///{tmp_path}/weir.db")
-    story = tell(db, seconds=20)
-    settled(db)
-    yield story
-    db.close()
+    with told_in(tmp_path, seconds=20) as story:
+        yield story
 
 
 @pytest.fixture

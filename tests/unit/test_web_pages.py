@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, event, text
 from flowdb.db import FlowDb
 from flowdb.models import FlowRow, HostRow, PortRow, SwitchRow
 from tests.story import ROOT, tell
-from tests.unit.web import make, settled
+from tests.unit.web import make, settled, told_in
 
 PORT = "/ports/0000000000000005/1"
 PAGES = ("/", "/topology", "/ports", PORT, "/flows", "/commands", "/settings", "/experiments", "/login")
@@ -21,12 +21,8 @@ PAGES = ("/", "/topology", "/ports", PORT, "/flows", "/commands", "/settings", "
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
     folder = tmp_path_factory.mktemp("web")
-    url = f"sqlite:///{folder}/weir.db"
-    db = FlowDb(url)
-    story = tell(db, seconds=700)
-    settled(db)
-    yield folder, url, story
-    db.close()
+    with told_in(folder, seconds=700) as story:
+        yield folder, story.url, story
 
 
 @pytest.fixture

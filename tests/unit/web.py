@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from flask import Flask
 from flask.testing import FlaskClient
 
 from flowdb.db import FlowDb
+from tests.story import Story, tell
 from tests.unit.database import wait_for
 from webui.accounts import Accounts
 from webui.app import create_app
@@ -25,6 +28,18 @@ def make(url: str, folder: Path, **settings: object) -> Flask:
     app = create_app(WebSettings(accounts=accounts, results=folder / "results", **settings), url)
     app.testing = False
     return app
+
+
+@contextmanager
+def told_in(folder: Path, seconds: int) -> Iterator[Story]:
+    """A database, and what was told there: an incast in this many seconds of history."""
+    url = f"sqlite:///{folder}/weir.db"
+    db = FlowDb(url)
+    story = tell(db, seconds=seconds)
+    story.url = url
+    settled(db)
+    yield story
+    db.close()
 
 
 def token_of(page: str) -> str:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from selenium import webdriver
 
-from flowdb.db import FlowDb
-from tests.story import Story, tell
-from tests.unit.web import settled
+from tests.story import Story
+from tests.unit.web import told_in
 from tests.web.browser import NAME, PASSWORD, chromium, dashboard
 
 
@@ -23,13 +22,8 @@ def browser() -> Iterator[webdriver.Chrome]:
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     """What a controller writes, while it lives."""
-    folder = tmp_path_factory.mktemp("web")
-    db = FlowDb(f"sqlite:///{folder}/weir.db")
-    told = tell(db, seconds=120)
-    told.url = f"sqlite:///{folder}/weir.db"
-    settled(db)
-    yield told
-    db.close()
+    with told_in(tmp_path_factory.mktemp("web"), seconds=120) as told:
+        yield told
 
 
 @pytest.fixture(scope="module")
