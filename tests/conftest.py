@@ -1,5 +1,6 @@
-"""Tiers: a test's folder is its tier; a tier that this machine does not allow is left out, and said so.
+"""Tiers: a test's folder is its tier, and PostgreSQL's tests are one.
 
+A tier that this machine does not allow is left out, and said so.
 WEIR_CI=1: the machine is meant to allow everything, so a tier left out, or a test skipped, is a failure.
 """
 
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.postgres import binaries
 from weir import probes
 
 HERE = Path(__file__).parent
@@ -21,11 +23,18 @@ def _built() -> str:
     return probes.artifacts(*objects, "weir-traffic", "weir-stalls")
 
 
+def _postgres() -> str:
+    if (place := binaries()) is None:
+        raise probes.ProbeFailed("no PostgreSQL: apt-get install postgresql")
+    return str(place)
+
+
 NEEDS: dict[str, tuple[Callable[[], str], ...]] = {
     "unit": (),
     "bpf": (probes.rights, probes.bpf_file_system, _built),
     "web": (probes.chromium,),
     "integration": (probes.rights, probes.bpf_file_system, _built, probes.open_vswitch, probes.mininet),
+    "postgres": (_postgres,),
 }
 LEFT_OUT = pytest.StashKey[dict[str, tuple[str, int]]]()
 
@@ -45,6 +54,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         tier = item.path.relative_to(HERE).parts[0]
         item.add_marker(tier)
+        if item.get_closest_marker("postgres"):
+            tier = "postgres"
         tiers.setdefault(tier, []).append(item)
     left_out = config.stash.setdefault(LEFT_OUT, {})
     for tier, members in tiers.items():

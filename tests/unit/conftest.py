@@ -9,9 +9,7 @@ import pytest
 from flowdb import schema
 from flowdb.db import FlowDb
 from flowdb.engine import open_engine
-from tests.unit.postgres import Postgres, binaries
-
-needs_postgres = pytest.mark.skipif(binaries() is None, reason="no PostgreSQL: apt-get install postgresql")
+from tests.unit.postgres import Postgres
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +24,7 @@ def sqlite_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/weir/flow.db"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=needs_postgres)])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def empty_url(request: pytest.FixtureRequest, sqlite_url: str) -> str:
     """Each kind of database in turn, without tables."""
     if request.param == "sqlite":

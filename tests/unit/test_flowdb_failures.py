@@ -18,7 +18,6 @@ from flowdb import store as store_module
 from flowdb.db import FlowDb
 from flowdb.engine import DatabaseUnavailable, SchemaMismatch, open_engine
 from flowdb.models import FlowRow, HopRow, SwitchRow
-from tests.unit.conftest import needs_postgres
 from tests.unit.database import new_flow, rows, wait_for
 from tests.unit.postgres import Postgres
 
@@ -136,7 +135,7 @@ def test_full_or_read_only_in_mid_run(sqlite_url, open_db, monkeypatch, caplog, 
     assert "can be written again" in caplog.text
 
 
-@needs_postgres
+@pytest.mark.postgres
 def test_postgres_stopped_and_started(open_db, caplog):
     with Postgres() as cluster, caplog.at_level(logging.WARNING):
         with pytest.raises(SchemaMismatch, match=r"none of Weir's tables.*`weir db init`"):
