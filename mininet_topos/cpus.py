@@ -39,8 +39,9 @@ def give_to_switch(cpu: int | None, pid: int, state: LabState) -> None:
 
     A thread that is bound to one CPU already (by another lab or its owner) is left alone.
     """
-    if cpu is not None and len(os.sched_getaffinity(pid)) > 1:
-        state.note_bound(pid, os.sched_getaffinity(pid))
+    allowed = os.sched_getaffinity(pid)
+    if cpu is not None and len(allowed) > 1:
+        state.note_bound(pid, allowed)
         os.sched_setaffinity(pid, {cpu})
 
 

@@ -119,8 +119,9 @@ def ryu_manager() -> None:
     if wanted != "ryu":
         sys.exit(f"ryu-manager: runs Ryu, but WEIR_ENGINE is {wanted!r}; unset it, or use weir controller")
     manager = load("cmd.manager", "ryu")
+    settings = load("cfg", "ryu").CONF
     for listener in ("ofp_listen_host", "wsapi_host"):
-        load("cfg", "ryu").CONF.set_default(listener, "127.0.0.1")
+        settings.set_default(listener, "127.0.0.1")
     _stop_from_the_main_greenlet()
     manager.main()
 

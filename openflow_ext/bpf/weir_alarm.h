@@ -120,14 +120,16 @@ static __always_inline void watch_queue(__u32 ifindex, struct weir_port *port, s
 
 	if (!over && state->alarm == WEIR_QUIET)
 		return;
+	now_ns = bpf_ktime_get_ns();
+	state->moved_ns = now_ns;
+	if (state->alarm != WEIR_QUIET && now_ns - state->looked_ns <= LOST_LOOKS * port->look_ns)
+		return;
 	alarm = bpf_map_lookup_elem(&alarm_timers, &ifindex);
 	if (!alarm)
 		return;
-	now_ns = bpf_ktime_get_ns();
-	state->moved_ns = now_ns;
 	if (state->alarm == WEIR_QUIET)
 		raise_alarm(ifindex, alarm, port, state, now_ns);
-	else if (now_ns - state->looked_ns > LOST_LOOKS * port->look_ns)
+	else
 		start_looks(alarm, port, state, now_ns);
 }
 
