@@ -1,34 +1,41 @@
 """Bundles in one session: OFPT_BUNDLE_* of OpenFlow 1.4 and later, ONF's extension of 1.3.
 
-A FLOW_MOD in a bundle acts when the bundle is committed. The extension's actions are refused in a bundle;
-what plain FLOW_MODs in it do to entries that have them is done here at the commit, and undone where
-Open vSwitch refuses that.
+A FLOW_MOD in a bundle acts when the bundle is committed. Open vSwitch holds its plain rest until then, this
+the whole of it: at the commit both parts act, or neither. Not implemented: a MODIFY with actions of the
+extension, for which entries it is about depends on what the bundle did before.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch import split
+from openflow_ext.switch.errors import Refused
+from openflow_ext.switch.exchange import Verdict
+from openflow_ext.switch.split import Split
 
 ONF_ID = (0x4F4E4600).to_bytes(4, "big")
 _CONTROL_13, _ADD_13 = 2300, 2301
 _OFPBCT_COMMIT_REQUEST, _OFPBCT_DISCARD_REQUEST = 4, 6
-_MSG_UNSUP = 10
+_MSG_UNSUP, _MSG_FAILED = 10, 13
 _CONTROL, _ADDED = struct.Struct("!IH"), struct.Struct("!I")
 _ADD_HEAD_SIZE = 8
+_MODIFIES = (of.OFPFC_MODIFY, of.OFPFC_MODIFY_STRICT)
 
 
 @dataclass(frozen=True, slots=True)
-class _Added:
-    xid: bytes
+class Added:
+    """A FLOW_MOD in a bundle: as the controller wrote it, and its two parts."""
+
     message: bytes
+    parts: Split
 
 
 def is_bundle_message(message: bytes) -> bool:
-    """Whether a controller's message opens, fills or ends a bundle."""
+    """Whether a message opens, fills or ends a bundle, or answers one that does."""
     return _kind(message) is not None
 
 
@@ -42,60 +49,94 @@ def _kind(message: bytes) -> int | None:
     return {_CONTROL_13: of.OFPT_BUNDLE_CONTROL, _ADD_13: of.OFPT_BUNDLE_ADD_MESSAGE}.get(exp_type)
 
 
-def _body(message: bytes) -> bytes:
-    return message[of.HEADER_SIZE if message[0] > of.OFP13 else of.HEADER_SIZE + 8 :]
+def _body_at(message: bytes) -> int:
+    return of.HEADER_SIZE if message[0] > of.OFP13 else of.HEADER_SIZE + 8
 
 
 class Bundles:
     """The FLOW_MODs that wait in a session's bundles."""
 
     def __init__(self) -> None:
-        self._open: dict[int, list[_Added]] = {}
+        self._open: dict[int, list[Added]] = {}
+        self._discarded: set[bytes] = set()
 
-    def refusal(self, message: bytes) -> bytes:
-        """The error for a message that brings an action of the extension into a bundle; else nothing."""
-        if _kind(message) != of.OFPT_BUNDLE_ADD_MESSAGE:
-            return b""
-        inner = _body(message)[_ADD_HEAD_SIZE:]
-        try:
-            extended = inner[1:2] == bytes([of.OFPT_FLOW_MOD]) and split.split(_cut(inner)).actions
-        except ValueError:
-            return b""
-        return _unsupported(message) if extended else b""
-
-    def take(self, message: bytes) -> list[bytes]:
-        """Follow a bundle; the FLOW_MODs that a commit carries out now."""
-        body = _body(message)
-        if len(body) < _CONTROL.size:
-            return []
+    def take(self, message: bytes, commit: Callable[[bytes, Iterable[Added]], Verdict]) -> Verdict:
+        """Follow a bundle. ``commit`` carries out the FLOW_MODs of one that the message commits."""
+        body = message[_body_at(message) :]
         if _kind(message) == of.OFPT_BUNDLE_ADD_MESSAGE:
-            (bundle_id,) = _ADDED.unpack_from(body)
-            inner = body[_ADD_HEAD_SIZE:]
-            if inner[1:2] == bytes([of.OFPT_FLOW_MOD]):
-                self._open.setdefault(bundle_id, []).append(_Added(message[4:8], _cut(inner)))
-            return []
+            return self._add(message, body)
+        if len(body) < _CONTROL.size:
+            return Verdict(forward=message)
         bundle_id, control = _CONTROL.unpack_from(body)
         if control not in (_OFPBCT_COMMIT_REQUEST, _OFPBCT_DISCARD_REQUEST):
-            return []
-        added = self._open.pop(bundle_id, [])
-        return [one.message for one in added] if control == _OFPBCT_COMMIT_REQUEST else []
+            return Verdict(forward=message)
+        waiting = self._open.pop(bundle_id, [])
+        return commit(message, waiting) if control == _OFPBCT_COMMIT_REQUEST else Verdict(forward=message)
+
+    def _add(self, message: bytes, body: bytes) -> Verdict:
+        inner = body[_ADD_HEAD_SIZE : _ADD_HEAD_SIZE + int.from_bytes(body[10:12], "big")]
+        if inner[1:2] != bytes([of.OFPT_FLOW_MOD]):
+            return Verdict(forward=message)
+        try:
+            parts = _checked(inner)
+        except ValueError:
+            return Verdict(forward=message)
+        except Refused as refusal:
+            return Verdict(answer=_refusal(message, refusal))
+        (bundle_id,) = _ADDED.unpack_from(body)
+        self._open.setdefault(bundle_id, []).append(Added(inner, parts))
+        return Verdict(forward=_with_inner(message, len(inner), parts.rest))
+
+    def discard(self, commit: bytes) -> Verdict:
+        """What becomes of a ``commit`` that cannot be carried out: Open vSwitch forgets the bundle."""
+        at = _body_at(commit) + 4
+        self._discarded.add(commit[4:8])
+        request = commit[:at] + _OFPBCT_DISCARD_REQUEST.to_bytes(2, "big") + commit[at + 2 :]
+        return Verdict(forward=request, answer=_failure(commit, _MSG_FAILED))
+
+    def answers_discard(self, message: bytes) -> bool:
+        """Whether a message answers what ``discard`` asked: the controller asked for no such thing."""
+        if message[4:8] not in self._discarded:
+            return False
+        self._discarded.remove(message[4:8])
+        return True
 
     def refused(self, error: bytes) -> None:
         """Open vSwitch did not take a message into a bundle."""
         for added in self._open.values():
-            added[:] = [one for one in added if one.xid != error[4:8]]
+            added[:] = [one for one in added if one.message[4:8] != error[4:8]]
 
 
-def _cut(inner: bytes) -> bytes:
-    """The message in a bundle-add, without the properties behind it."""
-    return inner[: int.from_bytes(inner[2:4], "big")]
+def _checked(inner: bytes) -> Split:
+    """The parts of a FLOW_MOD. Raises Refused where they could not be carried out, ValueError where its
+    lengths lie."""
+    flow_mod = of.FlowMod.parse(inner)
+    parts = split.split(inner)
+    split.refuse_windows(flow_mod.match)
+    if parts.actions and flow_mod.command in _MODIFIES:
+        raise Refused(of.OFPET_BUNDLE_FAILED, _MSG_UNSUP, "a MODIFY with actions of the extension")
+    if parts.actions and flow_mod.command == of.OFPFC_ADD:
+        split.rule_for(flow_mod, parts.actions)
+    return parts
 
 
-def _unsupported(message: bytes) -> bytes:
-    """OFPBFC_MSG_UNSUP, as the version has it."""
+def _with_inner(message: bytes, size: int, inner: bytes) -> bytes:
+    """A bundle-add with ``inner`` instead of its message, which has ``size`` bytes."""
+    at = _body_at(message) + _ADD_HEAD_SIZE
+    return of.resized(message[:at] + inner + message[at + size :])
+
+
+def _refusal(message: bytes, refusal: Refused) -> bytes:
+    if refusal.error_type == of.OFPET_BUNDLE_FAILED:
+        return _failure(message, refusal.code)
+    return of.error(message, refusal.error_type, refusal.code)
+
+
+def _failure(message: bytes, code: int) -> bytes:
+    """OFPET_BUNDLE_FAILED, as the version has it."""
     if message[0] > of.OFP13:
-        return of.error(message, of.OFPET_BUNDLE_FAILED, _MSG_UNSUP)
+        return of.error(message, of.OFPET_BUNDLE_FAILED, code)
     data = ONF_ID + message[: of.ERROR_DATA_SIZE]
     length, xid = 12 + len(data), of.HEADER.unpack_from(message)[3]
     head = of.HEADER.pack(message[0], of.OFPT_ERROR, length, xid)
-    return head + struct.pack("!HH", of.OFPET_EXPERIMENTER, _CONTROL_13 + _MSG_UNSUP) + data
+    return head + struct.pack("!HH", of.OFPET_EXPERIMENTER, _CONTROL_13 + code) + data

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import struct
 import time
+from collections.abc import Iterable
 from functools import partial
 
 from openflow_ext.switch import flowstats, split
 from openflow_ext.switch import openflow as of
-from openflow_ext.switch.bundles import Bundles
+from openflow_ext.switch.bundles import Added, Bundles
 from openflow_ext.switch.dataplane import DataPlaneError
 from openflow_ext.switch.errors import Refused
 from openflow_ext.switch.exchange import OwnRequests, Verdict
@@ -92,16 +91,33 @@ class FlowEntries:
 
     def bundled(self, message: bytes) -> Verdict:
         """A message about a bundle: what it holds acts here when it is committed."""
-        if refusal := self._bundles.refusal(message):
-            log.warning("%s: actions of the extension in a bundle: refused", self._name)
-            return Verdict(answer=refusal)
+        verdict = self._bundles.take(message, self._committed)
+        if verdict.answer:
+            log.warning("%s: a message for a bundle is refused", self._name)
+        elif verdict.forward != message:
+            self._pending.remember(verdict.forward, message, ())
+        return verdict
+
+    def _committed(self, commit: bytes, waiting: Iterable[Added]) -> Verdict:
+        """All that waited in a bundle acts, or nothing does."""
         changes: list[Change] = []
-        for flow_mod in self._bundles.take(message):
-            with contextlib.suppress(ValueError, Refused):  # Open vSwitch refuses these, and the whole commit
-                changes += self._table.apply(flow_mod, ())
+        for added in waiting:
+            try:
+                changes += self._table.apply(added.message, added.parts.actions)
+            except Refused as refusal:
+                self._table.undo(changes)
+                failed = self._bundles.discard(commit)
+                refused = self._refuse(added.message, refusal)
+                return Verdict(forward=failed.forward, answer=refused.answer + failed.answer)
+            if added.parts.actions:
+                self._pending.remember(added.parts.rest, added.message, ())
         if changes:
-            self._pending.remember(message, message, tuple(changes))
-        return Verdict(forward=message)
+            self._pending.remember(commit, commit, tuple(changes))
+        return Verdict(forward=commit)
+
+    def answers_discard(self, message: bytes) -> bool:
+        """Whether Open vSwitch answers what was asked for here, after a commit that failed."""
+        return self._bundles.answers_discard(message)
 
     def takes_entries_along(self, message: bytes) -> bool:
         """Whether a GROUP_MOD or METER_MOD makes Open vSwitch remove entries: look which."""
@@ -112,13 +128,13 @@ class FlowEntries:
     def refused(self, message: bytes) -> Verdict:
         """A FLOW_MOD that Open vSwitch refuses is undone here too; the controller sees its own bytes."""
         self._bundles.refused(message)
-        pending = self._pending.take(message[12:])
+        quoted_at = of.quoted_at(message)
+        pending = self._pending.take(message[quoted_at:])
         if pending is None:
             return Verdict(forward=message)
         changes, original = pending
         self._table.undo(changes)
-        error_type, code = struct.unpack_from("!HH", message, 8)
-        return Verdict(forward=of.error(original, error_type, code))
+        return Verdict(forward=of.resized(message[:quoted_at] + original))
 
     def removed(self, message: bytes) -> None:
         """FLOW_REMOVED: the extension's part goes too."""

@@ -186,6 +186,16 @@ def error(request: bytes, error_type: int, code: int) -> bytes:
     return HEADER.pack(version, OFPT_ERROR, 12 + len(data), xid) + struct.pack("!HH", error_type, code) + data
 
 
+def quoted_at(error: bytes) -> int:
+    """Where an OFPT_ERROR quotes the message that it is about."""
+    return 16 if error[8:10] == OFPET_EXPERIMENTER.to_bytes(2, "big") else 12
+
+
+def resized(message: bytes) -> bytes:
+    """``message`` with its length in its header."""
+    return message[:2] + struct.pack("!H", len(message)) + message[4:]
+
+
 def port_desc_request(version: int, xid: int) -> bytes:
     """A request for the descriptions of all ports."""
     body = struct.pack("!HH4x", OFPMP_PORT_DESC, 0)

@@ -34,7 +34,9 @@ FROM_CONTROLLER = frozenset(
 )
 FROM_SWITCH = frozenset(
     {
+        of.OFPT_BUNDLE_CONTROL,
         of.OFPT_ERROR,
+        of.OFPT_EXPERIMENTER,
         of.OFPT_FEATURES_REPLY,
         of.OFPT_FLOW_REMOVED,
         of.OFPT_PORT_STATUS,
@@ -130,6 +132,9 @@ class Session:
                 self._port_status(message)
             case of.OFPT_FLOW_REMOVED if message[0] >= of.OFP13:
                 self._entries.removed(message)
+            case of.OFPT_BUNDLE_CONTROL | of.OFPT_EXPERIMENTER:
+                if is_bundle_message(message) and self._entries.answers_discard(message):
+                    return Verdict()
             case of.OFPT_ROLE_REPLY:
                 self._bridge.roles.given(self, _role(message))
             case of.OFPT_ROLE_STATUS if message[0] > of.OFP13:
@@ -139,6 +144,8 @@ class Session:
     def _error(self, message: bytes) -> Verdict:
         if message[8:10] == of.OFPET_ROLE_REQUEST_FAILED.to_bytes(2, "big"):
             self._bridge.roles.refused(self)
+        if self._entries.answers_discard(message):
+            return Verdict()
         return self._own.take(message) or self._entries.refused(message)
 
     def _features(self, message: bytes) -> Verdict:

@@ -101,8 +101,7 @@ def split(message: bytes) -> Split:
     if not ours:
         return Split(message, ())
     head = message[: len(message) - len(instructions)]
-    rest = head + b"".join(kept)
-    return Split(rest[:2] + struct.pack("!H", len(rest)) + rest[4:], tuple(ours))
+    return Split(of.resized(head + b"".join(kept)), tuple(ours))
 
 
 def _take_actions(instruction: bytes) -> tuple[bytes, list[bytes]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,7 +27,7 @@ from tests.unit.flowmods import (
     parser,
     serialized,
 )
-from tests.unit.test_proxy_entries import bundle
+from tests.unit.test_proxy_entries import COMMIT, OPEN, adding, control
 
 SET, MOD = ext(wire.SetWindow(1536)), ext(wire.ModWindow(30000, 5))
 TCP6 = {"eth_type": 0x86DD, "ip_proto": 6}
@@ -224,19 +223,32 @@ def test_our_actions_elsewhere_are_refused_by_open_vswitch(bench: Bench, control
 
 def test_a_bundle_acts_on_both_parts_when_it_is_committed(bench: Bench, joined: Controller) -> None:
     write(joined, flow_mod(TCP4, [SET, output(2)], priority=5), flow_mod(TCP4, [SET, output(2)], priority=6))
-    version = bytes([joined.version])
-    plain = version + flow_mod(TCP4, [output(1)], priority=5, xid=9)[1:]
-    whole = version + flow_mod(TCP4, [SET, output(1)], priority=7, xid=9)[1:]
+    plain = flow_mod(TCP4, [output(1)], priority=5, xid=9)
+    whole = flow_mod(TCP4, [SET, output(1)], priority=7, xid=9)
 
-    def control(kind: int) -> bytes:
-        return joined.ask(bundle(33, struct.pack("!IHH", 7, kind, 3), joined.version))
+    def ask(kind: int) -> bytes:
+        return joined.ask(control(kind, joined.version))
 
-    assert control(0)[1] != of.OFPT_ERROR
-    joined.send(bundle(34, struct.pack("!IHH", 7, 0, 3) + plain, joined.version))
-    refusal = joined.ask(bundle(34, struct.pack("!IHH", 7, 0, 3) + whole, joined.version))
-    assert refusal[1] == of.OFPT_ERROR
-    assert len(bench.rules()) == 2
-    assert control(4)[1] != of.OFPT_ERROR
+    assert ask(OPEN)[1] != of.OFPT_ERROR
+    joined.send(adding(plain, joined.version))
+    joined.send(adding(whole, joined.version))
     assert joined.barrier() == []
-    assert [rule.priority for rule in bench.rules()] == [6]
+    assert sorted(rule.priority for rule in bench.rules()) == [5, 6]
+    assert ask(COMMIT)[1] != of.OFPT_ERROR
+    assert joined.barrier() == []
+    assert sorted(rule.priority for rule in bench.rules()) == [6, 7]
     assert shown(joined)[5] == instructions(plain)
+    assert shown(joined)[7] == instructions(whole)
+
+
+def test_a_bundle_that_open_vswitch_refuses_leaves_both_parts(bench: Bench, joined: Controller) -> None:
+    whole = flow_mod(TCP4, [SET, output(1)], priority=7, xid=9)
+    to_a_group_that_is_not_there = flow_mod(TCP4, [parser.OFPActionGroup(99)], priority=8, xid=9)
+    joined.ask(control(OPEN, joined.version))
+    joined.send(adding(whole, joined.version))
+    joined.send(adding(to_a_group_that_is_not_there, joined.version))
+    assert joined.barrier() == []
+    joined.send(control(COMMIT, joined.version))
+    assert joined.barrier() != []
+    assert bench.rules() == []
+    assert shown(joined) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -167,42 +168,124 @@ def bundle(kind: int, body: bytes, version: int = 4, xid: int = 9) -> bytes:
     return of.HEADER.pack(version, of_type, 8 + len(head + body), xid) + head + body
 
 
+def adding(message: bytes, version: int, xid: int = 9) -> bytes:
+    """OFPT_BUNDLE_ADD_MESSAGE with a FLOW_MOD, which gets the version and the xid too."""
+    inner = bytes([version]) + message[1:4] + xid.to_bytes(4, "big") + message[8:]
+    return bundle(34, bytes.fromhex("0000000700000003") + inner, version, xid)
+
+
+def control(kind: int, version: int, xid: int = 9) -> bytes:
+    return bundle(33, struct.pack("!IHH", 7, kind, 3), version, xid)
+
+
+OPEN, COMMIT, COMMITTED, DISCARD, DISCARDED = 0, 4, 5, 6, 7
+WHOLE = flow_mod(TCP4, [SET, output(3)], priority=5)
+PLAIN = flow_mod(TCP4, [output(3)], priority=5)
+
+
+class Ends:
+    """Both ends of a session."""
+
+    def __init__(self, switch: End, controller: End) -> None:
+        self.switch = switch
+        self.controller = controller
+
+    async def passes(self, *messages: bytes) -> None:
+        """The controller's messages reach the switch as they are."""
+        for message in messages:
+            await self.becomes(message, message)
+
+    async def becomes(self, sent: bytes, received: bytes) -> None:
+        self.controller.send(sent)
+        assert await self.switch.message() == received
+
+    async def hears(self, *messages: bytes) -> None:
+        """The switch's messages reach the controller as they are."""
+        self.switch.send(*messages)
+        for message in messages:
+            assert await self.controller.message() == message
+
+
 @pytest.mark.parametrize("version", [4, 5, 6])
 def test_bundles_act_when_they_are_committed(play: Play, version: int) -> None:
-    def add(message: bytes, xid: int = 9) -> bytes:
-        return bundle(34, bytes.fromhex("0000000700000003") + bytes([version]) + message[1:], version, xid)
+    async def script(bench: Bench) -> None:
+        ends = Ends(*await bench.join())
+        await ends.passes(control(OPEN, version))
+        await ends.becomes(adding(WHOLE, version), adding(PLAIN, version))
+        assert not bench.plane.held
+        await ends.passes(control(COMMIT, version))
+        assert len(bench.plane.held) == 1
+        await ends.passes(adding(PLAIN, version), control(DISCARD, version), control(COMMIT, version))
+        assert len(bench.plane.held) == 1
+        await ends.passes(adding(PLAIN, version, xid=10))
+        await ends.hears(of.error(adding(PLAIN, version, xid=10), 1, 1))
+        await ends.passes(control(COMMIT, version))
+        assert len(bench.plane.held) == 1
+        await ends.passes(adding(PLAIN, version), bundle(33, bytes(2), version), control(COMMIT, version))
+        assert not bench.plane.held
 
-    commit = bundle(33, bytes.fromhex("0000000700040003"), version)
-    plain = flow_mod(TCP4, [output(3)], priority=5)
+    play(script)
+
+
+def failed(about: bytes, version: int, code: int) -> bytes:
+    """OFPET_BUNDLE_FAILED, as Open vSwitch has it for the version."""
+    if version > of.OFP13:
+        return of.error(about, of.OFPET_BUNDLE_FAILED, code)
+    standard = of.error(about, of.OFPET_EXPERIMENTER, 2300 + code)
+    return of.resized(standard[:12] + bytes.fromhex("4f4e4600") + standard[12:])
+
+
+@pytest.mark.parametrize("version", [4, 5, 6])
+def test_a_commit_that_open_vswitch_refuses_is_taken_back(play: Play, version: int) -> None:
+    async def script(bench: Bench) -> None:
+        ends = Ends(*await bench.join())
+        commit = control(COMMIT, version, xid=11)
+        await ends.becomes(adding(WHOLE, version), adding(PLAIN, version))
+        await ends.passes(commit)
+        inner, rest = (adding(one, version)[len(bundle(34, bytes(8), version)) :] for one in (WHOLE, PLAIN))
+        ends.switch.send(of.error(rest, 5, 1))
+        assert await ends.controller.message() == of.error(inner, 5, 1)
+        await ends.hears(failed(commit, version, 13))
+        assert not bench.plane.held
+
+    play(script)
+
+
+@pytest.mark.parametrize("version", [4, 5, 6])
+def test_what_the_extension_cannot_do_never_enters_a_bundle(play: Play, version: int) -> None:
+    modify = flow_mod(TCP4, [SET, output(3)], command=ofproto.OFPFC_MODIFY)
+    too_many = flow_mod(TCP4, [SET, SET])
 
     async def script(bench: Bench) -> None:
-        async def passes(*messages: bytes) -> None:
-            controller.send(*messages)
-            for message in messages:
-                assert await switch.message() == message
-
-        switch, controller = await bench.join()
-        whole = flow_mod(TCP4, [SET, output(3)], priority=5)
-        controller.send(whole)
-        await switch.message()
-        controller.send(add(whole))
-        refusal = await controller.message()
-        if version == of.OFP13:
-            assert refusal[8:16] == bytes.fromhex("ffff09064f4e4600")
-        else:
-            assert refusal[8:12] == bytes.fromhex("0011000a")
-        await passes(add(plain), bundle(33, bytes.fromhex("0000000700060003"), version), commit)
-        assert len(bench.plane.held) == 1
-        await passes(add(plain, xid=10))
-        switch.send(of.error(add(plain, xid=10), 1, 1), echo(2))
-        await controller.message()
-        assert await controller.message() == echo(2)
-        await passes(commit)
-        assert len(bench.plane.held) == 1
-        await passes(add(plain), bundle(33, bytes(2), version), commit)
+        ends = Ends(*await bench.join())
+        ends.controller.send(adding(modify, version))
+        assert await ends.controller.message() == failed(adding(modify, version), version, 10)
+        ends.controller.send(adding(too_many, version))
+        refusal = of.error(adding(too_many, version), of.OFPET_BAD_ACTION, of.OFPBAC_TOO_MANY)
+        assert await ends.controller.message() == refusal
+        await ends.passes(control(COMMIT, version))
         assert not bench.plane.held
-        switch.send(of.error(commit, 17, 13))
-        assert (await controller.message())[1] == of.OFPT_ERROR
-        assert len(bench.plane.held) == 1
+
+    play(script)
+
+
+@pytest.mark.parametrize("version", [4, 5, 6])
+def test_a_bundle_for_which_there_is_no_room_is_discarded_whole(play: Play, version: int) -> None:
+    other = flow_mod(TCP4, [SET, output(3)], priority=6)
+
+    async def script(bench: Bench) -> None:
+        ends = Ends(*await bench.join())
+        bench.plane.room = 1
+        commit = control(COMMIT, version, xid=12)
+        for message, xid in ((WHOLE, 10), (other, 11)):
+            ends.controller.send(adding(message, version, xid))
+            await ends.switch.message()
+        await ends.becomes(commit, control(DISCARD, version, xid=12))
+        error = await ends.controller.message()
+        assert (error[4:8], error[8:12]) == (bytes([0, 0, 0, 11]), bytes([0, 5, 0, of.OFPFMFC_TABLE_FULL]))
+        assert await ends.controller.message() == failed(commit, version, 13)
+        assert not bench.plane.held
+        ends.switch.send(control(DISCARDED, version, xid=12))
+        await ends.hears(control(COMMITTED, version, xid=12))
 
     play(script)
