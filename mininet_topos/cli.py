@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from mininet_topos import lab as running
 from mininet_topos.errors import LabError
-from mininet_topos.experiment import Case, Experiment, demo
+from mininet_topos.experiment import FABRIC_MODES, Case, Experiment, demo
 from mininet_topos.net import require_machine
 from mininet_topos.schemes import SCHEMES
 from mininet_topos.state import clean
@@ -32,6 +32,20 @@ EXIT_SIGINT = 128 + signal.SIGINT
 
 class Terminated(BaseException):
     """SIGTERM came."""
+
+
+class RoleRate(click.ParamType):
+    """ROLE=MBPS."""
+
+    name = "role=mbps"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A pair of a role and a rate."""
+        role, _, rate_mbps = value.partition("=")
+        try:
+            return role, float(rate_mbps)
+        except ValueError:
+            self.fail(f"{value!r}: want ROLE=Mbit/s, e.g. trunk=1000", param, ctx)
 
 
 @click.group()
@@ -83,6 +97,27 @@ def demo_command(queries: int, out: Path | None, controller_port: int | None, as
     help="ms between queries.",
 )
 @click.option(
+    "--topology",
+    default="star",
+    show_default=True,
+    help="As `weir lab topologies` has them, e.g. dumbbell or threetier,2,2,8.",
+)
+@click.option(
+    "--rate",
+    "rates_mbps",
+    type=RoleRate(),
+    multiple=True,
+    help="ROLE=Mbit/s, of the ports to a trunk, access or root that are not the bottleneck.",
+)
+@click.option(
+    "--fabric",
+    "fabric_mode",
+    type=click.Choice(FABRIC_MODES),
+    default=FABRIC_MODES[0],
+    show_default=True,
+    help="How flows get their paths.",
+)
+@click.option(
     "--cc", "congestion_control", default="reno", show_default=True, help="The hosts' congestion control."
 )
 @click.option(
@@ -93,6 +128,7 @@ def incast_command(
     schemes: str, out: Path | None, controller_port: int | None, as_json: bool, **options: Any
 ) -> None:
     """One incast of your own."""
+    options["rates_mbps"] = dict(options["rates_mbps"])
 
     def make() -> Experiment:
         case = {name: options.pop(name) for name in ("workers", "size_bytes", "background", "queries")}

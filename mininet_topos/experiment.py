@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from mininet_topos.errors import BadExperiment
+from mininet_topos.layout import ROLES, Layout, bottleneck_role, lay_out
 from mininet_topos.links import Bottleneck
-from mininet_topos.net import require_hosts
-from mininet_topos.schemes import SCHEMES
+from mininet_topos.schemes import SCHEMES, Scheme
 
 MSS_BYTES = 1448
 SEGMENT_OVERHEAD_BYTES = 66
@@ -17,6 +17,7 @@ SEGMENT_OVERHEAD_BYTES = 66
 
 FULL_SEGMENT_BYTES = MSS_BYTES + SEGMENT_OVERHEAD_BYTES
 MOST_RESPONSE_BYTES = 64 << 20
+FABRIC_MODES = ("proactive", "reactive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class Experiment:
 
     ``warmup_s``: how long the long flows run before the first query; ``tail_s``: and after the last.
     ``repeat_until_s``: void runs are repeated until the experiment has taken so long.
+    ``topology``: a spec such as `dumbbell,40,3`. ``rates_mbps``: of ports beside the bottleneck, by their
+    role (layout.py); a role that is not named is as fast as the machine. ``fabric_mode``: fabric_app's.
     """
 
     name: str
@@ -56,6 +59,9 @@ class Experiment:
     congestion_control: str = "reno"
     seed: int = 1
     repeat_until_s: float = 3600.0
+    topology: str = "star"
+    rates_mbps: dict[str, float] = field(default_factory=dict)
+    fabric_mode: str = "proactive"
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.schemes if name not in SCHEMES]
@@ -64,19 +70,32 @@ class Experiment:
             raise BadExperiment(f"schemes are some of {', '.join(SCHEMES)}, each once: not {given}")
         if not self.cases:
             raise BadExperiment("an experiment needs a case")
-        if not 1 <= self.bandwidth_mbps <= 10_000:
-            raise BadExperiment(f"a bandwidth of {self.bandwidth_mbps} Mbit/s: want 1 to 10000")
+        for rate_mbps in (self.bandwidth_mbps, *self.rates_mbps.values()):
+            if not 1 <= rate_mbps <= 10_000:
+                raise BadExperiment(f"a bandwidth of {rate_mbps} Mbit/s: want 1 to 10000")
+        if self.fabric_mode not in FABRIC_MODES:
+            raise BadExperiment(f"no fabric mode is called {self.fabric_mode!r}: {' or '.join(FABRIC_MODES)}")
         if self.queue_bytes < 2 * FULL_SEGMENT_BYTES:
             raise BadExperiment(f"a queue of {self.queue_bytes} bytes holds no two full segments")
         if not re.fullmatch(r"[a-z0-9_]{1,15}", self.congestion_control):
             raise BadExperiment(f"not a congestion control: {self.congestion_control}")
         for case in self.cases:
-            require_hosts(case.workers, case.background)
+            if case.workers < 1 or case.background < 0:
+                raise BadExperiment("a case needs a worker, and no negative number of long flows")
             if not 1 <= case.size_bytes <= MOST_RESPONSE_BYTES:
                 raise BadExperiment(f"a response of {case.size_bytes} bytes: want 1 to {MOST_RESPONSE_BYTES}")
             if case.queries < 1:
                 raise BadExperiment("at least one query is needed")
-        require_hosts(self.workers, self.senders)
+        self._require_rates()
+        lay_out(self.topology, self.workers, self.senders, {})
+
+    def _require_rates(self) -> None:
+        others = [role for role in ROLES if role != bottleneck_role(self.topology)]
+        for role, rate_mbps in self.rates_mbps.items():
+            if role not in others:
+                raise BadExperiment(f"a rate for {role!r}: want one for {' or '.join(others)}")
+            if rate_mbps < self.bandwidth_mbps:
+                raise BadExperiment(f"{role} ports of {rate_mbps:g} Mbit/s are narrower than the bottleneck")
 
     @property
     def workers(self) -> int:
@@ -90,8 +109,29 @@ class Experiment:
 
     @property
     def bottleneck(self) -> Bottleneck:
-        """The shaping of the switch's port to the root."""
-        return Bottleneck(round(self.bandwidth_mbps * 1e6 / 8) * 8, queue_bytes=self.queue_bytes)
+        """The shaping of the port whose queue is watched."""
+        return self._width(self.bandwidth_mbps)
+
+    def _width(self, rate_mbps: float) -> Bottleneck:
+        return Bottleneck(round(rate_mbps * 1e6 / 8) * 8, queue_bytes=self.queue_bytes)
+
+    @property
+    def layout(self) -> Layout:
+        """The network, with every port's width. Raises BadExperiment."""
+        widths = {role: self._width(rate_mbps) for role, rate_mbps in self.rates_mbps.items()}
+        widths[bottleneck_role(self.topology)] = self.bottleneck
+        return lay_out(self.topology, self.workers, self.senders, widths)
+
+    @property
+    def network(self) -> str:
+        """The network, in a few words."""
+        hosts, switches = len((topo := self.layout.topo).hosts()), len(topo.switches())
+        behind = "one switch" if switches == 1 else f"{switches} switches"
+        return f"{hosts} hosts behind {behind} ({self.topology})"
+
+    def settled(self, scheme: Scheme) -> Scheme:
+        """A scheme with what the experiment says of the fabric."""
+        return replace(scheme, settings=scheme.settings | {"fabric": {"mode": self.fabric_mode}})
 
     @property
     def queue_pkts(self) -> int:

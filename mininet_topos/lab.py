@@ -52,11 +52,11 @@ def run_experiment(experiment: Experiment, folder: Path, progress: Progress, por
     make_folder(folder)
     meta = metadata(experiment)
     write_json(folder / "metadata.json", meta)
-    progress.say(f"building {1 + experiment.workers + experiment.senders} hosts behind one switch")
+    progress.say(f"building {experiment.network}")
     with (
         hosts_apart() as switch_cpu,
         QueueProbe() as probe,
-        network(experiment.workers, experiment.senders, experiment.bottleneck) as net,
+        network(experiment.layout) as net,
     ):
         give_to_switch(switch_cpu, vswitchd_pid(), net.state)
         progress.done()
@@ -66,7 +66,7 @@ def run_experiment(experiment: Experiment, folder: Path, progress: Progress, por
             progress.say(
                 f"{name}: starting {' '.join(scheme.apps)}" + (" and the agent" if scheme.extended else "")
             )
-            with running(scheme, net, folder / "raw" / name, port) as now:
+            with running(experiment.settled(scheme), net, folder / "raw" / name, port) as now:
                 progress.done()
                 for case in experiment.cases:
                     run_case(runner, case, now, folder / "raw", progress, repeat_until)

@@ -58,24 +58,26 @@ class Snapshot:
     """Counters at one moment, or, as a difference, of one run.
 
     ``tcp`` sums over all hosts. ``ovs_receive_drops`` are packets that OVS's receive sockets had no room
-    for; ``queue_drops`` those that the bottleneck's queue refused.
+    for; ``queue_drops`` those that the bottleneck's queue refused, ``other_queue_drops`` those that another
+    shaped port's did.
     """
 
     tcp: dict[str, int]
     queue_drops: int
     queue_sent_bytes: int
     ovs_receive_drops: int
+    other_queue_drops: int = 0
 
     @property
     def ovs_drops(self) -> int:
-        """TCP segments that left a host, arrived at none, and were not refused by the queue.
+        """TCP segments that left a host, arrived at none, and were not refused by a queue.
 
         Exact when nothing is in flight. OVS itself does not count them: it sends in batches, and when
         the queue refuses a packet, it drops the rest of the batch (of the same microseconds, which a
         full queue would have refused too).
         """
         sent = self.tcp["OutSegs"] + self.tcp["RetransSegs"]  # Linux counts retransmissions apart
-        return max(0, sent - self.tcp["InSegs"] - self.queue_drops)
+        return max(0, sent - self.tcp["InSegs"] - self.queue_drops - self.other_queue_drops)
 
     def since(self, before: Snapshot) -> Snapshot:
         """What has been added since `before`."""
@@ -84,6 +86,7 @@ class Snapshot:
             self.queue_drops - before.queue_drops,
             self.queue_sent_bytes - before.queue_sent_bytes,
             self.ovs_receive_drops - before.ovs_receive_drops,
+            self.other_queue_drops - before.other_queue_drops,
         )
 
 
@@ -96,7 +99,8 @@ def snapshot(net: Network) -> Snapshot:
     queue = read_queue(net.bottleneck_ifname)
     ports = set(net.state.interfaces)
     receive_drops = sum(socket.receive_drops for socket in packet_sockets() if socket.ifname in ports)
-    return Snapshot(tcp, queue.drops, queue.sent_bytes, receive_drops)
+    others = (read_queue(ifname).drops for ifname in net.shapes if ifname != net.bottleneck_ifname)
+    return Snapshot(tcp, queue.drops, queue.sent_bytes, receive_drops, sum(others))
 
 
 class CpuWatch(threading.Thread):

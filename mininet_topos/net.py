@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import shutil
@@ -14,15 +13,15 @@ from mininet.log import setLogLevel
 from mininet.net import Mininet
 
 from mininet_topos.errors import BadExperiment, LabError, Unable
-from mininet_topos.links import OFFLOADS_OFF, Bottleneck, shape
+from mininet_topos.layout import SUBNET, Layout, Port
+from mininet_topos.links import OFFLOADS_OFF, check_shape, shape
 from mininet_topos.node import LabHost, LabSwitch, run, vsctl
 from mininet_topos.ovs_buffers import deep_receive_buffers, ensure_send_buffer
 from mininet_topos.signals import undisturbed
 from mininet_topos.state import LabState
-from mininet_topos.topo import Star
 
-SUBNET = ipaddress.ip_network("10.0.0.0/22")
 OFPP_LOCAL = 0xFFFE
+MOST_IFNAME_BYTES = 15
 NEEDED = {
     "ovs-vsctl": "openvswitch-switch",
     "mnexec": "mininet",
@@ -33,21 +32,50 @@ NEEDED = {
 
 
 class Network:
-    """A built star: its hosts, its switch, its bottleneck port."""
+    """A layout as it is on this machine: its hosts, its switches, its ports."""
 
-    def __init__(self, net: Mininet, state: LabState) -> None:
+    def __init__(self, net: Mininet, state: LabState, layout: Layout) -> None:
         self._net = net
         self.state = state
-        self.switch: LabSwitch = net.switches[0]
-        self.root: LabHost = net["root"]
-        self.workers = [host for host in net.hosts if host.name.startswith("worker")]
-        self.senders = [host for host in net.hosts if host.name.startswith("long")]
-        self.hosts = list(net.hosts)
-        self.bottleneck_ifname = f"{self.switch.name}-eth1"
+        self.layout = layout
+        self.switches: list[LabSwitch] = list(net.switches)
+        self.hosts: list[LabHost] = list(net.hosts)
+        self.root: LabHost = net[layout.root]
+        self.workers: list[LabHost] = [net[name] for name in layout.workers]
+        self.senders: list[LabHost] = [net[name] for name in layout.senders]
+        self.sinks: list[LabHost] = [net[name] for name in layout.sinks]
+        self.bottleneck_ifname = self.ifname(layout.bottleneck)
+        self.shapes = {self.ifname(port): wanted for port, wanted in layout.shapes.items()}
 
-    def shape(self, bottleneck: Bottleneck) -> None:
-        """Set the bottleneck: the switch's port to the root."""
-        shape(self.bottleneck_ifname, bottleneck)
+    def __getitem__(self, name: str) -> LabHost | LabSwitch:
+        """The node that the topology calls so."""
+        return self._net[name]
+
+    def ifname(self, port: Port) -> str:
+        """The interface of a switch's port."""
+        return f"{self._net[port.switch].name}-eth{port.number}"
+
+    def shape(self) -> None:
+        """Give every port its rate and limit. Raises LabError where the kernel has others then."""
+        for ifname, wanted in self.shapes.items():
+            shape(ifname, wanted)
+
+    def check_shapes(self) -> None:
+        """Raises LabError where a port's rate or limit is not the one stated."""
+        for ifname, wanted in self.shapes.items():
+            check_shape(ifname, wanted)
+
+    def check_ports(self) -> None:
+        """Raises LabError where Open vSwitch did not take a bridge or a port (Mininet does not look)."""
+        columns = ("--columns=name,ofport,error", "--format=json", "list", "Interface")
+        rows = {name: (ofport, error) for name, ofport, error in json.loads(vsctl(*columns))["data"]}
+        wanted = {switch.name: OFPP_LOCAL for switch in self.switches}
+        wanted |= {self.ifname(port): port.number for port in self.layout.ports}
+        for name, number in wanted.items():
+            ofport, error = rows.get(name, (None, "it is not in its database"))
+            if ofport != number:
+                why = error if isinstance(error, str) else "see the log of ovs-vswitchd"
+                raise LabError(f"Open vSwitch did not take {name} as port {number}: {why}")
 
 
 def require_machine() -> None:
@@ -66,53 +94,53 @@ def require_machine() -> None:
         raise Unable(f"Open vSwitch does not run: run `make setup` ({error})") from error
 
 
-def require_hosts(workers: int, senders: int) -> None:
-    """Raises BadExperiment where a star of that size has no room in the lab's addresses."""
-    if workers < 1 or senders < 0:
-        raise BadExperiment("a star needs at least one worker, and no negative number of senders")
-    most = SUBNET.num_addresses - 2
-    if 1 + workers + senders > most:
-        raise BadExperiment(f"{1 + workers + senders} hosts are more than the {most} addresses of {SUBNET}")
+def bridge_names(layout: Layout, prefix: str) -> dict[str, str]:
+    """What each switch's bridge is called on this machine: `prefix` alone, or with the switch's name.
 
-
-def check_ports(state: LabState) -> None:
-    """Raises LabError where Open vSwitch did not take the bridge or a port (Mininet does not look)."""
-    columns = ("--columns=name,ofport,error", "--format=json", "list", "Interface")
-    rows = {name: (ofport, error) for name, ofport, error in json.loads(vsctl(*columns))["data"]}
-    wanted = {state.bridge: OFPP_LOCAL} | {name: number for number, name in enumerate(state.interfaces, 1)}
-    for name, number in wanted.items():
-        ofport, error = rows.get(name, (None, "it is not in its database"))
-        if ofport != number:
-            why = error if isinstance(error, str) else "see the log of ovs-vswitchd"
-            raise LabError(f"Open vSwitch did not take {name} as port {number}: {why}")
+    Raises BadExperiment where an interface would have a longer name than Linux takes.
+    """
+    switches = layout.topo.switches()
+    names = {name: prefix if len(switches) == 1 else f"{prefix}-{name}" for name in switches}
+    for name in (f"{names[port.switch]}-eth{port.number}" for port in layout.ports):
+        if len(name) > MOST_IFNAME_BYTES:
+            raise BadExperiment(
+                f"an interface would be called {name}, but Linux takes no more than {MOST_IFNAME_BYTES} "
+                f"characters: ask for a smaller topology"
+            )
+    return names
 
 
 @contextmanager
-def network(workers: int, senders: int, bottleneck: Bottleneck) -> Iterator[Network]:
-    """A star for as long as the context lasts; nothing of it is left afterwards.
+def network(layout: Layout) -> Iterator[Network]:
+    """A layout's network for as long as the context lasts; nothing of it is left afterwards.
 
     Raises Unable, BadExperiment, LabError.
     """
     require_machine()
-    require_hosts(workers, senders)
     ensure_send_buffer()
     setLogLevel("warning")
     state = LabState.claim()
     net: Mininet | None = None
     try:
-        net = Mininet(switch=LabSwitch, host=LabHost, controller=None, ipBase=str(SUBNET), build=False)
-        net.topo = Star(workers=workers, senders=senders, switch=state.bridge)
-        state.interfaces = [f"{state.bridge}-eth{port}" for port in range(1, workers + senders + 2)]
-        state.bridge_made = True
-        state.save()
+        names = bridge_names(layout, state.prefix)
+        net = Mininet(
+            switch=lambda name, **params: LabSwitch(names[name], **params),
+            host=LabHost,
+            controller=None,
+            ipBase=str(SUBNET),
+            build=False,
+        )
+        net.topo = layout.topo
+        ports = [f"{names[port.switch]}-eth{port.number}" for port in layout.ports]
+        state.note_network(list(names.values()), ports)
         net.build()
+        built = Network(net, state, layout)
         with deep_receive_buffers():
             net.start()
-            check_ports(state)
-        built = Network(net, state)
+            built.check_ports()
         for ifname in state.interfaces:
             run("ethtool", "-K", ifname, *OFFLOADS_OFF.split())
-        built.shape(bottleneck)
+        built.shape()
         yield built
     finally:
         with undisturbed():

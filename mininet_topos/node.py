@@ -40,7 +40,7 @@ class LabSwitch(OVSSwitch):
     """A stock Open vSwitch bridge on the userspace datapath, without a controller until it is given one."""
 
     def __init__(self, name: str, **params: object) -> None:
-        params.update(datapath="user", protocols="OpenFlow13", failMode="secure")
+        params.update(datapath="user", protocols="OpenFlow13", failMode="secure", batch=True)
         super().__init__(name, **params)
 
     def control(self, target: str) -> None:

@@ -14,7 +14,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from mininet_topos.experiment import Experiment
 from mininet_topos.fidelity import query_span_ns, standing_queries
-from mininet_topos.records import queries, read_run
+from mininet_topos.records import goodput_points, queries, read_run
 from mininet_topos.style import LOOKS
 from mininet_topos.summary import Row, load_experiment
 
@@ -72,6 +72,8 @@ def query_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
         for row in rows:
             look = LOOKS[row["scheme"]]
             times = sorted(_times_ms(folder, row))
+            if not times:
+                continue  # every query of the run was left out
             axis.step(
                 [times[0], *times],
                 np.linspace(0, 1, len(times) + 1),
@@ -133,7 +135,7 @@ def background(folder: Path, rows: list[Row]) -> Figure:
     for axis, row in zip(axes, some, strict=True):
         look = LOOKS[row["scheme"]]
         _, records = read_run(folder / "raw" / row["run"])
-        points = np.array([(r["t_ns"], r["bytes"]) for r in records if r["event"] == "goodput"])
+        points = np.array(goodput_points(records))
         start_ns, end_ns = query_span_ns(records)
         rate_mbps = 8e3 * np.diff(points[:, 1]) / np.diff(points[:, 0])
         axis.axvspan(0, (end_ns - start_ns) / 1e9, color="black", alpha=0.06, linewidth=0)

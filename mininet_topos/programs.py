@@ -77,7 +77,7 @@ def require_free(port: int | None) -> None:
 
 @contextmanager
 def running(scheme: Scheme, net: Network, folder: Path, port: int | None = None) -> Iterator[Running]:
-    """A scheme's programs for as long as the context lasts, ready and connected to the bridge.
+    """A scheme's programs for as long as the context lasts, ready and connected to every switch.
 
     `folder` gets their configuration, logs and database. `port`: where the controller listens; none: a
     free one. Raises ProgramFailed, LabError.
@@ -95,8 +95,9 @@ def running(scheme: Scheme, net: Network, folder: Path, port: int | None = None)
         if scheme.extended:
             _start_agent(net, folder, port, env, programs)
         else:
-            net.switch.control(f"tcp:{LOOPBACK}:{port}")
-        programs[0].wait_ready(net.switch.controlled, "the bridge is not connected to it", READY_S)
+            for switch in net.switches:
+                switch.control(f"tcp:{LOOPBACK}:{port}")
+        programs[0].wait_ready(lambda: all_controlled(net), "a switch is not connected to it", READY_S)
         now = Running(scheme, tuple(programs), net.state.dataplane if scheme.extended else "")
         check_reachability(net, folder)
         now.check()
@@ -105,7 +106,13 @@ def running(scheme: Scheme, net: Network, folder: Path, port: int | None = None)
         with undisturbed():
             for program in reversed(programs):
                 program.stop()
-            net.switch.release()
+            for switch in net.switches:
+                switch.release()
+
+
+def all_controlled(net: Network) -> bool:
+    """Whether every switch is connected to its controller."""
+    return all(switch.controlled() for switch in net.switches)
 
 
 def _start_controller(
@@ -121,8 +128,9 @@ def _start_controller(
 
 
 def _start_agent(net: Network, folder: Path, port: int, env: dict[str, str], programs: list[Program]) -> None:
+    bridges = [word for switch in net.switches for word in ("--bridge", switch.name)]
     argv = (
-        *(_bin("weir"), "switch", "--bridge", net.switch.name, "--name", net.state.dataplane),
+        *(_bin("weir"), "switch", *bridges, "--name", net.state.dataplane),
         *("--controller", f"tcp:{LOOPBACK}:{port}", "--json"),
     )
     agent = Program("agent", argv, folder / "agent.log", net.state, env)
@@ -133,18 +141,20 @@ def _start_agent(net: Network, folder: Path, port: int, env: dict[str, str], pro
 def check_reachability(net: Network, folder: Path) -> None:
     """Have the root open a TCP connection to every host, so that all are known before anything counts.
 
-    Raises ProgramFailed naming the host that cannot be reached.
+    Then one host of each other switch does the same. Raises ProgramFailed naming the host that cannot be
+    reached.
     """
-    hosts = [host for host in net.hosts if host is not net.root]
+    askers = {net.layout.switch_of(host.name): host for host in (*reversed(net.hosts), net.root)}
     traffic = Traffic(folder / "reachability.jsonl", net.state)
     try:
-        for host in hosts:
+        for host in net.hosts:
             traffic.start(host, "worker", port=WORKER_PORT)
-        traffic.await_event("listening", len(hosts), READY_S)
-        addresses = " ".join(f"{host.name}={host.IP()}" for host in hosts)
-        options = ("--size", "1", "--queries", "1", "--gap-ms", "0", "--workers", addresses)
-        traffic.start(net.root, "root", *options, port=WORKER_PORT)
-        traffic.await_event("done", 1, READY_S)
-        traffic.await_event("closed", len(hosts), READY_S)
+        traffic.await_event("listening", len(net.hosts), READY_S)
+        for done, asker in enumerate(sorted(askers.values(), key=lambda host: host is not net.root), 1):
+            addresses = " ".join(f"{host.name}={host.IP()}" for host in net.hosts if host is not asker)
+            options = ("--size", "1", "--queries", "1", "--gap-ms", "0", "--workers", addresses)
+            traffic.start(asker, "root", *options, port=WORKER_PORT)
+            traffic.await_event("done", done, READY_S)
+            traffic.await_event("closed", done * (len(net.hosts) - 1), READY_S)
     finally:
         traffic.stop()

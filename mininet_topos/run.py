@@ -7,13 +7,13 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from mininet_topos.errors import RunFailed
 from mininet_topos.experiment import Case, Experiment
 from mininet_topos.fidelity import judge
-from mininet_topos.links import check_shape
 from mininet_topos.measure import CpuWatch, read_stalls, snapshot, watching_stalls
 from mininet_topos.net import Network
 from mininet_topos.ovs_buffers import vswitchd_pid
@@ -46,7 +46,7 @@ class Runner:
         """
         folder.mkdir(parents=True)
         net = self._net
-        check_shape(net.bottleneck_ifname, self._experiment.bottleneck)
+        net.check_shapes()
         before, ports_before = snapshot(net), scheme.ports()
         traffic = Traffic(folder / "traffic.jsonl", net.state, self._experiment.congestion_control)
         with (
@@ -71,7 +71,7 @@ class Runner:
             "stalls": read_stalls(folder / "stalls.jsonl"),
             **_queue_figures(trace),
         }
-        check_shape(net.bottleneck_ifname, self._experiment.bottleneck)
+        net.check_shapes()
         records = list(read_records(folder / "traffic.jsonl"))
         record["reasons"] = judge(record, records, case, self._experiment)
         record["valid"] = not record["reasons"]
@@ -82,14 +82,14 @@ class Runner:
     def _drive(self, case: Case, scheme: Running, traffic: Traffic, on_query: OnQuery) -> None:
         """Long flows first, for they are to be the longest-lived; then the queries; then the tail."""
         net, senders = self._net, self._net.senders[: case.background]
-        workers = net.workers[: case.workers]
+        workers, sinks = net.workers[: case.workers], net.sinks[: case.background]
         for worker in workers:
             traffic.start(worker, "worker", port=WORKER_PORT)
-        if senders:
-            traffic.start(net.root, "sink", port=SINK_PORT)
-        traffic.await_event("listening", len(workers) + bool(senders), START_S)
-        for sender in senders:
-            traffic.start(sender, "source", "--to", net.root.IP(), port=SINK_PORT)
+        for sink in sinks:
+            traffic.start(sink, "sink", port=SINK_PORT)
+        traffic.await_event("listening", len(workers) + len(sinks), START_S)
+        for sender, sink in zip(senders, cycle(sinks), strict=False):
+            traffic.start(sender, "source", "--to", sink.IP(), port=SINK_PORT)
         traffic.await_event("connected", len(senders), START_S)
         if senders:
             self._pass_time(self._experiment.warmup_s, traffic, scheme)

@@ -52,12 +52,12 @@ class LabState:
     _file: IO[str]
     processes: dict[int, int] = field(default_factory=dict)
     interfaces: list[str] = field(default_factory=list)
-    bridge_made: bool = False
+    bridges: list[str] = field(default_factory=list)
     bound: tuple[int, int, list[int]] | None = None
 
     @property
-    def bridge(self) -> str:
-        """The bridge's name, unique among this host's labs."""
+    def prefix(self) -> str:
+        """What the bridges' names begin with, unique among this host's labs."""
         return f"s{self.number}"
 
     @property
@@ -96,12 +96,22 @@ class LabState:
 
     def _made(self) -> dict:
         return {
-            "bridge": self.bridge if self.bridge_made else "",
+            "bridges": self.bridges,
             "dataplane": self.dataplane,
             "processes": self.processes,
             "interfaces": self.interfaces,
             "bound": self.bound,
         }
+
+    def note_network(self, bridges: Iterable[str], interfaces: Iterable[str]) -> None:
+        """Note bridges and interfaces that are about to be made. Raises LabError where one is there."""
+        for name in (*bridges, *interfaces):
+            if Path(f"/sys/class/net/{name}").exists():
+                raise LabError(
+                    f"{name} exists, and no lab made it: remove it (ovs-vsctl del-br, ip link del)"
+                )
+        self.bridges, self.interfaces = list(bridges), list(interfaces)
+        self.save()
 
     def add_process(self, pid: int) -> None:
         """Note a process that the lab has started."""
@@ -172,8 +182,7 @@ def _remove(made: dict) -> list[str]:
         weir = Path(sys.executable).with_name("weir")
         subprocess.run((weir, "switch", "--name", name, "--detach"), check=False, stdout=subprocess.DEVNULL)
         removed.append(f"data plane {name}")
-    bridge = made.get("bridge", "")
-    if bridge and _bridge_exists(bridge):
+    for bridge in filter(_bridge_exists, made.get("bridges", [])):
         subprocess.run(("ovs-vsctl", "-t", "10", "--if-exists", "del-br", bridge), check=False)
         removed.append(f"bridge {bridge}")
     for name in made.get("interfaces", []):

@@ -11,7 +11,7 @@ from mininet_topos.errors import BadExperiment
 from mininet_topos.experiment import Case, Experiment
 from mininet_topos.fidelity import query_span_ns, standing_queries
 from mininet_topos.lab import write_json
-from mininet_topos.records import queries, read_run
+from mininet_topos.records import goodput_points, queries, read_run
 
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
 STEADY_S = 1.0
@@ -83,6 +83,7 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "qct_ms": qct_ms,
         "x_ideal": {name: round(value / ideal_ms, 3) for name, value in qct_ms.items()},
         "drops": counters["queue_drops"],
+        "other_drops": counters.get("other_queue_drops", 0),
         "ovs_drops": counters["ovs_drops"],
         "retransmits": tcp["RetransSegs"],
         "timeouts": tcp["TCPTimeouts"],
@@ -117,7 +118,7 @@ def background_figures(records: list[dict[str, Any]]) -> Row:
     ``recovery_s``: from the end of the last query until their goodput over 0.3 s was 90 % of the one
     before; None where that did not come about (or there were no long flows).
     """
-    points = [(entry["t_ns"], entry["bytes"]) for entry in records if entry["event"] == "goodput"]
+    points = goodput_points(records)
     start_ns, end_ns = query_span_ns(records)
     if len(points) < 2 or not end_ns:
         return {"background_mbps": None, "recovery_s": None}
@@ -140,7 +141,7 @@ def background_figures(records: list[dict[str, Any]]) -> Row:
     }
 
 
-def goodput_mbps(points: list[tuple[int, int]], since_ns: float, until_ns: float) -> float:
+def goodput_mbps(points: list[tuple[float, float]], since_ns: float, until_ns: float) -> float:
     """The mean rate between two times, from (time, total bytes) points; what the points cover of it."""
     inside = [point for point in points if since_ns - 60e6 <= point[0] <= until_ns + 60e6]
     if len(inside) < 2:

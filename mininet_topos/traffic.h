@@ -173,7 +173,12 @@ static int connect_to(const char *address)
         fail("not an address: %.40s", address);
     int fd = tcp_socket();
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0)
+    uint64_t until = now_ns() + CONNECT_TIMEOUT_S * NS_PER_S;
+    int result;
+    do // nobody answers ARP before the controller knows its network
+        result = connect(fd, (struct sockaddr *)&to, sizeof to);
+    while (result < 0 && errno == EHOSTUNREACH && now_ns() < until);
+    if (result < 0)
         fail("no connection to %s:%d: %s", address, opt.port,
              errno == EINPROGRESS ? "no answer" : strerror(errno));
     set_nonblocking(fd);

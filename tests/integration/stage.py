@@ -140,7 +140,7 @@ class Stage:
 
     def entries(self, table: int) -> list[str]:
         """A table as ovs-ofctl shows it."""
-        argv = ("ovs-ofctl", "-O", "OpenFlow13", "--no-stats", "dump-flows", self.net.switch.name)
+        argv = ("ovs-ofctl", "-O", "OpenFlow13", "--no-stats", "dump-flows", self.net.switches[0].name)
         lines = run(*argv, f"table={table}").splitlines()
         return [line.strip() for line in lines if "reply" not in line]
 

@@ -10,6 +10,7 @@ import pytest
 
 from fabric_app.pipeline import TABLE_EVENTS, TABLE_SCCP, TABLE_SDTCP
 from flowdb.models import AlarmRow, ClampRow, DecisionRow, FlowRow, RunRow, SwitchRow
+from mininet_topos.layout import star
 from mininet_topos.links import Bottleneck
 from mininet_topos.net import Network, network
 from mininet_topos.node import LabHost
@@ -28,7 +29,7 @@ SDTCP = {"policy": "longest-lived", "rtt_us": RTT_US, "k_pkts": K_PKTS, "clamp_l
 
 @pytest.fixture(scope="module")
 def net() -> Iterator[Network]:
-    with network(WORKERS, LONG_FLOWS, Bottleneck(RATE_BPS, queue_bytes=QUEUE_BYTES)) as built:
+    with network(star(WORKERS, LONG_FLOWS, Bottleneck(RATE_BPS, queue_bytes=QUEUE_BYTES))) as built:
         yield built
 
 

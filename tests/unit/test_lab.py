@@ -21,6 +21,7 @@ from mininet_topos.fidelity import judge, standing_queries
 from mininet_topos.measure import Snapshot, parse_proc_net
 from mininet_topos.ovs_buffers import PacketSocket, parse_packet_sockets
 from mininet_topos.probe import BUCKET_TYPE, QueueTrace
+from mininet_topos.records import goodput_points
 from mininet_topos.schemes import to_toml
 from mininet_topos.summary import background_figures, percentile
 
@@ -72,7 +73,7 @@ def test_percentiles_of_twenty() -> None:
         ({"cases": ()}, "needs a case"),
         ({"cases": (Case("A", "", 2000, 1, 0, 1),)}, "more than the 1022 addresses"),
         ({"cases": (Case("A", "", 1, 0, 0, 1),)}, "a response of 0 bytes"),
-        ({"cases": (Case("A", "", 1, 1, -1, 1),)}, "negative"),
+        ({"cases": (Case("A", "", 1, 1, -1, 1),)}, "no negative number of long flows"),
         ({"cases": (Case("A", "", 1, 1, 0, 0),)}, "at least one query"),
         # each case has room, the network for both has not
         ({"cases": (Case("A", "", 1000, 1, 0, 1), Case("B", "", 1, 1, 1000, 1))}, "more than"),
@@ -238,10 +239,12 @@ def test_an_incomplete_run_is_void() -> None:
 
 def _goodput(rates_mbps: list[float]) -> list[dict[str, Any]]:
     """A record each 100 ms from t = 0, at these rates."""
-    total, records = 0.0, [{"event": "goodput", "t_ns": 0, "bytes": 0}]
+    total, records = 0.0, [{"host": "root", "event": "goodput", "t_ns": 0, "bytes": 0}]
     for number, rate in enumerate(rates_mbps, 1):
         total += rate * 1e6 / 8 / 10
-        records.append({"event": "goodput", "t_ns": number * 100_000_000, "bytes": int(total)})
+        records.append(
+            {"host": "root", "event": "goodput", "t_ns": number * 100_000_000, "bytes": int(total)}
+        )
     return records
 
 
@@ -258,3 +261,14 @@ def test_background_that_does_not_recover() -> None:
     figures = background_figures([*_goodput([90] * 20 + [30] * 40), query])
     assert figures["recovery_s"] is None
     assert background_figures([query]) == {"background_mbps": None, "recovery_s": None}
+
+
+def test_goodput_of_several_sinks_is_summed_while_all_tell_theirs() -> None:
+    def told(host: str, points: list[tuple[int, int]]) -> list[dict[str, Any]]:
+        return [{"event": "goodput", "host": host, "t_ns": t, "bytes": sent} for t, sent in points]
+
+    one = told("rcv2", [(0, 0), (100, 10), (200, 20), (300, 30)])
+    other = told("rcv3", [(50, 0), (150, 40), (250, 80)])
+    assert goodput_points([*one, *other]) == [(100, 30), (200, 80)]
+    assert goodput_points(one) == [(0, 0), (100, 10), (200, 20), (300, 30)]
+    assert goodput_points([]) == []

@@ -31,7 +31,8 @@ def _write_run(folder: Path, case: str, scheme: str, attempt: int, valid: bool, 
         for n in range(4)
     ]
     if long_flows:
-        records += [{"event": "goodput", "t_ns": n * 100_000_000, "bytes": n * 1_000_000} for n in range(60)]
+        goodput = {"host": "root", "event": "goodput"}
+        records += [goodput | {"t_ns": n * 100_000_000, "bytes": n * 1_000_000} for n in range(60)]
     (run / "traffic.jsonl").write_text("\n".join(json.dumps(record) for record in records))
     tcp = {"RetransSegs": 5, "TCPTimeouts": 1, "TCPLossProbes": 2}
     port = {"alarms": 3, "clamped": 10}
@@ -40,7 +41,13 @@ def _write_run(folder: Path, case: str, scheme: str, attempt: int, valid: bool, 
         "scheme": scheme,
         "attempt": attempt,
         "trace_start_ns": 1_900_000_000,
-        "counters": {"tcp": tcp, "queue_drops": 7, "ovs_drops": 2, "ovs_receive_drops": 0},
+        "counters": {
+            "tcp": tcp,
+            "queue_drops": 7,
+            "ovs_drops": 2,
+            "ovs_receive_drops": 0,
+            "other_queue_drops": 0,
+        },
         "ports_before": [] if scheme == "plain" else [port, port],
         "ports_after": [] if scheme == "plain" else [port, {"alarms": 8, "clamped": 30}],
         "stalls": [],
@@ -108,6 +115,16 @@ def test_plots_come_as_svg_and_png(folder: Path) -> None:
     for path in (folder / "plots").glob("*.svg"):
         ElementTree.parse(path)  # noqa: S314 - our own file
         assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_run_whose_queries_are_all_left_out_has_no_curve(folder: Path) -> None:
+    run = folder / "raw" / "A-sccp-1" / "run.json"
+    stall = {"cpu": 0, "start_ns": 2_000_000_000, "ns": 1_000_000_000}
+    run.write_text(json.dumps(json.loads(run.read_text()) | {"stalls": [stall]}))
+    result = CliRunner().invoke(lab, ["report", str(folder), "--json"])
+    assert result.exit_code == 0, result.output
+    (row,) = [row for row in json.loads(result.stdout) if (row["case"], row["scheme"]) == ("A", "sccp")]
+    assert (row["queries_left_out"], row["qct_ms"]) == (4, {})
 
 
 def test_the_table_fits_eighty_columns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
