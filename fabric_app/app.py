@@ -139,10 +139,13 @@ class FabricApp(App):
 
     @set_ev_cls(ofp_event.EventOFPFlowReport, _UP)
     def on_flow_report(self, ev: Any) -> None:
-        msg = ev.msg
+        msg, dpid = ev.msg, ev.msg.datapath.id
+        self._carry_out(self.core.on_records(dpid, msg.records, self._now_ns()))
         if msg.lost:
-            self.logger.warning("switch %016x lost %d flow reports", msg.datapath.id, msg.lost)
-        self._carry_out(self.core.on_records(msg.datapath.id, msg.records, self._now_ns()))
+            self.logger.warning("switch %016x lost %d flow reports", dpid, msg.lost)
+            self._carry_out(self.core.roll_not_called(dpid))
+        if msg.roll_called:
+            self._carry_out(self.core.roll_called(dpid))
 
     @set_ev_cls(ofp_event.EventOFPBarrierReply, _UP)
     def on_barrier(self, ev: Any) -> None:
@@ -159,6 +162,7 @@ class FabricApp(App):
         dpid = msg.datapath.id or 0
         if self._report_xids.get(dpid) == msg.xid:
             del self._report_xids[dpid]
+            self._carry_out(self.core.roll_not_called(dpid))
             self.logger.info("switch %016x does not report flows: segments are copied", dpid)
             return
         code = getattr(msg, "code", None) if msg.type != 0xFFFF else getattr(msg, "exp_type", None)

@@ -48,7 +48,8 @@ class Changed:
 class Closed:
     """A directed flow ended.
 
-    ``reason``: "fin", "rst", "silent" (gone without either) or "replaced" (its 5-tuple is used anew).
+    ``reason``: "fin", "rst", "silent" (gone without either), "replaced" (its 5-tuple is used anew) or
+    "missing" (it ended while no controller listened).
     """
 
     flow: Flow

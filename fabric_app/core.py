@@ -62,13 +62,14 @@ class Fabric:
         self._graph = self.network.paths.graph
 
     def switch_up(self, dpid: int, now_ns: int) -> list[Decision]:
-        """A session with a switch began."""
+        """A session with a switch began; it is to be asked for flow reports."""
+        self.reports.call_roll(dpid, now_ns)
         return self.network.switch_up(dpid, now_ns)
 
     def switch_down(self, dpid: int, now_ns: int) -> list[Decision]:
         """A switch's session ended: what leads elsewhere is led around it."""
         self.network.switch_down(dpid)
-        return self._refresh(now_ns)
+        return [*self.roll_not_called(dpid), *self._refresh(now_ns)]
 
     def port_up(self, port: PortKey, now_ns: int) -> list[Decision]:
         """A port is there and up."""
@@ -123,6 +124,14 @@ class Fabric:
         for record in records:
             decisions += self._told(self.reports.on_record(dpid, record, now_ns))
         return decisions
+
+    def roll_called(self, dpid: int) -> list[Decision]:
+        """A switch has reported all flows that were there when it was asked."""
+        return self._told(self.reports.roll_called(dpid))
+
+    def roll_not_called(self, dpid: int) -> list[Decision]:
+        """A switch will not do so: it reports no flows, has lost reports, or is gone."""
+        return self._told(self.reports.roll_not_called(dpid))
 
     def adopt(self, flows: Iterable[Flow]) -> None:
         """Take over the open flows of an earlier controller."""

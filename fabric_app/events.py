@@ -20,9 +20,9 @@ class EventFlowOpened(EventBase):
 
 
 class EventFlowClosed(EventBase):
-    """A directed flow ended: by its sender's FIN, an RST, silence, or because its 5-tuple is used anew.
+    """A directed flow ended: by its sender's FIN, an RST or silence, unheard, or as its 5-tuple is used anew.
 
-    ``reason``: "fin", "rst", "silent" or "replaced". ``closed_ns``: Unix time.
+    ``reason``: "fin", "rst", "silent", "replaced" or "missing". ``closed_ns``: Unix time.
     """
 
     def __init__(self, flow: Flow, reason: str, closed_ns: int) -> None:

@@ -15,7 +15,10 @@ flow; those of the other switches confirm its path. Where they do not agree:
 
 A flow seen only in its middle (no host of it is known) has the path that the reports give. A flow whose
 opening no controller heard of, or whose row went down with the one that did (the database is written behind),
-opens when a switch tells that it lives, as old as the switch says: who asks for reports is told of all.
+opens when a switch tells that it lives, as old as the switch says: who asks for reports is told of all (the
+roll call). One that a switch of its path does not name there ended while nobody listened, unless another
+switch names it; it closes once all of them have said their part. A flow whose handshake a switch did not see
+is not among those that it names.
 """
 
 from __future__ import annotations
@@ -43,6 +46,37 @@ class Reports:
         self._path_of = path_of
         self._seen: dict[int, dict[int, int]] = {}
         self._led_ns: dict[int, int] = {}
+        self._unnamed: dict[int, dict[int, FiveTuple]] = {}
+        self._missed: set[int] = set()
+
+    def call_roll(self, dpid: int, now_ns: int) -> None:
+        """A switch is asked for its flows: those known to cross it are to be named. O(n) in all flows."""
+        self._unnamed[dpid] = {
+            flow.id: flow.key
+            for flow in self._connections
+            if flow.opened_ns < now_ns - GRACE_NS and flow.hop_at(dpid)
+        }
+
+    def roll_called(self, dpid: int) -> list[FlowEvent]:
+        """A switch has named all its flows."""
+        for flow_id in self._unnamed.get(dpid, ()):
+            self._missed.add(flow_id)
+            self._seen.get(flow_id, {}).pop(dpid, None)
+        return self.roll_not_called(dpid)
+
+    def roll_not_called(self, dpid: int) -> list[FlowEvent]:
+        """A switch will not name its flows, or no more: what others missed waits for it no longer."""
+        events = []
+        for flow_id, key in self._unnamed.pop(dpid, {}).items():
+            flow = self._connections.get(key)
+            if flow and flow.id == flow_id and self._is_missing(flow):
+                events += self._connections.close(key, "missing", flow.last_active_ns or flow.opened_ns)
+        return events
+
+    def _is_missing(self, flow: Flow) -> bool:
+        """Whether a switch missed the flow, and none has named it or may yet."""
+        awaited = any(flow.id in self._unnamed.get(hop.dpid, ()) for hop in flow.path)
+        return flow.id in self._missed and not self._seen.get(flow.id) and not awaited
 
     def on_record(self, dpid: int, record: FlowRecord, now_ns: int) -> list[FlowEvent]:
         """One record of a report of the switch ``dpid``."""
@@ -53,6 +87,7 @@ class Reports:
         if flow is None:
             return self._open(dpid, key, record, now_ns)
         seen = self._seen.setdefault(flow.id, {})
+        self._unnamed.get(dpid, {}).pop(flow.id, None)
         if record.kind is FlowKind.OPENED and dpid in seen and record.first_ns > flow.opened_ns + GRACE_NS:
             closed = self._connections.close(key, "replaced", record.first_ns - 1)
             return closed + self._open(dpid, key, record, now_ns)
@@ -67,6 +102,7 @@ class Reports:
         """A flow closed."""
         self._seen.pop(flow.id, None)
         self._led_ns.pop(flow.id, None)
+        self._missed.discard(flow.id)
 
     def _open(self, dpid: int, key: FiveTuple, record: FlowRecord, now_ns: int) -> list[FlowEvent]:
         ended_ns = self._connections.ended_ns(key)

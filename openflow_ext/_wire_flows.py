@@ -38,7 +38,7 @@ ENTRY = Layout(
     " priority:H hard_timeout_s:H 8x",
     alpha=positive,
 )
-FLOW_REPORT_MAX = (0xFFFF - 24) // RECORD.size
+FLOW_REPORT_MAX = (0xFFFF - 32) // RECORD.size
 """The most records that one FlowReport can carry."""
 
 ARM_MAX = (0xFFFF - 24) // ENTRY.size

@@ -285,10 +285,14 @@ class FlowRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FlowReport:
-    """FLOW_REPORT: at most FLOW_REPORT_MAX records; ``lost`` more were dropped since the last message."""
+    """FLOW_REPORT: at most FLOW_REPORT_MAX records; ``lost`` more were dropped since the last message.
+
+    ``roll_called``: every flow that was there when this connection asked for reports has been told of by now.
+    """
 
     records: tuple[FlowRecord, ...] = ()
     lost: int = 0
+    roll_called: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +301,7 @@ class FlowReportConfig:
 
     ``interval_ms``: a report waits at most so long (0: not at all). ``active_ms``: how often an active
     flow is reported (0: never). ``idle_ms``: silent for so long is idle (0: the switch's default).
-    Who asks for ACTIVE or IDLE is first told once of every flow that is there.
+    Who asks for ACTIVE or IDLE is first told once of every flow that is there, and when that is done.
     """
 
     kinds: FlowKinds = FlowKinds.NONE

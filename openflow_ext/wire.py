@@ -202,7 +202,7 @@ _REPORT_CONFIG = Layout(
     "flow_report_config", "kinds:I interval_ms:I active_ms:I idle_ms:I", kinds=bits(FlowKinds)
 )
 _REFLEX = Layout("reflex", "port_no:I rank:I on:B 3x n_i:I cookie:Q when_ns:Q", on=flag)
-_REPORT = Layout("flow_report", "lost:Q")
+_REPORT = Layout("flow_report", "lost:Q roll_called:B 7x", roll_called=flag)
 _COUNTERS_REQUEST = Layout("port_counters_request", "port_no:I 4x")
 _COUNTERS = Layout(
     "port_counters",
@@ -305,8 +305,8 @@ def _decode_experimenter(version: int, body: bytes) -> Message:
         cls, layout = _FIXED[exp_type]
         return cls(**layout.unpack(rest))
     if exp_type == _FLOW_REPORT:
-        lost = _REPORT.unpack(rest[: _REPORT.size])["lost"]
-        return FlowReport(decode_records(rest[_REPORT.size :]), lost)
+        head = _REPORT.unpack(rest[: _REPORT.size])
+        return FlowReport(decode_records(rest[_REPORT.size :]), **head)
     if exp_type == _ARM:
         return decode_arm(rest)
     raise UnknownType("ofp_experimenter.exp_type", f"{exp_type} is unknown")
@@ -372,7 +372,9 @@ def _encode_body(message: Message, version: int) -> tuple[int, bytes]:
         case BufAlarm() | BufNormal():
             rest = encode_port(message.port, version) + _CROSSING.pack(**_values(message))
         case FlowReport():
-            rest = _REPORT.pack(lost=message.lost) + encode_records(message.records)
+            rest = _REPORT.pack(lost=message.lost, roll_called=message.roll_called) + encode_records(
+                message.records
+            )
         case Arm():
             rest = encode_arm(message)
         case PortConfig() | PortConfigReply() | FlowReportConfig() | Reflex():

@@ -185,7 +185,7 @@ class Agent:
         """Bring everything up to date; trouble is logged when it comes, not as long as it lasts."""
         trouble = ""
         try:
-            await asyncio.to_thread(dataplane.sweep, self._reports.next_sweep())
+            await self._reports.sweep()
             if not self._db.changed.is_set() and time.monotonic() < self._next_tick:
                 return
             self._next_tick = time.monotonic() + TICK_S

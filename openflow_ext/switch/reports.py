@@ -1,9 +1,10 @@
 """Flow reports: what the data plane tells of flows, batched to the controllers that asked for it.
 
 The listeners together decide which kinds the data plane reports and how often it looks at idle and active
-flows. Who asks for active or idle flows is first told, by the next look, of all that are there: a controller
-that takes over has no other way to know which flows live. A controller that reads too slowly loses records,
-is told how many, and holds nobody else back.
+flows. Who asks for active or idle flows is first told, by the next look, of all that are there, and then that
+these were all (the roll call): a controller that takes over has no other way to know which flows live, and
+which ended while none was there. A controller that reads too slowly loses records, is told how many, and
+holds nobody else back.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from openflow_ext import wire
 from openflow_ext.switch.dataplane import DataPlane, HostSettings, SweepTimes
 
 RECORD_BYTES = 88
-WAITING_MAX = 1 << 16
-"""Records that wait for a slow controller; more are lost to it."""
+WAITING_MAX = 1 << 18
+"""Records that wait for a slow controller; more are lost to it. The data plane's ring holds fewer."""
 PAUSE_S = 0.05
 """The longest that records stay in the data plane's ring, which holds more than a second of them."""
 RETRY_S = 0.01
@@ -37,10 +38,12 @@ class Listener:
         self.config = config
         self.interval_s = config.interval_ms / 1000
         self.timer: asyncio.TimerHandle | None = None
+        self.awaits_roll_call = bool(config.kinds & _LIVING)
         self._version = version
         self._send = send
         self._waiting = bytearray()
         self._lost = 0
+        self._roll_called = False
 
     def __len__(self) -> int:
         """How many records wait."""
@@ -56,14 +59,19 @@ class Listener:
         self._waiting += records[:room]
         self._lost += lost + len(records[room:]) // RECORD_BYTES
 
+    def end_roll_call(self) -> None:
+        """All flows that were there have been added: the last of the messages that now go out says so."""
+        self.awaits_roll_call, self._roll_called = False, True
+
     def flush(self) -> bool:
         """Send all that waits; False: the controller reads too slowly, and some still does."""
         size = wire.FLOW_REPORT_MAX * RECORD_BYTES
-        while self._waiting or self._lost:
-            message = _message(bytes(self._waiting[:size]), self._lost, self._version)
-            if not self._send(message):
+        while self._waiting or self._lost or self._roll_called:
+            ends = self._roll_called and len(self._waiting) <= size
+            head = wire.FlowReport(lost=self._lost, roll_called=ends)
+            if not self._send(_message(head, bytes(self._waiting[:size]), self._version)):
                 return False
-            self._lost = 0
+            self._lost, self._roll_called = 0, self._roll_called and not ends
             del self._waiting[:size]
         return True
 
@@ -73,9 +81,9 @@ class Listener:
             self.timer.cancel()
 
 
-def _message(records: bytes, lost: int, version: int) -> bytes:
+def _message(report: wire.FlowReport, records: bytes, version: int) -> bytes:
     """A FLOW_REPORT; the records are the data plane's, which writes them as they go over the wire."""
-    head = wire.encode_message(wire.FlowReport(lost=lost), version)
+    head = wire.encode_message(report, version)
     return head[:2] + (len(head) + len(records)).to_bytes(2, "big") + head[4:] + records
 
 
@@ -89,7 +97,6 @@ class FlowReports:
         self._listeners: dict[Hashable, Listener] = {}
         self._resume: asyncio.TimerHandle | None = None
         self._running = False
-        self._roll_call = False
 
     def start(self) -> None:
         """Set up the data plane and begin to read. Raises DataPlaneError."""
@@ -113,7 +120,6 @@ class FlowReports:
         self._forget(who)
         if listener.config.kinds:
             self._listeners[who] = listener
-            self._roll_call |= bool(listener.config.kinds & _LIVING)
         self._configure()
 
     def leave(self, who: Hashable) -> None:
@@ -141,10 +147,16 @@ class FlowReports:
         active_ms = min((config.active_ms for config in configs if config.active_ms), default=0)
         return SweepTimes(idle_s=idle_ms / 1000 or self._idle_s, active_s=active_ms / 1000)
 
-    def next_sweep(self) -> SweepTimes:
-        """What the sweep that comes now is to do: the times, and whether all flows are to be told of."""
-        roll_call, self._roll_call = self._roll_call, False
-        return replace(self.times(), roll_call=roll_call)
+    async def sweep(self) -> None:
+        """Have the data plane look at all flows; call the roll where it is awaited. Raises DataPlaneError."""
+        awaiting = [listener for listener in self._listeners.values() if listener.awaits_roll_call]
+        await asyncio.to_thread(self._dataplane.sweep, replace(self.times(), roll_call=bool(awaiting)))
+        if awaiting:
+            self._collect()
+        for listener in awaiting:
+            listener.end_roll_call()
+            if listener in self._listeners.values():
+                self._schedule(listener, 0)
 
     def sweep_every_s(self) -> float:
         """How often the data plane is to be swept, that those times are kept by half."""
@@ -159,15 +171,19 @@ class FlowReports:
 
     def _take(self) -> None:
         """Pass on what the data plane has; then let it gather more while nobody asked for it sooner."""
-        records, lost = self._dataplane.reports()
+        self._collect()
         pause_s = min([PAUSE_S, *(listener.interval_s for listener in self._listeners.values())])
         for listener in self._listeners.values():
-            listener.add(records.get(listener.bridge, b""), lost)
             self._schedule(listener, listener.interval_s - pause_s)
         if pause_s and self._listeners:
             loop = asyncio.get_running_loop()
             loop.remove_reader(self._dataplane.reports_fd())
             self._resume = loop.call_later(pause_s, self._listen)
+
+    def _collect(self) -> None:
+        records, lost = self._dataplane.reports()
+        for listener in self._listeners.values():
+            listener.add(records.get(listener.bridge, b""), lost)
 
     def _schedule(self, listener: Listener, wait_s: float) -> None:
         if listener.timer is not None and len(listener) < wire.FLOW_REPORT_MAX:

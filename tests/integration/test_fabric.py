@@ -126,6 +126,34 @@ def test_without_agents_and_with_a_controller_that_dies(tmp_path: Path) -> None:
         assert "Traceback" not in bench.log()
 
 
+@pytest.mark.parametrize(("engine", "version"), [("ryu", "13"), ("os-ken", "15")])
+def test_flows_that_end_while_no_controller_is_there_are_closed(
+    tmp_path: Path, engine: str, version: str
+) -> None:
+    with diamond(tmp_path, engine, version) as bench:
+        ready(bench)
+        bench.serve("h3", PORT)
+        staying, stay = bench.call("h1", "10.0.0.3", PORT, CALLS)
+        leaving, leave = bench.call("h2", "10.0.0.3", PORT, CALLS)
+        until(lambda: known(bench, stay + leave), "the flows are in the database")
+        bench.controller.kill()
+        bench.controller.wait()
+        ended(leaving)
+        bench.start_controller()
+        until(lambda: len(reasons(bench, leave)) == 2 * CALLS, "those that ended are closed")
+        assert set(reasons(bench, leave)) == {"missing"}
+        assert not reasons(bench, stay)
+        ended(staying)
+        until(lambda: reasons(bench, stay) == ["fin"] * 2 * CALLS, "the others end as any other")
+        assert "Traceback" not in bench.log()
+
+
+def reasons(bench: Bench, ports: list[int]) -> list[str]:
+    """Why flows of connections with these client ports were closed, those that are."""
+    rows = (row for row in bench.rows(FlowRow) if max(row.src_port, row.dst_port) in ports)
+    return [row.close_reason for row in rows if row.close_reason]
+
+
 def test_hosts_that_ask_nobody_are_found(tmp_path: Path) -> None:
     """Hosts with each other's addresses in their caches, and nobody else who knows any: no flood lasts."""
     with diamond(tmp_path, "ryu", "13") as bench:

@@ -30,7 +30,8 @@ class FakeDataPlane:
         self.configured: dict[int, tuple[PortSettings, int]] = {}
         self.held: dict[tuple[int, Key], Rule] = {}
         self.past: list[tuple[int, Rule, RuleStats, bool]] = []
-        self.swept = 0
+        self.roll_calls: list[bool] = []
+        self.living: dict[int, bytes] = {}
         self.state = "open"
         self._waiting: list[QueueEvent] = []
         self._reader, self._writer = os.pipe()
@@ -87,7 +88,9 @@ class FakeDataPlane:
         return past
 
     def sweep(self, times: SweepTimes) -> int:
-        self.swept += 1
+        self.roll_calls.append(times.roll_call)
+        for bridge, records in self.living.items() if times.roll_call else ():
+            self.report(bridge, records)
         return 0
 
     def settings(self, ifindex: int) -> tuple[PortSettings, int]:

@@ -8,6 +8,7 @@ import pytest
 
 from fabric_app import entries, routes
 from fabric_app.app import FabricApp
+from fabric_app.events import EventFlowClosed
 from fabric_app.pipeline import COOKIE_FABRIC, COOKIE_SDTCP, DATA, OPENING_OR_CLOSING
 from flowdb.db import FlowDb
 from flowdb.flow import PortKey
@@ -209,9 +210,25 @@ def test_a_switch_that_reports_flows_need_not_copy_segments_of_known_hosts(app, 
         wire.FlowKind.OPENED, ip_address("10.0.0.1"), ip_address("10.0.0.3"), 1000, 80, 3,
         scale_src=7, scale_dst=9, mss_src=1460, mss_dst=1460, first_ns=5, handshake_rtt_us=250,
     )  # fmt: skip
-    app.on_flow_report(event(datapath, records=(record,), lost=0))
+    app.on_flow_report(event(datapath, records=(record,), lost=0, roll_called=False))
     (flow,) = app.flowdb.index.flows()
     assert (flow.receiver_wscale, flow.sender_wscale, flow.handshake_rtt_us) == (9, 7, 250)
+
+
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize("lost", [0, 1])
+def test_what_the_roll_call_leaves_out_is_closed_if_nothing_was_lost(app, version, lost, monkeypatch):
+    events = []
+    monkeypatch.setattr(app, "send_event_to_observers", events.append)
+    datapath = FakeDatapath(version=version)
+    for port, frame in zip((1, 3), handshake(1, 3), strict=True):
+        app.on_packet_in(packet_in(datapath, port, frame))
+    app.flowdb.clock.now_ns = lambda now_ns=app.flowdb.clock.now_ns: now_ns() + 2 * 10**9
+    app.on_switch(event(datapath))
+    app.on_flow_report(event(datapath, records=(), lost=lost, roll_called=True))
+    assert len(app.flowdb.index) == 2 * lost
+    closed = [(one.flow.key.src, one.reason) for one in events if isinstance(one, EventFlowClosed)]
+    assert closed == ([] if lost else [("10.0.0.1", "missing"), ("10.0.0.3", "missing")])
 
 
 def test_a_switch_that_does_not_goes_on_copying(app, caplog):

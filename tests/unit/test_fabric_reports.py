@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
 
-from fabric_app.connections import Changed, Closed, Opened
+from fabric_app.connections import Changed, Closed, Connections, Opened
 from fabric_app.core import Options
 from fabric_app.paths import UNKNOWN_PORT
+from fabric_app.reports import Reports
 from flowdb.flow import FiveTuple, Flow, FlowState, Hop, PortKey
 from openflow_ext.wire import SCALE_UNKNOWN, CloseReason, FlowKind, FlowRecord
 from tests.unit.fake_network import SECOND, FakeNetwork, link
@@ -215,6 +217,87 @@ def test_a_flow_that_lives_opens_as_old_as_it_is_and_each_direction_tells_where_
     assert changed == Changed(replace(there, path=(Hop(7, 1, 3),)))
     assert tell(net, 7, LIVING) == tell(net, 7, BACK, kind=FlowKind.IDLE) == []
     assert net.core.reports.contradictions == 0
+
+
+def connections(*paths: tuple[int, ...]) -> tuple[Reports, Connections, list[Flow]]:
+    """Reports on adopted flows that cross these switches."""
+    known = Connections(itertools.count(1).__next__, lambda *_: ())
+    flows = [
+        Flow(at, replace(KEY, src_port=at), tuple(Hop(dpid, 1, 2) for dpid in path), SECOND, 1400, 9)
+        for at, path in enumerate(paths, 100)
+    ]
+    known.adopt(flows)
+    return Reports(known, lambda *_: ()), known, flows
+
+
+NOW = 10 * SECOND
+
+
+def named(flow: Flow, kind: FlowKind = FlowKind.ACTIVE) -> FlowRecord:
+    return OPENED._replace(kind=kind, src_port=flow.key.src_port, out_port=2, last_ns=NOW)
+
+
+def test_what_a_switch_does_not_name_at_the_roll_call_ended_unheard() -> None:
+    reports, known, (lives, ended, elsewhere, idle) = connections((1,), (1,), (2,), (1,))
+    reports.call_roll(1, NOW)
+    for flow, kind in ((lives, FlowKind.ACTIVE), (idle, FlowKind.IDLE)):
+        reports.on_record(1, named(flow, kind), NOW)
+    opened = reports.on_record(1, named(ended)._replace(src_port=9, kind=FlowKind.OPENED, first_ns=NOW), NOW)
+    assert reports.roll_called(1) == [Closed(ended, "missing")]
+    assert {flow.key.src_port for flow in known} == {
+        9,
+        *(one.key.src_port for one in (lives, elsewhere, idle)),
+    }
+    assert len(opened) == 1
+    assert reports.roll_called(1) == []
+
+
+def test_a_flow_lives_while_one_switch_of_its_path_names_it_or_may_yet() -> None:
+    reports, _, (lives, ended) = connections((1, 2, 3), (1, 2, 3))
+    for dpid in (1, 2, 3):
+        reports.call_roll(dpid, NOW)
+    assert reports.roll_called(1) == []
+    reports.on_record(2, named(lives), NOW)
+    assert reports.roll_called(2) == [], "switch 3 has not said all"
+    assert reports.roll_called(3) == [Closed(ended, "missing")]
+
+
+def test_switches_that_call_no_roll_hold_nothing_up_and_end_nothing() -> None:
+    reports, known, (ended, unknown) = connections((1, 2), (2,))
+    for dpid in (1, 2):
+        reports.call_roll(dpid, NOW)
+    assert reports.roll_called(1) == []
+    assert reports.roll_not_called(2) == [Closed(ended, "missing")]
+    assert list(known) == [unknown]
+
+
+def test_a_switch_that_was_away_calls_the_roll_again() -> None:
+    reports, _, (flow,) = connections((1, 2))
+    for dpid in (1, 2):
+        reports.call_roll(dpid, NOW)
+        reports.on_record(dpid, named(flow), NOW)
+        assert reports.roll_called(dpid) == []
+    for dpid, events in ((1, []), (2, [Closed(known_as(reports, flow), "missing")])):
+        reports.call_roll(dpid, 2 * NOW)
+        assert reports.roll_called(dpid) == events
+
+
+def known_as(reports: Reports, flow: Flow) -> Flow:
+    """The flow with what was told of it."""
+    known = reports._connections.get(flow.key)
+    assert known is not None
+    return known
+
+
+def test_a_flow_that_opened_a_moment_ago_is_not_called_and_one_that_was_missed_may_come_back() -> None:
+    reports, known, (flow,) = connections((1,))
+    reports.call_roll(1, SECOND + SECOND // 2)
+    assert reports.roll_called(1) == []
+    reports.call_roll(1, NOW)
+    assert reports.roll_called(1) == [Closed(flow, "missing")]
+    (opened,) = reports.on_record(2, named(flow), NOW)
+    assert isinstance(opened, Opened)
+    assert len(known) == 1
 
 
 def test_flows_that_are_told_of_are_bounded_and_not_of_the_future() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -35,7 +36,7 @@ def record(kind: FlowKind = FlowKind.OPENED, number: int = 1) -> wire.FlowRecord
 
 
 def raw(*records: wire.FlowRecord) -> bytes:
-    return wire.encode_message(wire.FlowReport(records))[24:]
+    return wire.encode_message(wire.FlowReport(records))[32:]
 
 
 async def ask(ends: tuple[End, End], config: wire.FlowReportConfig) -> None:
@@ -106,7 +107,7 @@ def test_a_slow_reader_loses_what_does_not_fit_and_is_told() -> None:
     assert not listener.flush()
     takes = True
     assert listener.flush()
-    assert sum(len(message) - 24 for message in sent) == WAITING_MAX * RECORD_BYTES
+    assert sum(len(message) - 32 for message in sent) == WAITING_MAX * RECORD_BYTES
     assert [int.from_bytes(message[16:24], "big") for message in sent[:2]] == [7, 0]
     assert listener.flush()
     assert sent[0][0] == wire.OFP15
@@ -133,17 +134,49 @@ def test_the_shortest_times_that_anybody_asked_for_hold(
     assert reports.sweep_every_s() == every_s
 
 
-def test_who_asks_for_living_flows_is_told_of_all_once() -> None:
-    reports = FlowReports(FakeDataPlane())
+@pytest.mark.parametrize("again", [FlowKinds.ACTIVE, FlowKinds.IDLE])
+def test_who_asks_for_living_flows_is_told_of_all_once_and_of_the_end(play: Play, again: FlowKinds) -> None:
+    async def script(bench: Bench) -> None:
+        switch, controller = await bench.join_ready()
+        bench.plane.living = {1: raw(record(FlowKind.ACTIVE)) * (wire.FLOW_REPORT_MAX + 1), 2: raw(record())}
+        await ask((switch, controller), wire.FlowReportConfig(FlowKinds.OPENED | FlowKinds.CLOSED))
+        await bench.reports.sweep()
+        await ask((switch, controller), wire.FlowReportConfig(EVERY, interval_ms=1))
+        for _ in range(2):
+            await bench.reports.sweep()
+        told = [wire.FlowReport()]
+        while not told[-1].roll_called:
+            told.append(wire.decode_message(await controller.message()))  # type: ignore[arg-type]
+        assert sum(len(report.records) for report in told) == wire.FLOW_REPORT_MAX + 1
+        bench.plane.living.clear()
+        await ask((switch, controller), wire.FlowReportConfig(again))
+        await bench.reports.sweep()
+        assert wire.decode_message(await controller.message()) == wire.FlowReport(roll_called=True)
+        assert bench.plane.roll_calls == [False, True, False, True]
+        switch.send(barrier(8))
+        assert await controller.message() == barrier(8), "nothing else"
 
-    def roll_call(kinds: FlowKinds) -> list[bool]:
-        reports.ask(1, Listener(1, wire.FlowReportConfig(kinds), wire.OFP13, lambda _: True))
-        return [reports.next_sweep().roll_call for _ in range(2)]
+    play(script)
 
-    assert roll_call(FlowKinds.OPENED | FlowKinds.CLOSED) == [False, False]
-    assert roll_call(FlowKinds.ACTIVE) == [True, False]
-    assert roll_call(FlowKinds.IDLE) == [True, False], "another controller, or the same once more"
-    assert roll_call(FlowKinds.NONE) == [False, False]
+
+def test_a_roll_call_does_not_end_before_the_sweep_that_began_after_the_question() -> None:
+    async def script() -> None:
+        sent: list[bytes] = []
+        reports = FlowReports(FakeDataPlane())
+        config = wire.FlowReportConfig(EVERY)
+        first, second = (
+            Listener(1, config, wire.OFP13, lambda data: not sent.append(data)) for _ in range(2)
+        )
+        reports.ask(1, first)
+        sweep = asyncio.create_task(reports.sweep())
+        await asyncio.sleep(0)  # the sweep is under way
+        reports.ask(1, second)
+        await sweep
+        assert sent == [], "the first is forgotten, the second asked too late"
+        await reports.sweep()
+        assert [wire.decode_message(data) for data in sent] == [wire.FlowReport(roll_called=True)]
+
+    asyncio.run(script())
 
 
 def test_the_simple_count_is_told_to_the_data_plane() -> None:

@@ -243,6 +243,8 @@ def reflex_app(app, datapath):
 
 
 def test_reflex_arms_and_takes_over(reflex_app, datapath):
+    now_ns = reflex_app.flowdb.clock.now_ns()
+    reflex_app.flowdb.clock.now_ns = lambda: now_ns
     armed = wire.decode_message(bytes(datapath.sent[-1].buf))
     assert [(entry.src_port, entry.alpha, entry.priority) for entry in armed.entries] == [(80, 5, 65535)] * 2
     assert [str(entry.src) for entry in armed.entries] == ["10.0.0.3", "fe80::3"]

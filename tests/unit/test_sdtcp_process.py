@@ -15,7 +15,7 @@ import pytest
 
 from flowdb.models import AlarmRow, ClampRow, DecisionRow, FlowRow, HostRow, RunRow
 from openflow_ext import wire
-from tests.unit.database import rows
+from tests.unit.database import rows, wait_for
 from tests.unit.scripted_switch import PACKET_IN, ScriptedSwitch, handshake, mac, segment
 
 APPS = ["fabric_app.app", "sdtcp_app.app", "sccp_app.app"]
@@ -192,6 +192,31 @@ def test_a_flow_that_only_the_switch_knows_is_slowed(start, connect, engine):
         ("10.0.0.1", 1),
         ("10.0.0.3", 1),
     }
+
+
+def test_a_flow_that_ended_while_no_controller_was_there_is_closed(start, connect, engine):
+    first = start(engine)
+    switch = connect(first)
+    switch.wait(lambda: switch.flow_mods(table_id=3, priority=0))
+    open_two(switch)
+    wait_for(lambda: len(first.rows(FlowRow)) == 4)
+    first.stop(signal.SIGKILL)
+    youngest_ns = max(row.opened_ns for row in first.rows(FlowRow))
+    wait_for(lambda: time.time_ns() > youngest_ns + 2 * 10**9)
+
+    second = start(engine)
+    switch = connect(second)
+    switch.wait(lambda: extensions(switch, wire.FlowReportConfig))
+    src, dst = IPv4Address("10.0.0.1"), IPv4Address("10.0.0.3")
+    ways = [(dst, src, 80, 1001, 1), (src, dst, 1001, 80, 3)]
+    living = [wire.FlowRecord(wire.FlowKind.IDLE, *way, last_ns=youngest_ns) for way in ways]
+    switch.extension(wire.FlowReport(tuple(living)))
+    switch.extension(wire.FlowReport(roll_called=True))
+    wait_for(lambda: any(row.close_reason for row in second.rows(FlowRow)))
+    second.stop()
+    assert {(row.src_port, row.dst_port): row.close_reason for row in second.rows(FlowRow)} == {
+        (1001, 80): None, (80, 1001): None, (1002, 80): "missing", (80, 1002): "missing",
+    }  # fmt: skip
 
 
 def test_malformed_messages_do_not_end_the_session(start, connect, engine):

@@ -28,7 +28,7 @@ FIXED = [
     *(ALARM, CONFIG, wire.PortConfigReply(3), wire.PortCountersRequest(), COUNTERS),
     *(REPORT, ARM, REPORT_CONFIG, REFLEX),
 ]
-WHOLE = {id(COUNTERS): {24 + 128 * n for n in range(2)}, id(REPORT): {24 + 88 * n for n in range(2)}}
+WHOLE = {id(COUNTERS): {24 + 128 * n for n in range(2)}, id(REPORT): {32 + 88 * n for n in range(2)}}
 """Lengths at which a shorter message is whole as well."""
 EVERY = [*FIXED, wire.ExperimenterError(wire.ErrorCode.BAD_PORT, b"refused")]
 EVERY_ACTION = [wire.ModWindow(1536), wire.IncrementNi(), wire.DecrementNi(), wire.SetWindow()]
@@ -174,11 +174,12 @@ BAD_BYTES = [
     (ALARM, 12, b"\0\0\0\x63", wire.UnknownType, "ofp_experimenter.exp_type"),
     (COUNTERS, 8, b"\0\1", wire.UnknownType, "ofp_multipart.type"),
     (COUNTERS, 20, b"\0\0\0\2", wire.UnknownType, "ofp_multipart.exp_type"),
-    (REPORT, 24, b"\0", wire.BadValue, "flow_record.kind"),
-    (REPORT, 24, b"\5", wire.BadValue, "flow_record.kind"),
-    (REPORT, 25, b"\0", wire.BadValue, "flow.ip_version"),
-    (REPORT, 28, b"\1", wire.BadValue, "flow.address"),
-    (REPORT, 108, b"\4", wire.BadValue, "flow_record.reason"),
+    (REPORT, 24, b"\2", wire.BadValue, "flow_report.roll_called"),
+    (REPORT, 32, b"\0", wire.BadValue, "flow_record.kind"),
+    (REPORT, 32, b"\5", wire.BadValue, "flow_record.kind"),
+    (REPORT, 33, b"\0", wire.BadValue, "flow.ip_version"),
+    (REPORT, 36, b"\1", wire.BadValue, "flow.address"),
+    (REPORT, 116, b"\4", wire.BadValue, "flow_record.reason"),
     (ARM, 20, b"\0\3", wire.Truncated, "arm.count"),
     (ARM, 20, b"\0\1", wire.BadLength, "arm.count"),
     (ARM, 24, b"\5", wire.BadValue, "flow.ip_version"),
