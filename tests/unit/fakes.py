@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from openflow_ext.switch.dataplane import (
     DataPlaneError,
     HostSettings,
+    NoShare,
     NoSuchPort,
     PortCounters,
     PortSettings,
@@ -30,6 +31,8 @@ class FakeDataPlane:
         self.configured: dict[int, tuple[PortSettings, int]] = {}
         self.held: dict[tuple[int, Key], Rule] = {}
         self.past: list[tuple[int, Rule, RuleStats, bool]] = []
+        self.no_share: dict[int, NoShare] = {}
+        self.untracked = 9
         self.swept = 0
         self.state = "open"
         self._waiting: list[QueueEvent] = []
@@ -57,17 +60,23 @@ class FakeDataPlane:
         return {ifindex: bridge for ifindex, (_, bridge, _) in self.ports.items()}
 
     def configure(
-        self, ifindex: int, settings: PortSettings, capacity_bps: int, buffer_bytes: int = 0
+        self,
+        ifindex: int,
+        settings: PortSettings,
+        capacity_bps: int,
+        buffer_bytes: int = 0,
+        no_share: NoShare = NoShare.NONE,
     ) -> None:
         if ifindex not in self.ports:
             raise NoSuchPort(f"interface {ifindex}")
         self.configured[ifindex] = (settings, capacity_bps)
+        self.no_share[ifindex] = no_share
 
     def counters(self, ifindex: int) -> PortCounters:
         if ifindex not in self.ports:
             raise NoSuchPort(f"interface {ifindex}")
         _, capacity_bps = self.configured.get(ifindex, (PortSettings(), 1))
-        return PortCounters(n_i=ifindex, alarm_up=True, capacity_bps=capacity_bps, untracked=9)
+        return PortCounters(n_i=ifindex, alarm_up=True, capacity_bps=capacity_bps, untracked=self.untracked)
 
     def put(self, bridge: int, rule: Rule) -> None:
         place = bridge, key_of(rule)
