@@ -44,11 +44,17 @@ class MarkMode(enum.IntEnum):
 
 
 class PortCountersFlags(enum.IntFlag):
-    """A port's state in its counters. Bits of later versions are kept."""
+    """A port's state in its counters. Bits of later versions are kept.
+
+    The last three say why its flows are counted but not held to a fair share.
+    """
 
     NONE = 0
     ATTACHED = 1
     ALARM_UP = 2
+    NO_CAPACITY = 4
+    NO_QUEUE = 8
+    TABLE_FULL = 16
 
 
 class FlowKind(enum.IntEnum):

@@ -16,7 +16,7 @@ each segment matches one, so that nothing depends on which entry a switch prefer
   they would show the sender the whole window once. "FIN or RST" needs two entries: a mask cannot say "or";
 - all others: SET_WINDOW.
 
-Not implemented: idle and ghost flows (section III.E); the data plane's flow state is there for them.
+Idle and ghost flows (section III.E) are the switch's: a flow leaves N_i while it sends nothing.
 """
 
 from __future__ import annotations
@@ -86,3 +86,8 @@ def fair_share_bytes(policy: PortPolicy, n_i: int, port_rate_bps: int = 0) -> in
     if capacity_bps <= 0:
         raise PolicyError("the port's capacity is unknown; set capacity_bps")
     return capacity_bps * policy.common_rtt_us // 8_000_000 // max(n_i, 1)
+
+
+def overshoot_bytes(capacity_bps: int, common_rtt_us: int, rtt_us: int) -> int:
+    """What a port has to buffer in each round trip because the common RTT is above the true one (III.B)."""
+    return capacity_bps * max(common_rtt_us - rtt_us, 0) // 8_000_000

@@ -7,6 +7,7 @@ from typing import Any
 from fabric_app.pipeline import COOKIE_SCCP, ETH_IPV4, ETH_IPV6, IP_TCP, TABLE_EVENTS, TABLE_SCCP
 from openflow_ext.wire import FAIR_SHARE, OFPP_ANY, PortConfigFlags
 from sccp_app.core import TABLE_I, Act, PortPolicy, Row
+from sccp_app.shares import Share
 
 PRIORITY = 100
 """As in Table I."""
@@ -27,6 +28,13 @@ def configure_ports(datapath: Any, policy: PortPolicy) -> Any:
         common_rtt_us=policy.common_rtt_us,
         least_window_bytes=policy.least_window_bytes,
     )
+
+
+def configure_port(datapath: Any, policy: PortPolicy, share: Share) -> Any:
+    """Tells one port a common RTT of its own; 0: it counts flows and clamps none."""
+    message = configure_ports(datapath, policy)
+    message.port_no, message.common_rtt_us = share.port.port_no, share.common_rtt_us
+    return message
 
 
 def _entry(datapath: Any, eth_type: int, row: Row) -> Any:

@@ -14,6 +14,7 @@
 #include "weir_maps.h"
 #include "weir_parse.h"
 #include "weir_flow.h"
+#include "weir_mss.h"
 #include "weir_report.h"
 #include "weir_sweep.h"
 #include "weir_rules.h"
@@ -31,8 +32,22 @@ struct passage {
 	struct weir_port_state *state;
 	struct weir_settings *host;
 	struct weir_flow *flow; /* NULL: no handshake was seen */
+	__u16 mss;              /* not 0: the SYN goes on with this one (network order) */
 	struct weir_flow_key key;
 };
+
+/* On a crowded port the host's peers shall send smaller segments; a repeated SYN is told the same. */
+static __always_inline void lower_mss(struct passage *p, const struct question *q, const struct tcp_options *options,
+				      struct weir_half *offer)
+{
+	bool repeated = p->flow->seen & WEIR_SYN_IN && p->flow->local.isn == offer->isn;
+	__u16 mss = repeated ? p->flow->local.mss : offered_mss(p->port, p->state, options, offer, q->now_ns);
+
+	if (mss >= offer->mss)
+		return;
+	p->mss = bpf_htons(mss);
+	offer->mss = mss;
+}
 
 /* SYN and SYN-ACK: the flow's entry, made where there is none, and what this side offers. */
 static __always_inline void take_offer(struct passage *p, const struct question *q, struct cursor *c,
@@ -49,7 +64,11 @@ static __always_inline void take_offer(struct passage *p, const struct question 
 	copy_options(c, p->tcp, &options);
 	read_offer(&options, &offer);
 	offer.isn = bpf_ntohl(p->tcp->seq);
+	if (direction == WEIR_INGRESS)
+		lower_mss(p, q, &options, &offer);
 	learn_offer(p->flow, &offer, direction, q->now_ns);
+	if (p->mss)
+		p->flow->seen |= WEIR_SMALL_MSS;
 }
 
 /* The handshake's third segment: SYN, SYN-ACK and this one passed here, so its age is the whole RTT. */
@@ -122,7 +141,9 @@ static __always_inline __u16 lowered(struct passage *p, struct question *q)
 	if (p->flow && handshake_seen(p->flow)) {
 		q->scale = scale_of(p->flow);
 		q->mss = mss_of(p->flow);
-		if (will_wait(p->flow, p->port, p->state, q->mss, q->scale))
+		if (one_at_a_time(p->flow, p->port, p->state, q->mss))
+			q->least_bytes = p->flow->segment || q->segment.payload ? q->mss : 2 * q->mss;
+		else if (will_wait(p->flow, p->port, p->state, q->mss, q->scale))
 			pair(p->flow, p->port, p->state, q->mss);
 		if (p->flow->paired && q->least_bytes < 2 * p->flow->segment)
 			q->least_bytes = 2 * p->flow->segment;
@@ -163,11 +184,16 @@ int weir_ingress(struct xdp_md *ctx)
 	struct question q = {
 		.ifindex = ctx->ingress_ifindex, .frame_len = c.end - c.pos, .now_ns = bpf_ktime_get_ns(), .packets = 1};
 	struct passage p = {};
-	__u16 after;
+	__u16 after, *word;
 
-	if (find_port(&p, q.ifindex) && parse_xdp(ctx, &q.segment) && ingress(&p, &q, &c, &after)) {
+	if (!find_port(&p, q.ifindex) || !parse_xdp(ctx, &q.segment))
+		return XDP_PASS;
+	if (ingress(&p, &q, &c, &after)) {
 		p.tcp->check = weir_checksum_update(p.tcp->check, p.tcp->window, after);
 		p.tcp->window = after;
+	} else if (p.mss && (word = mss_option(p.tcp, (void *)(long)ctx->data_end))) {
+		p.tcp->check = weir_checksum_update(p.tcp->check, *word, p.mss);
+		*word = p.mss;
 	}
 	return XDP_PASS;
 }
@@ -197,8 +223,8 @@ int weir_ingress_tc(struct __sk_buff *skb)
 	struct question q = {};
 	struct passage p = {};
 	struct cursor c;
-	__u16 before, after;
-	__u32 at;
+	__u16 before, after, *word;
+	__u32 at = offsetof(struct tcphdr, window);
 
 	question_of(&q, skb);
 	if (!find_port(&p, q.ifindex))
@@ -207,12 +233,17 @@ int weir_ingress_tc(struct __sk_buff *skb)
 	if (!parse_skb(skb, &q.segment))
 		return TC_ACT_UNSPEC;
 	c = CURSOR_OF(skb);
-	if (!ingress(&p, &q, &c, &after))
+	if (ingress(&p, &q, &c, &after)) {
+		before = p.tcp->window;
+	} else if (p.mss && (word = mss_option(p.tcp, (void *)(long)skb->data_end))) {
+		before = *word;
+		after = p.mss;
+		at = MSS_AT;
+	} else {
 		return TC_ACT_UNSPEC;
-	before = p.tcp->window;
-	at = (void *)p.tcp - (void *)(long)skb->data;
-	bpf_l4_csum_replace(skb, at + offsetof(struct tcphdr, check), before, after, sizeof(after));
-	bpf_skb_store_bytes(skb, at + offsetof(struct tcphdr, window), &after, sizeof(after), 0);
+	}
+	bpf_l4_csum_replace(skb, q.segment.tcp_at + offsetof(struct tcphdr, check), before, after, sizeof(after));
+	bpf_skb_store_bytes(skb, q.segment.tcp_at + at, &after, sizeof(after), 0);
 	return TC_ACT_UNSPEC;
 }
 
@@ -259,6 +290,8 @@ int weir_egress(struct __sk_buff *skb)
 		count_in(p.flow, p.state);
 	else if (count_op == WEIR_DECREMENT_NI)
 		end_count(p.flow, p.state);
+	if (q.segment.payload && one_at_a_time(p.flow, p.port, p.state, mss_of(p.flow)))
+		push(skb, &q.segment, p.tcp);
 	return TC_ACT_UNSPEC;
 }
 

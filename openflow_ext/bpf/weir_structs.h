@@ -37,7 +37,7 @@ struct weir_port {
 	__u32 k_pkts;             /* 0: no alarm */
 	__u32 least_window_bytes; /* 0: one MSS of the flow */
 	__u32 buffer_bytes;       /* what its queue holds; 0: not known */
-	__u32 pad;
+	__u32 no_share;           /* for the agent's readers: why bdp_bytes is 0 (NoShare of dataplane.py) */
 	__u32 assumed_scale;      /* of flows whose handshake was not seen; WEIR_NO_SCALE: leave them alone */
 	__u32 netns;              /* inode of the port's network namespace: ifindex alone is not unique */
 	__u32 mark_mode;          /* enum weir_mark: CE on ECN-capable packets, */
@@ -78,6 +78,8 @@ struct weir_port_state {
 	__u32 reflex_level; /* armed entries of rank < level are on */
 	__u32 reflex_epoch; /* counts the crossings: what an entry left of its window lasts one epoch */
 	__u32 paired;       /* flows of N_i that have two segments for the least */
+	__u64 crowd_ns;     /* when the port last had */
+	__u32 crowd;        /* so many flows: the most in the last minute */
 };
 
 /* ---- flows: one entry a port and connection ---------------------------------------------------- */
@@ -99,7 +101,8 @@ enum weir_seen {
 	WEIR_WAS_COUNTED = 32,
 	WEIR_IDLE = 64,        /* counted before, not now: no payload for long */
 	WEIR_ESTABLISHED = 128,
-	WEIR_SYN_AGAIN = 256   /* a SYN was repeated: the handshake tells no RTT */
+	WEIR_SYN_AGAIN = 256,  /* a SYN was repeated: the handshake tells no RTT */
+	WEIR_SMALL_MSS = 512   /* the local host's MSS was lowered on its way */
 };
 
 struct weir_half {

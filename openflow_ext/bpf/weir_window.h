@@ -47,6 +47,29 @@ WEIR_INLINE weir_u32 weir_fair_share_bytes(weir_u64 bdp_bytes, weir_u64 n_i)
 	return share > 0xffffffffull ? 0xffffffffu : (weir_u32)share;
 }
 
+#define WEIR_HEADERS 86       /* of a segment on the wire: Ethernet 14, IPv6 40, TCP with timestamps 32 */
+#define WEIR_LEAST_SEGMENT 256 /* with less, headers take over a quarter of the link */
+
+/*
+ * The payload of a segment, at most mss, of which a port whose queue and link together hold room_bytes can take one
+ * of each of its flows, with an eighth to spare. mss, where a window just above one segment (see
+ * weir_window_field: a segment and a runt) fits that often; else the largest that a window of the scale's steps can
+ * hold one of, at least WEIR_LEAST_SEGMENT and one step.
+ */
+WEIR_INLINE weir_u32 weir_crowded_segment(weir_u64 room_bytes, weir_u32 flows, weir_u32 mss, weir_u32 scale)
+{
+	weir_u64 fits = (room_bytes - room_bytes / 8) / (flows ? flows : 1);
+	weir_u32 step = 1u << (scale > WEIR_MAX_SCALE ? WEIR_MAX_SCALE : scale);
+	weir_u32 least = step > WEIR_LEAST_SEGMENT ? step : WEIR_LEAST_SEGMENT;
+	weir_u64 segment;
+
+	if (fits >= mss / step * step + step + 2 * WEIR_HEADERS)
+		return mss;
+	segment = fits > WEIR_HEADERS ? (fits - WEIR_HEADERS) / step * step : 0;
+	segment = segment < least ? least : segment;
+	return segment < mss ? (weir_u32)segment : mss;
+}
+
 /* MOD_WINDOW's own decrease (SDTCP, sections III.D and IV.D): alpha MSS a matching segment, not under one MSS. */
 WEIR_INLINE weir_u32 weir_mod_window_next(weir_u32 window_bytes, weir_u32 alpha, weir_u32 mss)
 {
@@ -68,7 +91,7 @@ WEIR_INLINE weir_u32 weir_mod_window_next(weir_u32 window_bytes, weir_u32 alpha,
  * least_bytes moves that floor; 0: one segment.
  * Below mss: less than a segment is allowed, for senders that do without SWS avoidance (SCCP, section
  *         IV): window_bytes is taken as it is, rounded down, at least one step.
- * Above mss: so many bytes, rounded up, whatever is asked for.
+ * mss and above: so many bytes, rounded up, where less is asked for.
  */
 WEIR_INLINE weir_u32 weir_window_field(weir_u32 window_bytes, weir_u32 scale, weir_u32 mss, weir_u32 least_bytes)
 {
@@ -76,7 +99,7 @@ WEIR_INLINE weir_u32 weir_window_field(weir_u32 window_bytes, weir_u32 scale, we
 	weir_u32 field;
 
 	scale = scale > WEIR_MAX_SCALE ? WEIR_MAX_SCALE : scale;
-	if (least_bytes > mss && segments * mss <= least_bytes) {
+	if (mss && least_bytes >= mss && segments * mss <= least_bytes) {
 		field = (least_bytes + (1u << scale) - 1) >> scale;
 	} else if (segments >= 2) {
 		field = (segments * mss) >> scale;

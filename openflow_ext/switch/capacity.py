@@ -10,6 +10,7 @@ from typing import Any
 
 from pyroute2 import IPRoute, NetlinkError
 
+from openflow_ext.switch.dataplane import NoShare
 from openflow_ext.switch.errors import SwitchError
 
 _TC_H_ROOT = 0xFFFFFFFF
@@ -24,10 +25,11 @@ DEFAULT_RATE_BPS = 10_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Egress:
-    """A port's way out: the rate, and how many bytes its queue holds (0: not known)."""
+    """A port's way out: the rate, how many bytes its queue holds (0: not known), what it lacks."""
 
     rate_bps: int = DEFAULT_RATE_BPS
     buffer_bytes: int = 0
+    lacks: NoShare = NoShare.NONE
 
 
 def read_egresses(ports: Mapping[int, str]) -> dict[int, Egress]:
@@ -45,10 +47,11 @@ def read_egresses(ports: Mapping[int, str]) -> dict[int, Egress]:
 
 def _egress(netlink: IPRoute, name: str, qdiscs: Collection[Any]) -> Egress:
     root = next((qdisc for qdisc in qdiscs if qdisc["parent"] == _TC_H_ROOT), None)
-    rate_bps = _shaped_rate_bps(netlink, root) if root else 0
-    return Egress(
-        rate_bps or _link_speed_bps(name) or DEFAULT_RATE_BPS, buffer_bytes(qdiscs, root) if root else 0
-    )
+    rate_bps = (_shaped_rate_bps(netlink, root) if root else 0) or _link_speed_bps(name)
+    lacks = NoShare.NONE if rate_bps else NoShare.CAPACITY
+    if root and root.get_attr("TCA_KIND") == "noqueue":
+        lacks |= NoShare.QUEUE
+    return Egress(rate_bps or DEFAULT_RATE_BPS, buffer_bytes(qdiscs, root) if root else 0, lacks)
 
 
 def _link_speed_bps(name: str) -> int:

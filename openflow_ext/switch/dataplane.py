@@ -26,6 +26,15 @@ class UnsupportedMatch(DataPlaneError):
     """A rule whose match the data plane cannot express."""
 
 
+class NoShare(enum.IntFlag):
+    """Why a port's flows are counted but not held to a fair share."""
+
+    NONE = 0
+    CAPACITY = 1
+    QUEUE = 2
+    TABLE = 4
+
+
 @dataclass(frozen=True, slots=True)
 class PortSettings:
     """What a controller asks of a port (PORT_CONFIG). k_pkts 0: no alarm. Never raises a window."""
@@ -65,6 +74,7 @@ class PortCounters:
     drops: int = 0
     unscaled: int = 0
     untracked: int = 0
+    no_share: NoShare = NoShare.NONE
 
 
 class QueueEventKind(enum.IntEnum):
@@ -138,9 +148,17 @@ class DataPlane(Protocol):
         """ifindex -> bridge number of every port that carries the programs, also by an earlier agent."""
 
     def configure(
-        self, ifindex: int, settings: PortSettings, capacity_bps: int, buffer_bytes: int = 0
+        self,
+        ifindex: int,
+        settings: PortSettings,
+        capacity_bps: int,
+        buffer_bytes: int = 0,
+        no_share: NoShare = NoShare.NONE,
     ) -> None:
-        """Set a port's facts: the rate in force (never 0), what its queue holds (0: not known)."""
+        """Set a port's facts: the rate in force (never 0), what its queue holds (0: not known).
+
+        no_share: not NONE, flows are counted and none is held to a fair share, whatever the settings say.
+        """
 
     def settings(self, ifindex: int) -> tuple[PortSettings, int]:
         """What configure() last set, also by an earlier agent: settings and capacity. Raises NoSuchPort."""

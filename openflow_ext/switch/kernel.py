@@ -15,6 +15,7 @@ from openflow_ext.switch import libbpf
 from openflow_ext.switch.dataplane import (
     DataPlaneError,
     HostSettings,
+    NoShare,
     NoSuchPort,
     PortSettings,
     QueueEvent,
@@ -135,12 +136,19 @@ class KernelDataPlane(PinnedMaps):
         return {ifindex: bridge for ifindex, (bridge, _) in self.ports().items()}
 
     def configure(
-        self, ifindex: int, settings: PortSettings, capacity_bps: int, buffer_bytes: int = 0
+        self,
+        ifindex: int,
+        settings: PortSettings,
+        capacity_bps: int,
+        buffer_bytes: int = 0,
+        no_share: NoShare = NoShare.NONE,
     ) -> None:
         port = self._port(ifindex)
+        port.no_share = no_share
         port.buffer_bytes = min(buffer_bytes, _U32)
         port.capacity_bps, port.asked_capacity_bps = capacity_bps, settings.capacity_bps
-        port.bdp_bytes = capacity_bps * settings.common_rtt_us // _BITS_US_PER_BYTE_S
+        bdp_bytes = capacity_bps * settings.common_rtt_us // _BITS_US_PER_BYTE_S
+        port.bdp_bytes = 0 if no_share else bdp_bytes
         port.look_ns = settings.rtt_us * 1000 // 2
         port.k_pkts = settings.k_pkts if settings.alarm else 0
         port.asked_k_pkts = settings.k_pkts

@@ -68,6 +68,7 @@ def ports(name: str, as_json: bool, watch: bool) -> None:
     unscaled          ACKs left alone because the window scale is not known
     untracked         flows that found the flow table full
     drops             packets dropped by the port's qdiscs
+    no_share          why no fair share is set: the capacity or a queue is lacking, the flow table is full
 
     Example: weir ports --watch
     """
@@ -114,7 +115,8 @@ def read_ports(maps: PinnedMaps) -> list[Row]:
         except NoSuchPort:
             continue
         place = {"name": _interface(ifindex), "bridge": bridge, "ofport": ofport, "ifindex": ifindex}
-        rows.append(place | dataclasses.asdict(counters))
+        lacks = [reason.name.lower() for reason in counters.no_share if reason.name]
+        rows.append(place | dataclasses.asdict(counters) | {"no_share": lacks})
     return rows
 
 
@@ -139,6 +141,8 @@ def _port_table(rows: list[Row]) -> Table:
 def _cell(row: Row, name: str) -> str:
     if isinstance(row[name], bool):
         return "yes" if row[name] else "no"
+    if isinstance(row[name], list):
+        return ", ".join(row[name]) or "-"
     rate = row.get("rates", {}).get(name)
     return f"{row[name]:,}" + (f" (+{rate:,.0f}/s)" if rate else "")
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from openflow_ext.switch.dataplane import DataPlaneError, NoSuchPort, PortCounters
+from openflow_ext.switch.dataplane import DataPlaneError, NoShare, NoSuchPort, PortCounters
 from openflow_ext.switch.layout import constants, ffi
 from openflow_ext.switch.libbpf import BpfError, Map
 from openflow_ext.switch.qdiscs import Qdiscs
@@ -82,6 +82,7 @@ class PinnedMaps:
             drops=max(self._qdiscs.drops(ifindex) - self._dropped_before.get(ifindex, 0), 0),
             unscaled=int(state.unscaled),
             untracked=int(state.untracked),
+            no_share=NoShare(port.no_share),
         )
 
     def flows(self) -> Iterator[TrackedFlow]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from openflow_ext.switch.capacity import DEFAULT_RATE_BPS, Egress
 from openflow_ext.switch.dataplane import (
     DataPlane,
     DataPlaneError,
+    NoShare,
     NoSuchPort,
     PortSettings,
     QueueEvent,
@@ -21,6 +23,14 @@ from openflow_ext.switch.dataplane import (
 from openflow_ext.switch.rules import Rule
 
 log = logging.getLogger(__name__)
+
+_TABLE_PATIENCE_S = 10.0
+"""How long after the flow table last refused a flow of a port its N_i is taken for right again."""
+_REASONS = {
+    NoShare.CAPACITY: "its capacity is not known: shape it, or set capacity_bps",
+    NoShare.QUEUE: "it has no queue: give it a qdisc",
+    NoShare.TABLE: "the flow table is full: raise [switch] max_flows",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +46,9 @@ class Link:
 class Port:
     """A port that should carry the programs. ``egress`` is what its qdisc or link allows.
 
-    Reflex entries of a rank below ``reflex_level`` are known to be on.
+    Reflex entries of a rank below ``reflex_level`` are known to be on. ``no_share``: why its flows are not
+    held to a fair share, ``said``: what of that is in the log. ``untracked``: flows that the flow table has
+    refused, the last at ``refused_s``.
     """
 
     link: Link
@@ -45,11 +57,24 @@ class Port:
     attached: bool = False
     armed: tuple[Rule, ...] = ()
     reflex_level: int = 0
+    untracked: int = 0
+    refused_s: float = float("-inf")
+    no_share: NoShare = NoShare.NONE
+    said: NoShare = NoShare.NONE
 
     @property
     def capacity_bps(self) -> int:
         """The rate in force: the controller's, else the port's own."""
         return self.settings.capacity_bps or self.egress.rate_bps
+
+    def share_lacks(self, untracked: int, now_s: float) -> NoShare:
+        """Why no fair share may be set here; ``untracked``: flows refused by the flow table so far."""
+        lacks = self.egress.lacks
+        if self.settings.capacity_bps:
+            lacks &= ~NoShare.CAPACITY
+        if untracked > self.untracked:
+            self.untracked, self.refused_s = untracked, now_s
+        return lacks | (NoShare.TABLE if now_s - self.refused_s < _TABLE_PATIENCE_S else NoShare.NONE)
 
     def switched(self, event: QueueEvent) -> range:
         """The ranks of the reflex entries that ``event`` says went on or off."""
@@ -116,6 +141,7 @@ class Ports:
             elif not port.attached:
                 self._attach(port, first=False)
             self._follow(port, egress)
+        self._say_shares()
 
     def _attach(self, port: Port, first: bool) -> None:
         link = port.link
@@ -127,6 +153,7 @@ class Ports:
             self._dataplane.attach(
                 link.ifindex, link.name, self._bridge, link.ofport, kernel_datapath=self.kernel_datapath
             )
+            port.untracked = self._dataplane.counters(link.ifindex).untracked
             self._push(port)
         except DataPlaneError as error:
             if first:
@@ -148,22 +175,43 @@ class Ports:
             log.info("port %s detached", name)
 
     def _follow(self, port: Port, egress: Egress) -> None:
-        if egress == port.egress:
-            return
+        same = egress == port.egress
         before, port.egress = port.capacity_bps, egress
         if not port.attached:
             return
         if port.capacity_bps != before:
             log.info("port %s: capacity is now %d bit/s", port.link.name, port.capacity_bps)
         try:
-            self._push(port)
+            if not same or self._no_share(port) != port.no_share:
+                self._push(port)
         except DataPlaneError as error:
             log.error("port %s: %s", port.link.name, error)
 
+    def _no_share(self, port: Port) -> NoShare:
+        untracked = self._dataplane.counters(port.link.ifindex).untracked
+        return port.share_lacks(untracked, time.monotonic())
+
     def _push(self, port: Port) -> None:
+        no_share = self._no_share(port)
         self._dataplane.configure(
-            port.link.ifindex, port.settings, port.capacity_bps, port.egress.buffer_bytes
+            port.link.ifindex, port.settings, port.capacity_bps, port.egress.buffer_bytes, no_share
         )
+        port.no_share = no_share
+
+    def _say_shares(self) -> None:
+        """Say at which ports fair shares were asked for and cannot be set; once, and when it is over."""
+        changed: dict[NoShare, list[str]] = {}
+        for port in self:
+            now = port.no_share if port.settings.common_rtt_us else NoShare.NONE
+            if now != port.said:
+                port.said = now
+                changed.setdefault(now, []).append(port.link.name)
+        for no_share, names in changed.items():
+            if no_share:
+                why = "; ".join(_REASONS[reason] for reason in no_share)
+                log.warning("flows are counted, none is clamped at %s: %s", ", ".join(names), why)
+            else:
+                log.info("fair shares are in force at %s", ", ".join(names))
 
     def configure(self, port_no: int, **changes: Any) -> None:
         """Change settings of one port, or of all and of those to come (OFPP_ANY).
@@ -176,6 +224,7 @@ class Ports:
                 port.settings = dataclasses.replace(port.settings, **changes)
                 if port.attached:
                     self._push(port)
+            self._say_shares()
             return
         port = self._attached(port_no)
         before, port.settings = port.settings, dataclasses.replace(port.settings, **changes)
@@ -184,6 +233,7 @@ class Ports:
         except DataPlaneError:
             port.settings = before
             raise
+        self._say_shares()
 
     def _attached(self, port_no: int) -> Port:
         port = self.numbered(port_no)

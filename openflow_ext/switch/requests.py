@@ -10,6 +10,7 @@ from openflow_ext.switch import openflow as of
 from openflow_ext.switch.dataplane import (
     DataPlane,
     DataPlaneError,
+    NoShare,
     NoSuchPort,
     PortCounters,
     PortSettings,
@@ -25,6 +26,13 @@ _GROUPS = {
     wire.PortConfigFlags.WINDOW: ("capacity_bps", "common_rtt_us", "least_window_bytes"),
     wire.PortConfigFlags.MARK: ("mark_mode", "mark_min_pkts", "mark_max_pkts"),
 }
+
+_NO_SHARE = {
+    NoShare.CAPACITY: wire.PortCountersFlags.NO_CAPACITY,
+    NoShare.QUEUE: wire.PortCountersFlags.NO_QUEUE,
+    NoShare.TABLE: wire.PortCountersFlags.TABLE_FULL,
+}
+_AS_FLAGS = ("alarm_up", "no_share")
 
 
 def answer(
@@ -197,11 +205,14 @@ def _record(port: Port, dataplane: DataPlane) -> wire.PortCountersRecord:
     flags = wire.PortCountersFlags.ATTACHED
     if counters.alarm_up:
         flags |= wire.PortCountersFlags.ALARM_UP
+    for reason, flag in _NO_SHARE.items():
+        if counters.no_share & reason:
+            flags |= flag
     return wire.PortCountersRecord(port_no=port.link.ofport, flags=flags, **_plain(counters))
 
 
 def _plain(counters: PortCounters) -> dict[str, int]:
-    return {name: getattr(counters, name) for name in counters.__slots__ if name != "alarm_up"}
+    return {name: getattr(counters, name) for name in counters.__slots__ if name not in _AS_FLAGS}
 
 
 def _replies(records: list[wire.PortCountersRecord]) -> Iterator[wire.PortCountersReply]:

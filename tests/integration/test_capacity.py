@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from openflow_ext.switch.capacity import DEFAULT_RATE_BPS, Egress, read_egresses
+from openflow_ext.switch.dataplane import NoShare
 
 HTB = ("root handle 1: htb default 1", "parent 1: classid 1:1 htb rate 20mbit")
 
@@ -34,7 +35,7 @@ def port() -> Iterator[str]:
         (("root tbf rate 1mbit burst 1600 limit 5000",), Egress(10**6, 5000)),
         ((*HTB, "parent 1:1 pfifo limit 40"), Egress(2 * 10**7, 40 * 1514)),
         ((*HTB, "parent 1:1 bfifo limit 150000"), Egress(2 * 10**7, 150_000)),
-        ((), Egress(DEFAULT_RATE_BPS, 0)),
+        ((), Egress(DEFAULT_RATE_BPS, 0, NoShare.QUEUE)),
     ],
 )
 def test_what_is_read_of_a_port(port: str, qdiscs: tuple[str, ...], expected: Egress) -> None:

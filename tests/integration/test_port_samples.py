@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flowdb.models import PortRow, PortSampleRow, SettingRow, SwitchRow
-from tests.integration.switch_bench import Bench, until
+from tests.integration.switch_bench import Bench, run, until
 from tests.unit.database import rows
 from tests.unit.engines import controller, free_port
 from tests.unit.test_telemetry_process import LISTENER, figures
@@ -35,6 +35,7 @@ def test_counters_reach_everyone(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, app: str
 ) -> None:
     port, metrics_port = free_port(), free_port()
+    run("tc", "qdisc", "add", "dev", bench.port(2), "root", "bfifo", "limit", "150000")
     config, database, events = tmp_path / "weir.toml", tmp_path / "weir.db", tmp_path / "events"
     config.write_text(
         f'[telemetry]\nsample_s = 0.2\n[{app}]\nmetrics = "127.0.0.1:{metrics_port}"\n', encoding="utf-8"

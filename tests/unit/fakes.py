@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from openflow_ext.switch.dataplane import (
     DataPlaneError,
     HostSettings,
+    NoShare,
     NoSuchPort,
     PortCounters,
     PortSettings,
@@ -32,6 +33,8 @@ class FakeDataPlane:
         self.past: list[tuple[int, Rule, RuleStats, bool]] = []
         self.roll_calls: list[bool] = []
         self.living: dict[int, bytes] = {}
+        self.no_share: dict[int, NoShare] = {}
+        self.untracked = 9
         self.state = "open"
         self._waiting: list[QueueEvent] = []
         self._reader, self._writer = os.pipe()
@@ -58,17 +61,23 @@ class FakeDataPlane:
         return {ifindex: bridge for ifindex, (_, bridge, _) in self.ports.items()}
 
     def configure(
-        self, ifindex: int, settings: PortSettings, capacity_bps: int, buffer_bytes: int = 0
+        self,
+        ifindex: int,
+        settings: PortSettings,
+        capacity_bps: int,
+        buffer_bytes: int = 0,
+        no_share: NoShare = NoShare.NONE,
     ) -> None:
         if ifindex not in self.ports:
             raise NoSuchPort(f"interface {ifindex}")
         self.configured[ifindex] = (settings, capacity_bps)
+        self.no_share[ifindex] = no_share
 
     def counters(self, ifindex: int) -> PortCounters:
         if ifindex not in self.ports:
             raise NoSuchPort(f"interface {ifindex}")
         _, capacity_bps = self.configured.get(ifindex, (PortSettings(), 1))
-        return PortCounters(n_i=ifindex, alarm_up=True, capacity_bps=capacity_bps, untracked=9)
+        return PortCounters(n_i=ifindex, alarm_up=True, capacity_bps=capacity_bps, untracked=self.untracked)
 
     def put(self, bridge: int, rule: Rule) -> None:
         place = bridge, key_of(rule)

@@ -9,6 +9,7 @@ import pytest
 from pyroute2.netlink.rtnl.tcmsg import tcmsg
 
 from openflow_ext.switch import capacity
+from openflow_ext.switch.dataplane import NoShare
 
 ROOT = 0xFFFFFFFF
 HANDLE = 0x50000
@@ -47,7 +48,8 @@ def test_without_a_default_class_packets_pass_unshaped() -> None:
 
 
 def test_a_device_that_is_none_has_no_rate() -> None:
-    assert capacity.read_egresses({999_999: "no-such-device"}) == {999_999: capacity.Egress()}
+    unknown = capacity.Egress(lacks=NoShare.CAPACITY)
+    assert capacity.read_egresses({999_999: "no-such-device"}) == {999_999: unknown}
 
 
 def qdisc(kind: str, handle: int, parent: int, options: Any) -> Any:

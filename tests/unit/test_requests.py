@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import logging
+import time
 from typing import Any
 
 import pytest
@@ -15,9 +16,16 @@ from openflow_ext import wire
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch import requests
 from openflow_ext.switch.capacity import DEFAULT_RATE_BPS, Egress
-from openflow_ext.switch.dataplane import DataPlaneError, PortSettings, TableFull, UnsupportedMatch
+from openflow_ext.switch.dataplane import (
+    DataPlaneError,
+    NoShare,
+    PortCounters,
+    PortSettings,
+    TableFull,
+    UnsupportedMatch,
+)
 from openflow_ext.switch.errors import Declined
-from openflow_ext.switch.ports import Link, Ports
+from openflow_ext.switch.ports import Link, Port, Ports
 from openflow_ext.switch.rules import WindowOp
 from openflow_ext.wire import ErrorCode, PortConfigFlags
 from tests.unit.fakes import FakeDataPlane
@@ -297,3 +305,56 @@ def test_the_kernel_datapath_is_told_to_the_data_plane() -> None:
     ports = Ports(1, plane, kernel_datapath=True)
     ports.sync(LINKS, {})
     assert plane.in_kernel == {11, 12}
+
+
+# -- ports without a fair share ------------------------------------------------------------------------
+
+
+def test_why_a_port_has_no_fair_share(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "openflow_ext.switch.ports")  # Mininet gives new loggers a level
+    bench.ports.sync(
+        LINKS, {11: Egress(lacks=NoShare.CAPACITY | NoShare.QUEUE), 12: Egress(lacks=NoShare.QUEUE)}
+    )
+    assert "clamped" not in caplog.text, "nobody has asked for a share"
+    bench.configure(wire.OFPP_ANY, PortConfigFlags.WINDOW, common_rtt_us=600)
+    assert bench.plane.no_share == {11: NoShare.CAPACITY | NoShare.QUEUE, 12: NoShare.QUEUE}
+    assert "none is clamped at s1-eth2: it has no queue" in caplog.text
+    bench.configure(1, PortConfigFlags.WINDOW, common_rtt_us=600, capacity_bps=MBIT)
+    bench.ports.sync(LINKS, {11: Egress(lacks=NoShare.CAPACITY)})
+    assert bench.plane.no_share == {11: NoShare.NONE, 12: NoShare.NONE}
+    assert "fair shares are in force at s1-eth1, s1-eth2" in caplog.text
+
+
+def test_flows_that_the_table_refuses_end_the_clamping_for_a_while(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now_s = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    bench.configure(wire.OFPP_ANY, PortConfigFlags.WINDOW, common_rtt_us=600)
+    bench.ports.sync(LINKS, {})
+    assert bench.plane.no_share == {11: NoShare.NONE, 12: NoShare.NONE}, "refused before the agent's time"
+    for untracked, after_s, expected in (
+        (10, 0, NoShare.TABLE),
+        (10, 9, NoShare.TABLE),
+        (10, 2, NoShare.NONE),
+    ):
+        bench.plane.untracked, now_s = untracked, now_s + after_s
+        bench.ports.sync(LINKS, {})
+        assert bench.plane.no_share == {11: expected, 12: expected}
+    assert caplog.text.count("raise [switch] max_flows") == 1
+
+
+@pytest.mark.parametrize("reason", list(NoShare))
+def test_the_reasons_on_the_wire(reason: NoShare) -> None:
+    record = requests._record(Port(LINKS[0], attached=True), Lacking(reason))
+    flags = record.flags & ~wire.PortCountersFlags.ATTACHED
+    assert flags.name in ("NO_CAPACITY", "NO_QUEUE", "TABLE_FULL")
+
+
+class Lacking(FakeDataPlane):
+    def __init__(self, reason: NoShare) -> None:
+        super().__init__()
+        self._reason = reason
+
+    def counters(self, ifindex: int) -> PortCounters:
+        return PortCounters(no_share=self._reason)

@@ -1,5 +1,7 @@
 """SCCP: Table I, the fair share, and what a switch is sent."""
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,9 +15,13 @@ from openflow_ext import wire
 from openflow_ext.switch.openflow import FlowMod
 from openflow_ext.switch.rules import CountOp, WindowOp
 from openflow_ext.switch.split import rule_for, split
+from openflow_ext.wire import PortCountersFlags, PortCountersRecord
 from sccp_app.app import SccpApp
 from sccp_app.config import SccpSettings
-from sccp_app.core import TABLE_I, Act, PolicyError, PortPolicy, fair_share_bytes
+from sccp_app.core import TABLE_I, Act, PolicyError, PortPolicy, fair_share_bytes, overshoot_bytes
+from sccp_app.metrics import ShareFigures
+from sccp_app.shares import SPACING_NS, RttPolicy, Share, Shares, why_counted_only
+from telemetry_app.core import PortSample
 from telemetry_app.events import EventPortSamples
 from tests.unit.database import rows
 from tests.unit.fake_datapath import FakeDatapath, event
@@ -61,6 +67,69 @@ def test_an_unknown_capacity():
         fair_share_bytes(PortPolicy(300), 3)
 
 
+def test_the_paper_s_overshoot():
+    """Section III.B: 1 Gbit/s, 200 µs on average, a common RTT of 300 µs: 12.5 KB in each round trip."""
+    assert overshoot_bytes(10**9, 300, 200) == 12_500
+    assert overshoot_bytes(10**9, 200, 300) == 0
+
+
+A_PORT = PortKey(1, 2)
+
+
+def handshakes(shares, rtts_us, spacing_ns=SPACING_NS):
+    """The decisions on handshakes of one port, one after the other."""
+    decided = [shares.on_handshake(A_PORT, rtt_us, i * spacing_ns) for i, rtt_us in enumerate(rtts_us)]
+    return [share for share in decided if share]
+
+
+def test_a_fixed_rtt_stays_while_one_handshake_is_as_quick():
+    assert handshakes(Shares(RttPolicy(300)), [300] + [9000] * 250) == []
+
+
+def test_a_fixed_rtt_below_the_measured_one_ends_the_clamping_until_it_suffices():
+    shares = Shares(RttPolicy(300))
+    (fallback,) = handshakes(shares, [400, 301, 500] * 20)
+    assert fallback == Share(A_PORT, 0, 301, 400)
+    assert list(shares) == shares.of_switch(1) == [fallback]
+    assert shares.of_switch(2) == []
+    again = shares.on_handshake(A_PORT, 250, 10**12)
+    assert (again.common_rtt_us, again.least_us) == (300, 250)
+    shares.port_gone(A_PORT)
+    assert list(shares) == []
+
+
+def test_a_measured_rtt_is_the_percentile_with_head_room():
+    shares = Shares(RttPolicy(600, measured=True, percentile=90, headroom=1.5, most_us=2000))
+    rtts_us = [100] * 90 + [200] * 10
+    assert handshakes(shares, rtts_us)[-1] == Share(A_PORT, 150, 100, 100)
+    assert handshakes(shares, [1000] * 300)[-1].common_rtt_us == 1500
+    assert handshakes(shares, [1900] * 300)[-1].common_rtt_us == 2000
+    assert handshakes(shares, [2100] * 300)[-1].common_rtt_us == 0
+
+
+def test_what_the_overshoot_of_a_share_needs():
+    assert Share(A_PORT, 300, 150, 200).buffer_bytes(10**9) == 12_500
+
+
+def test_a_burst_counts_as_one_handshake():
+    assert handshakes(Shares(RttPolicy(300)), [400] * 1000, spacing_ns=1000) == []
+
+
+@given(st.lists(st.integers(1, 5000), max_size=400), st.booleans())
+def test_a_port_is_never_given_less_than_its_quickest_handshake(rtts_us, measured):
+    for share in handshakes(Shares(RttPolicy(600, measured)), rtts_us):
+        assert share.common_rtt_us == 0 or share.common_rtt_us >= share.least_us
+        assert share.common_rtt_us <= 2000
+
+
+@pytest.mark.parametrize(
+    ("flag", "says"), [("NO_CAPACITY", "capacity"), ("NO_QUEUE", "queue"), ("TABLE_FULL", "max_flows")]
+)
+def test_why_a_port_only_counts(flag, says):
+    assert says in why_counted_only(PortCountersFlags.ATTACHED | PortCountersFlags[flag])
+    assert why_counted_only(PortCountersFlags.ATTACHED | PortCountersFlags.ALARM_UP) == ""
+
+
 @pytest.fixture
 def app(tmp_path, monkeypatch):
     monkeypatch.delenv("WEIR_CONFIG", raising=False)
@@ -88,9 +157,10 @@ def test_a_switch_that_comes_gets_table_i_and_the_policy(app):
         assert rows == {(2, 2): [up], (1, 3): [down, share], (4, 7): [down, share], (0, 7): [share]}
 
 
-def test_the_switch_can_carry_table_i_out(app):
+@pytest.mark.parametrize("version", [4, 6])
+def test_the_switch_can_carry_table_i_out(app, version):
     """Each entry, as the agent splits it."""
-    datapath = FakeDatapath()
+    datapath = FakeDatapath(version=version)
     app.on_switch(event(datapath))
     messages = [bytes(message.buf) for message in datapath.sent[1:]]
     rules = [rule_for(FlowMod.parse(data), split(data).actions) for data in messages]
@@ -100,6 +170,73 @@ def test_the_switch_can_carry_table_i_out(app):
     assert [r.window_op for r in rules[:4]] == [WindowOp.NONE] + [WindowOp.FAIR_SHARE] * 3
     counts = [CountOp.INCREMENT_NI, CountOp.DECREMENT_NI, CountOp.DECREMENT_NI, CountOp.NONE]
     assert [r.count_op for r in rules[:4]] == counts
+
+
+def flow_report(datapath, rtts_us):
+    """Flows of port 2 that were opened one after the other."""
+    return event(
+        datapath,
+        records=[
+            SimpleNamespace(handshake_rtt_us=rtt_us, out_port=2, first_ns=i * SPACING_NS)
+            for i, rtt_us in enumerate(rtts_us)
+        ],
+    )
+
+
+def configs(datapath):
+    """What its ports were told: (port, common RTT)."""
+    messages = [wire.decode_message(bytes(one.buf)) for one in datapath.sent if one.msg_type == 4]
+    return [(one.port_no, one.common_rtt_us) for one in messages]
+
+
+def test_a_common_rtt_that_is_too_short_is_said_and_sent_also_after_a_reconnect(app, caplog):
+    datapath, again = FakeDatapath(), FakeDatapath()
+    app.on_switch(event(datapath))
+    app.on_flow_report(flow_report(datapath, [0, *[700] * 20]))
+    assert configs(datapath) == [(wire.OFPP_ANY, 600), (2, 0)]
+    assert "clamps none: the quickest of its last handshakes took 700 us" in caplog.text
+    app.on_switch_gone(SimpleNamespace(datapath=again))
+    app.on_switch_gone(SimpleNamespace(datapath=datapath))
+    app.on_flow_report(flow_report(datapath, [100] * 20))
+    assert len(configs(datapath)) == 2, "nobody to tell"
+    app.on_switch(event(again))
+    assert configs(again) == [(wire.OFPP_ANY, 600), (2, 600)]
+
+
+def test_a_measured_common_rtt_is_sent_and_shown(app):
+    datapath = FakeDatapath()
+    app.shares = Shares(RttPolicy(600, measured=True))
+    app.figures.registry.register(ShareFigures(app.shares, app._capacities_bps))
+    app.on_switch(event(datapath))
+    app.on_samples(EventPortSamples(1, (a_sample(A_PORT, capacity_bps=10**9),)))
+    app.on_flow_report(flow_report(datapath, [200] * 20))
+    assert configs(datapath) == [(wire.OFPP_ANY, 600), (2, 300)]
+    of = {"dpid": f"{1:016x}", "port_no": "2"}
+    value = app.figures.registry.get_sample_value
+    assert value("weir_sccp_overshoot_bytes", of) == 12_500
+    gone = event(datapath, reason=datapath.ofproto.OFPPR_DELETE, desc=SimpleNamespace(port_no=2))
+    app.on_port_status(gone)
+    assert value("weir_sccp_overshoot_bytes", of) is None
+
+
+def test_a_switch_without_the_extension_is_named_once(app, caplog):
+    datapath = FakeDatapath(dpid=7)
+    app.on_switch(event(datapath))
+    for sent in datapath.sent:
+        app.on_error(event(datapath, xid=sent.xid))
+    assert caplog.text.count("switch 0000000000000007 refuses SCCP's settings") == 1
+
+
+def test_a_port_that_cannot_clamp_is_said_once_and_when_it_can_again(app, caplog):
+    caplog.set_level("INFO")
+    lacking = PortCountersFlags.ATTACHED | PortCountersFlags.NO_QUEUE
+    for flags in (PortCountersFlags.ATTACHED, lacking, lacking, PortCountersFlags.ATTACHED):
+        sample = PortSample(A_PORT, "s1-eth2", 1, PortCountersRecord(2, flags=flags))
+        app.on_samples(EventPortSamples(1, (sample,)))
+    assert [record.getMessage().split(": ")[0] for record in caplog.records] == [
+        "port 0000000000000001:2 (s1-eth2) counts flows and clamps none",
+        "port 0000000000000001:2 (s1-eth2) clamps to its fair share again",
+    ]
 
 
 def test_what_it_runs_with_is_in_the_database(app):

@@ -17,6 +17,7 @@ DECLARATIONS = """
 uint64_t weir_bdp_bytes(uint64_t capacity_bps, uint64_t common_rtt_us);
 uint32_t weir_fair_share_bytes(uint64_t bdp_bytes, uint64_t n_i);
 uint32_t weir_mod_window_next(uint32_t window_bytes, uint32_t alpha, uint32_t mss);
+uint32_t weir_crowded_segment(uint64_t room_bytes, uint32_t flows, uint32_t mss, uint32_t scale);
 uint32_t weir_window_field(uint32_t window_bytes, uint32_t scale, uint32_t mss, uint32_t least_bytes);
 uint32_t weir_clamp_field(uint32_t field, uint32_t window_bytes, uint32_t scale, uint32_t mss,
                           uint32_t least_bytes);
@@ -78,10 +79,26 @@ def test_the_floor_is_one_segment_or_what_it_is_told_to_be(
 
     if least < mss and window < mss:
         assert field == max(max(window, least) >> scale, 1)
-    elif least > mss and window // mss * mss <= least:
+    elif least >= mss and window // mss * mss <= least:
         assert field == min(-(-least >> scale), 0xFFFF)
     else:
         assert field == c.weir_window_field(window, scale, mss, 0)
+
+
+@given(room=st.integers(0, 10**9), flows=st.integers(0, 10_000), mss=segment_sizes, scale=st.integers(0, 20))
+def test_the_segments_of_a_crowd_fit_or_are_the_least(
+    c: Any, room: int, flows: int, mss: int, scale: int
+) -> None:
+    segment = c.weir_crowded_segment(room, flows, mss, scale)
+    step, flows = 1 << min(scale, 14), max(flows, 1)
+    least = min(max(step, 256), mss)
+
+    assert least <= segment <= mss
+    if segment not in (least, mss):
+        assert segment % step == 0
+        assert flows * (segment + 86) <= room
+    if least < segment == mss:
+        assert flows * (c.weir_window_field(0, scale, mss, 0) * step + 2 * 86) <= room
 
 
 @given(

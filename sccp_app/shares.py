@@ -1,0 +1,118 @@
+"""Which common RTT each port gets, by the handshakes of its flows (section III.B). Pure.
+
+Fixed: the setting holds, unless even the quickest of a port's last handshakes took longer. Then the fair
+share is less than the flows need to fill the port, and it falls back to counting without clamping.
+Measured: a percentile of those handshakes with head-room. A handshake that waited in a queue measured the
+queue too, so ``most_us`` bounds what a port may be given.
+Of handshakes that begin together only one counts: those of a burst wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import ceil
+
+from flowdb.flow import PortKey
+from openflow_ext.wire import PortCountersFlags
+from sccp_app.core import overshoot_bytes
+
+KEPT_HANDSHAKES = 256
+LEAST_HANDSHAKES = 16
+"""Fewer tell nothing about a port."""
+SPACING_NS = 10_000_000
+"""Handshakes that begin within so long of the last that counted do not."""
+_STEP = 0.1
+"""By which part a measured common RTT has to differ from the one in force, to be sent."""
+
+_REASONS = {
+    PortCountersFlags.NO_CAPACITY: "its capacity is not known: shape the port, or set [sccp] capacity_bps",
+    PortCountersFlags.NO_QUEUE: "it has no queue: give it a qdisc",
+    PortCountersFlags.TABLE_FULL: "the switch's flow table is full: raise its [switch] max_flows",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RttPolicy:
+    """How the common RTT is found. ``fixed_us`` holds, if ``measured`` until enough were."""
+
+    fixed_us: int
+    measured: bool = False
+    percentile: float = 90.0
+    headroom: float = 1.5
+    most_us: int = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a port's fair share is made of now. ``common_rtt_us`` 0: flows are counted, none is clamped.
+
+    ``least_us`` and ``median_us``: of its last handshakes.
+    """
+
+    port: PortKey
+    common_rtt_us: int
+    least_us: int
+    median_us: int
+
+    def buffer_bytes(self, capacity_bps: int) -> int:
+        """What of the port's queue the overshoot takes."""
+        return overshoot_bytes(capacity_bps, self.common_rtt_us, self.median_us)
+
+
+@dataclass(slots=True)
+class _Handshakes:
+    rtts_us: deque[int] = field(default_factory=lambda: deque(maxlen=KEPT_HANDSHAKES))
+    last_ns: int = -SPACING_NS
+
+
+class Shares:
+    """The handshakes of every port, and the common RTT that follows from them."""
+
+    def __init__(self, policy: RttPolicy) -> None:
+        self._policy = policy
+        self._handshakes: dict[PortKey, _Handshakes] = {}
+        self._in_force: dict[PortKey, Share] = {}
+
+    def __iter__(self) -> Iterator[Share]:
+        return iter(self._in_force.values())
+
+    def of_switch(self, dpid: int) -> list[Share]:
+        """What a switch that comes back has to be told besides the common settings."""
+        return [share for share in self if share.port.dpid == dpid]
+
+    def port_gone(self, port: PortKey) -> None:
+        self._handshakes.pop(port, None)
+        self._in_force.pop(port, None)
+
+    def on_handshake(self, port: PortKey, rtt_us: int, at_ns: int) -> Share | None:
+        """A flow of this port was opened at ``at_ns``; the port's new share, where that changes it."""
+        kept = self._handshakes.setdefault(port, _Handshakes())
+        if abs(at_ns - kept.last_ns) < SPACING_NS:
+            return None
+        kept.last_ns = at_ns
+        kept.rtts_us.append(rtt_us)
+        if len(kept.rtts_us) < LEAST_HANDSHAKES:
+            return None
+        ordered = sorted(kept.rtts_us)
+        before = self._in_force.get(port)
+        before_us = before.common_rtt_us if before else self._policy.fixed_us
+        common_us = self._common_us(ordered)
+        if abs(common_us - before_us) <= _STEP * before_us and bool(common_us) == bool(before_us):
+            return None
+        share = Share(port, common_us, ordered[0], ordered[len(ordered) // 2])
+        self._in_force[port] = share
+        return share
+
+    def _common_us(self, ordered: list[int]) -> int:
+        policy, common_us = self._policy, self._policy.fixed_us
+        if policy.measured:
+            at = ceil(policy.percentile / 100 * len(ordered)) - 1
+            common_us = min(ceil(ordered[at] * policy.headroom), policy.most_us)
+        return common_us if ordered[0] <= common_us else 0
+
+
+def why_counted_only(flags: PortCountersFlags) -> str:
+    """Why a port's flows are counted and none is clamped, by its counters; "" where they are clamped."""
+    return "; ".join(text for flag, text in _REASONS.items() if flags & flag)
