@@ -142,7 +142,7 @@ static __always_inline __u16 lowered(struct passage *p, struct question *q)
 		q->scale = scale_of(p->flow);
 		q->mss = mss_of(p->flow);
 		if (one_at_a_time(p->flow, p->port, p->state, q->mss))
-			q->least_bytes = p->flow->segment || q->segment.payload ? q->mss : 2 * q->mss;
+			q->least_bytes = q->mss;
 		else if (will_wait(p->flow, p->port, p->state, q->mss, q->scale))
 			pair(p->flow, p->port, p->state, q->mss);
 		if (p->flow->paired && q->least_bytes < 2 * p->flow->segment)
@@ -286,10 +286,12 @@ int weir_egress(struct __sk_buff *skb)
 	if (!p.flow)
 		return TC_ACT_UNSPEC;
 	count_op = count_by_rules(&q, p.port);
-	if (count_op == WEIR_INCREMENT_NI)
+	if (count_op == WEIR_INCREMENT_NI) {
 		count_in(p.flow, p.state);
-	else if (count_op == WEIR_DECREMENT_NI)
+		note_crowd(p.state, q.now_ns);
+	} else if (count_op == WEIR_DECREMENT_NI) {
 		end_count(p.flow, p.state);
+	}
 	if (q.segment.payload && one_at_a_time(p.flow, p.port, p.state, mss_of(p.flow)))
 		push(skb, &q.segment, p.tcp);
 	return TC_ACT_UNSPEC;

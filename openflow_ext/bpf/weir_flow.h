@@ -41,12 +41,15 @@ static __always_inline struct weir_flow *flow_of_syn(const struct weir_flow_key 
 /*
  * Two segments for the least window of a flow, instead of one. A port gives them as long as its queue holds a
  * segment for each of its flows and one more for each of these; any number where nobody told what it holds.
+ * Of small segments headers are much, and an eighth stays free (weir_crowded_segment).
  */
 static __always_inline void pair(struct weir_flow *flow, const struct weir_port *port, struct weir_port_state *state,
 				 __u32 mss)
 {
 	if (flow->paired)
 		return;
+	if (flow->seen & WEIR_SMALL_MSS)
+		mss = (mss + WEIR_HEADERS) * 8 / 7;
 	if (port->buffer_bytes && (state->n_i + state->paired + 1) * mss > port->buffer_bytes)
 		return;
 	if (!__sync_val_compare_and_swap(&flow->paired, 0, 1))

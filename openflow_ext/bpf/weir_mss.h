@@ -7,7 +7,8 @@
  * sent on with PSH (RFC 9293, section 3.8.6.3 leaves that to the receiver; Linux does so since 6.1.57 and 6.6).
  *
  * What counts is the most flows that the port had at once in the last minute, so that the first connections of
- * the next round know. Left alone: SYNs whose first option is not the MSS (all known hosts' is).
+ * the next round know; while it grows, twice as many. Left alone: SYNs whose first option is not the MSS, as it
+ * is of all hosts that are known.
  */
 #ifndef WEIR_MSS_H
 #define WEIR_MSS_H
@@ -17,20 +18,27 @@
 #define TCP_FLAGS_AT 12 /* the word that holds them */
 #define TCP_PSH 0x08
 
-/* How many flows the port has to be ready for. */
-static __always_inline __u32 crowd_of(struct weir_port_state *state, __u64 now_ns)
+/* A flow more is counted. */
+static __always_inline void note_crowd(struct weir_port_state *state, __u64 now_ns)
+{
+	if (state->n_i < state->crowd && now_ns - state->crowd_ns < CROWD_NS)
+		return;
+	state->crowd = state->n_i;
+	state->crowd_ns = now_ns;
+}
+
+/* How many flows the port has to be ready for: as many again where there are more than there have been. */
+static __always_inline __u32 crowd_of(const struct weir_port_state *state, __u64 now_ns)
 {
 	__u64 flows = state->n_i + 1;
 
-	if (flows >= state->crowd || now_ns - state->crowd_ns > CROWD_NS) {
-		state->crowd = flows;
-		state->crowd_ns = now_ns;
-	}
+	if (flows > state->crowd || now_ns - state->crowd_ns > CROWD_NS)
+		return 2 * flows;
 	return state->crowd;
 }
 
 /* The MSS that the host behind the port is made to offer; its own where the port is not crowded. Verified once. */
-__noinline int offered_mss(const struct weir_port *port, struct weir_port_state *state,
+__noinline int offered_mss(const struct weir_port *port, const struct weir_port_state *state,
 			   const struct tcp_options *options, const struct weir_half *offer, __u64 now_ns)
 {
 	__u32 extra, scale, segment;

@@ -65,7 +65,8 @@ WEIR_INLINE weir_u32 weir_crowded_segment(weir_u64 room_bytes, weir_u32 flows, w
 
 	if (fits >= mss / step * step + step + 2 * WEIR_HEADERS)
 		return mss;
-	segment = fits > WEIR_HEADERS ? (fits - WEIR_HEADERS) / step * step : 0;
+	segment = fits > WEIR_HEADERS ? fits - WEIR_HEADERS : 0;
+	segment = (segment < mss ? segment : mss) / step * step;
 	segment = segment < least ? least : segment;
 	return segment < mss ? (weir_u32)segment : mss;
 }

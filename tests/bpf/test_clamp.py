@@ -222,10 +222,10 @@ def share_out(bench: Bench, flows: int, buffer_bytes: int) -> list[Segment]:
     """Flows of a port whose fair share is less than a segment."""
     bench.count_by_flags()
     bench.put(Rule(1, 1, 0, TcpMatch(), WindowOp.FAIR_SHARE))
-    bench.plane.configure(PORT, PortSettings(common_rtt_us=100), 100_000_000, buffer_bytes)
     senders = [replace(LOCAL, src_port=100 + flow) for flow in range(flows)]
     for sender in senders:
         bench.handshake(sender, Offer(scale=9))
+    bench.plane.configure(PORT, PortSettings(common_rtt_us=100), 100_000_000, buffer_bytes)
     return senders
 
 
