@@ -1,0 +1,61 @@
+"""The smallest share of a path reaches the sender; beside a clamp of SDTCP's the smaller window does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from openflow_ext.switch import libbpf
+from openflow_ext.switch.dataplane import PortSettings
+from openflow_ext.switch.rules import Rule, TcpMatch, WindowOp
+from tests.bpf.conftest import BRIDGE, PORT, Bench
+from tests.bpf.packets import Offer, Segment, window_of
+from tests.bpf.test_reflex import entry
+
+ACK_BACK = Segment(window=60_000)
+GBIT = 1_000_000_000
+SEGMENT_BYTES = 500
+
+
+def share_fairly(bench: Bench) -> None:
+    """A port of figure 2: 1 Gbit/s and a common RTT of 200 µs are 25,000 bytes."""
+    bench.plane.configure(PORT, PortSettings(common_rtt_us=200), GBIT)
+    bench.put(Rule(1, 100, 0, TcpMatch(), WindowOp.FAIR_SHARE))
+    bench.handshake(ACK_BACK, *[Offer(mss=SEGMENT_BYTES, scale=0, timestamps=False)] * 2)
+
+
+def set_n_i(bench: Bench, n_i: int) -> None:
+    states = bench.plane._maps["port_states"]
+    state = states.get(states.key(PORT))
+    state.n_i = n_i
+    states.put(states.key(PORT), state)
+
+
+def through(bench: Bench, frame: bytes) -> bytes:
+    return libbpf.run(bench.plane.program("weir_ingress"), packet=frame)[1]
+
+
+def test_the_paper_s_path(bench: Bench) -> None:
+    """Figure 2: 5, 10 and 4 flows at the ports of the path; the ACK passes them from the receiver on."""
+    share_fairly(bench)
+    frame, windows = ACK_BACK.pack(), []
+    for n_i in (4, 10, 5):
+        set_n_i(bench, n_i)
+        frame = through(bench, frame)
+        windows.append(window_of(frame, ACK_BACK))
+    assert windows == [6_250 // SEGMENT_BYTES * SEGMENT_BYTES, 2_500, 2_500]
+
+
+@pytest.mark.parametrize(("n_i", "clamp_bytes", "expected"), [(10, 4_000, 2_500), (5, 4_000, 4_000)])
+def test_sdtcp_and_sccp_on_one_port(bench: Bench, n_i: int, clamp_bytes: int, expected: int) -> None:
+    """SDTCP's entry on the flow's ACKs stands in table 0, SCCP's Table I in table 1; both act."""
+    share_fairly(bench)
+    set_n_i(bench, n_i)
+    punished = entry(ACK_BACK).match
+    bench.put(Rule(0, 65_535, 0, punished, WindowOp.SET_WINDOW, clamp_bytes))
+    bench.put(Rule(0, 65_535, 0, replace(punished, src_port=9), WindowOp.SET_WINDOW, 1))
+    assert window_of(through(bench, ACK_BACK.pack()), ACK_BACK) == expected
+    assert [
+        stats.clamped for rule, stats in bench.plane.rules(BRIDGE) if rule.window_op is WindowOp.FAIR_SHARE
+    ] == [int(expected == 2_500)]
