@@ -7,7 +7,7 @@
  * sent on with PSH (RFC 9293, section 3.8.6.3 leaves that to the receiver; Linux does so since 6.1.57 and 6.6).
  *
  * What counts is the most flows that the port had at once in the last minute, so that the first connections of
- * the next round know; while it grows, twice as many. Left alone: SYNs whose first option is not the MSS, as it
+ * the next round know; while it grows, half as many again. Left alone: SYNs whose first option is not the MSS, as it
  * is of all hosts that are known.
  */
 #ifndef WEIR_MSS_H
@@ -27,13 +27,13 @@ static __always_inline void note_crowd(struct weir_port_state *state, __u64 now_
 	state->crowd_ns = now_ns;
 }
 
-/* How many flows the port has to be ready for: as many again where there are more than there have been. */
+/* How many flows the port has to be ready for: half as many again where there are more than there were. */
 static __always_inline __u32 crowd_of(const struct weir_port_state *state, __u64 now_ns)
 {
 	__u64 flows = state->n_i + 1;
 
 	if (flows > state->crowd || now_ns - state->crowd_ns > CROWD_NS)
-		return 2 * flows;
+		return flows + flows / 2;
 	return state->crowd;
 }
 
