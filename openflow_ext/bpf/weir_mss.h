@@ -3,8 +3,8 @@
  * Smaller segments for the flows of a crowded port. A fair share of less than one segment cannot be sent by hosts
  * that avoid silly windows, so where a queue cannot hold the least window of each flow, the MSS that a SYN or
  * SYN-ACK offers from behind the port is lowered: the peer's segments, and with them its least window, get
- * smaller. Such a window holds exactly one segment; the receiver acknowledges it at once, because the segment is
- * sent on with PSH (RFC 9293, section 3.8.6.3 leaves that to the receiver; Linux does so since 6.1.57 and 6.6).
+ * smaller. Such a window holds exactly one segment, and the segment goes on with PSH: Linux acknowledges pushed
+ * data when it is read, not by the delayed ACK. One that delays nevertheless gets two (note_ack in weir_flow.h).
  *
  * What counts is the most flows that the port had at once in the last minute, so that the first connections of
  * the next round know; while it grows, half as many again. Left alone: SYNs whose first option is not the MSS, as it
