@@ -67,7 +67,7 @@ class FabricApp(App):
         super().__init__(*args, **kwargs)
         self.settings = load_or_exit("fabric", FabricSettings)
         self.flowdb = flowdb
-        flowdb.note_settings("fabric", self.settings.model_dump(mode="json"))
+        flowdb.note_settings("fabric", self.settings)
         self.recorder = Recorder(flowdb)
         self.core = Fabric(flowdb.next_id, os.urandom(KEY_BYTES), self.settings.options)
         self.core.adopt(flowdb.index.flows())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import itertools
 from collections import deque
-from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import update
@@ -24,6 +23,7 @@ from flowdb.models import Base, CommandRow, FlowRow, RunRow, SettingRow
 from flowdb.retention import Retention, prune
 from flowdb.runs import RUN_SHIFT, Start, start_run
 from flowdb.store import Chore, Store, StoreCounters
+from openflow_ext.settings import Section
 
 _HEARTBEAT_S, _COMMANDS_S, _PRUNE_S = 5.0, 0.5, 60.0
 _PRUNE_AT_ONCE = 5_000
@@ -91,9 +91,10 @@ class FlowDb:
         """Have a row deleted. A row that is not there stays so."""
         self._store.put([make_change(row, "delete", key)])
 
-    def note_settings(self, section: str, chosen: Mapping[str, Any]) -> None:
+    def note_settings(self, section: str, settings: Section) -> None:
         """Note what a section of the configuration says in this run, for those who look from outside."""
-        self.merge(SettingRow, run_id=self._run_id, section=section, chosen=dict(chosen))
+        chosen = settings.model_dump(mode="json")
+        self.merge(SettingRow, run_id=self._run_id, section=section, chosen=chosen)
 
     def flow_opened(self, flow: Flow) -> None:
         """Put a flow into the index and the database."""

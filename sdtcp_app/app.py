@@ -64,7 +64,7 @@ class SdtcpApp(App):
         super().__init__(*args, **kwargs)
         self.settings = load_or_exit("sdtcp", SdtcpSettings)
         self.flowdb = flowdb
-        flowdb.note_settings("sdtcp", self.settings.model_dump(mode="json"))
+        flowdb.note_settings("sdtcp", self.settings)
         self.core = Sdtcp(flowdb.index, self.settings.parameters)
         self.desk = Desk(self.core, flowdb.index, self._rank)
         self.reflexes = Reflexes(self.core, entries.armed_cookie)
