@@ -187,6 +187,24 @@ def test_one_bad_row_among_many_costs_a_few_statements(url, open_db):
     assert len(statements) < 200
 
 
+def test_a_batch_whose_commit_went_unanswered_is_written_once(url, open_db, monkeypatch):
+    db = open_db(url)
+    write, faults = store_module._write_what_is_taken, [OSError("no answer")]
+
+    def write_unanswered(connection, changes):
+        dropped = write(connection, changes)
+        if faults:
+            raise faults.pop()
+        return dropped
+
+    monkeypatch.setattr(store_module, "_write_what_is_taken", write_unanswered)
+    for number in range(1, 50):
+        db.flow_opened(new_flow(db, number))
+    db.close()
+    assert (db.counters.failures, db.counters.lost) == (1, 0)
+    assert [flow.src_port for flow in rows(url, FlowRow)] == list(range(1, 50))
+
+
 def test_tables_that_are_gone_are_not_the_rows_fault(url, open_db, caplog):
     """Somebody moved a table away: nothing is dropped, and all is written once it is back."""
     db = open_db(url)
