@@ -135,6 +135,23 @@ def test_full_or_read_only_in_mid_run(sqlite_url, open_db, monkeypatch, caplog, 
     assert "can be written again" in caplog.text
 
 
+def test_a_file_that_is_gone_in_mid_run_is_missed_and_waited_for(sqlite_url, open_db, caplog, tmp_path):
+    db = open_db(sqlite_url)
+    db.flow_opened(new_flow(db, 1))
+    wait_for(lambda: db.counters.pending == 0)
+    folder = (tmp_path / "weir").rename(tmp_path / "away")
+    with caplog.at_level(logging.WARNING):
+        db.flow_opened(new_flow(db, 2))
+        wait_for(lambda: db.counters.failures >= 2)
+        assert not (tmp_path / "weir").exists()
+        folder.rename(tmp_path / "weir")
+        wait_for(lambda: db.counters.pending == 0)
+        db.close()
+    assert [flow.src_port for flow in rows(sqlite_url, FlowRow)] == [1, 2]
+    assert "flow.db was deleted or replaced; put it back" in caplog.text
+    assert "can be written again" in caplog.text
+
+
 @pytest.mark.postgres
 def test_postgres_stopped_and_started(open_db, caplog):
     with Postgres() as cluster, caplog.at_level(logging.WARNING):
