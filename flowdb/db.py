@@ -16,7 +16,7 @@ from flowdb.changes import make_change
 from flowdb.clock import Clock
 from flowdb.commands import Command, take
 from flowdb.engine import open_engine, said_plainly
-from flowdb.flow import Flow, FlowState
+from flowdb.flow import NS_PER_S, Flow, FlowState
 from flowdb.flow_rows import FlowOpened, changed
 from flowdb.index import FlowIndex
 from flowdb.models import Base, CommandRow, FlowRow, RunRow, SettingRow
@@ -143,6 +143,10 @@ class FlowDb:
         return [*chores, Chore(_PRUNE_S, self._prune)] if self._retention else chores
 
     def _say_alive(self, connection: Connection) -> bool:
+        if jump_ns := self.clock.jump_ns():
+            self._store.warn(
+                f"the system's clock was set by {jump_ns / NS_PER_S:+.1f} s; times go on as before"
+            )
         mine = update(RunRow).where(RunRow.id == self._run_id)
         connection.execute(mine.values(last_seen_ns=self.clock.now_ns()))
         return False

@@ -115,6 +115,10 @@ class Store:
                 self._put(change)
         self._log_notices()
 
+    def warn(self, text: str) -> None:
+        """Have the next caller log a warning."""
+        self._notices.append((logging.WARNING, text))
+
     def close(self, timeout_s: float = 10.0) -> None:
         """Write what waits, then stop; what cannot be written within ``timeout_s`` is lost, and logged."""
         self._stopping.set()
