@@ -30,7 +30,7 @@ from sqlalchemy import func, select
 from bench.figures import present, quantile
 from fabric_app.events import EventFlowClosed
 from flowdb import schema
-from flowdb.context import spare_live_flows
+from flowdb.context import favour_alarms
 from flowdb.db import FlowDb
 from flowdb.engine import open_engine, open_reader
 from flowdb.flow import FiveTuple, Flow, Hop
@@ -128,7 +128,7 @@ def measure(
     name: str, url: str, rate: int, seconds: float, hops: int, server: Postgres | None
 ) -> dict[str, Any]:
     """One database under one load."""
-    spare_live_flows()
+    favour_alarms()
     db = FlowDb(url)
     load = Load(db, hops)
     load.fill(LIVE)

@@ -25,6 +25,7 @@ from fabric_app.pipeline import (
     TABLE_SDTCP,
 )
 from fabric_app.record import Recorder
+from fabric_app.reports import Doubt
 from flowdb.context import FlowDbContext
 from flowdb.flow import PortKey
 from openflow_ext import registry
@@ -67,7 +68,7 @@ class FabricApp(App):
         super().__init__(*args, **kwargs)
         self.settings = load_or_exit("fabric", FabricSettings)
         self.flowdb = flowdb
-        flowdb.note_settings("fabric", self.settings.model_dump(mode="json"))
+        flowdb.note_settings("fabric", self.settings)
         self.recorder = Recorder(flowdb)
         self.core = Fabric(flowdb.next_id, os.urandom(KEY_BYTES), self.settings.options)
         self.core.adopt(flowdb.index.flows())
@@ -133,9 +134,9 @@ class FabricApp(App):
         try:
             self._carry_out(self.core.on_packet(bytes(msg.data), at, now_ns, waits))
         except MalformedFrame as error:
-            self._complain(self.core.malformed, at, error)
+            self._complain(self.core.malformed, f"port {at}: frame dropped: {error}")
         except ForgedFrame as error:
-            self._complain(self.core.network.discovery.forged, at, error)
+            self._complain(self.core.network.discovery.forged, f"port {at}: frame dropped: {error}")
 
     @set_ev_cls(ofp_event.EventOFPFlowReport, _UP)
     def on_flow_report(self, ev: Any) -> None:
@@ -182,10 +183,10 @@ class FabricApp(App):
                 self._ticks += 1
                 self.send_event(self.name, EventTick())
 
-    def _complain(self, count: int, at: PortKey, error: Exception) -> None:
-        """Log a bad frame; of many, ever fewer: the first, the second, the fourth, the eighth."""
+    def _complain(self, count: int, text: str) -> None:
+        """Log what is wrong; of many of a kind, ever fewer: the first, the second, the fourth, the eighth."""
         level = logging.DEBUG if count & (count - 1) else logging.WARNING
-        self.logger.log(level, "port %s: frame dropped: %s (number %d)", at, error, count)
+        self.logger.log(level, "%s (number %d)", text, count)
 
     def _on_port(self, datapath: Any, port: Any) -> None:
         up, at = entries.is_up(datapath, port), PortKey(datapath.id, port.port_no)
@@ -221,6 +222,8 @@ class FabricApp(App):
                 case LinkDown(link):
                     self.recorder.link(link, up=False)
                     self.logger.info("link %s lost", link)
+                case Doubt(text):
+                    self._complain(self.core.reports.doubts, text)
                 case _:
                     self._tell(decision)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from fabric_app.connections import Closed, Connections, FlowEvent
@@ -27,7 +27,7 @@ from fabric_app.frames import (
 )
 from fabric_app.lldp import ForeignFrame
 from fabric_app.network import Network
-from fabric_app.reports import Reports
+from fabric_app.reports import Doubt, Reports
 from fabric_app.setups import Setups
 from flowdb.flow import Flow, PortKey
 from openflow_ext.wire import FlowRecord
@@ -203,7 +203,7 @@ class Fabric:
         target = self.network.hosts.get(frame.dst_mac)
         return self.setups.on_syn(syn.key, at, target.port, data) if target else self._pass_on(data, at)
 
-    def _told(self, events: list[FlowEvent]) -> list[Decision]:
+    def _told(self, events: Sequence[FlowEvent | Doubt]) -> list[Decision]:
         """Flow events, and what follows from them: who closed is forgotten, and its entries go."""
         decisions: list[Decision] = [*events]
         for event in events:

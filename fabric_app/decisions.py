@@ -8,6 +8,7 @@ from typing import TypeAlias
 from fabric_app.connections import FlowEvent
 from fabric_app.graph import Link
 from fabric_app.hosts import Host
+from fabric_app.reports import Doubt
 from fabric_app.routes import Entry
 
 
@@ -62,4 +63,4 @@ class Sweep:
     generations: frozenset[int]
 
 
-Decision: TypeAlias = Learned | LinkUp | LinkDown | Send | Put | Await | Sweep | FlowEvent
+Decision: TypeAlias = Learned | LinkUp | LinkDown | Send | Put | Await | Sweep | FlowEvent | Doubt

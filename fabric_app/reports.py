@@ -5,13 +5,13 @@ flow; those of the other switches confirm its path. Where they do not agree:
 
 - *where it goes*: what the topology says holds while nobody contradicts it. A switch that says otherwise is
   believed for itself (it saw the data leave), the path is then put together from the reports alone, and
-  the case is counted in ``contradictions``. Once a flow was led elsewhere, what a switch saw before is old;
+  the case is told (``Doubt``). Once a flow was led elsewhere, what a switch saw before is old;
 - *whether it lives*: a FIN or RST at one switch ends it. A report of another switch that is older, or only
   late, changes nothing; one of data more than ``GRACE_NS`` later opens the flow again. Silence ends it only
   when every switch that reported it has fallen silent;
 - *how much*: bytes and activity are taken from the first switch of the path that reports, for the others
   see the same data later or, where some was dropped, less of it;
-- *MSS and scales*: those of the first report; another switch's that differ are counted.
+- *MSS and scales*: those of the first report; another switch's that differ are told.
 
 A flow seen only in its middle (no host of it is known) has the path that the reports give. A flow whose
 opening no controller heard of, or whose row went down with the one that did (the database is written behind),
@@ -24,7 +24,7 @@ is not among those that it names.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fabric_app.connections import Connections, FlowEvent, least_mss_bytes, scales_of
 from fabric_app.paths import UNKNOWN_PORT
@@ -37,11 +37,18 @@ PathBySeen = Callable[[FiveTuple, Mapping[int, int]], tuple[Hop, ...]]
 """The path of a flow that leaves some switches (dpid) by these ports, in the light of the topology."""
 
 
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Something in a report that a person should know of, and what is made of it."""
+
+    text: str
+
+
 class Reports:
-    """What was reported of the flows in ``connections``."""
+    """What was reported of the flows in ``connections``. ``doubts``: how many there were."""
 
     def __init__(self, connections: Connections, path_of: PathBySeen) -> None:
-        self.contradictions = 0
+        self.doubts = 0
         self._connections = connections
         self._path_of = path_of
         self._seen: dict[int, dict[int, int]] = {}
@@ -78,11 +85,11 @@ class Reports:
         awaited = any(flow.id in self._unnamed.get(hop.dpid, ()) for hop in flow.path)
         return flow.id in self._missed and not self._seen.get(flow.id) and not awaited
 
-    def on_record(self, dpid: int, record: FlowRecord, now_ns: int) -> list[FlowEvent]:
+    def on_record(self, dpid: int, record: FlowRecord, now_ns: int) -> list[FlowEvent | Doubt]:
         """One record of a report of the switch ``dpid``."""
         key = FiveTuple(str(record.src), str(record.dst), record.src_port, record.dst_port)
         if record.kind is FlowKind.CLOSED:
-            return self._on_closed(dpid, key, record)
+            return [*self._on_closed(dpid, key, record)]
         flow = self._connections.get(key)
         if flow is None:
             return self._open(dpid, key, record, now_ns)
@@ -90,7 +97,7 @@ class Reports:
         self._unnamed.get(dpid, {}).pop(flow.id, None)
         if record.kind is FlowKind.OPENED and dpid in seen and record.first_ns > flow.opened_ns + GRACE_NS:
             closed = self._connections.close(key, "replaced", record.first_ns - 1)
-            return closed + self._open(dpid, key, record, now_ns)
+            return [*closed, *self._open(dpid, key, record, now_ns)]
         return self._merge(dpid, flow, seen, record)
 
     def led_elsewhere(self, flow: Flow, now_ns: int) -> None:
@@ -104,7 +111,7 @@ class Reports:
         self._led_ns.pop(flow.id, None)
         self._missed.discard(flow.id)
 
-    def _open(self, dpid: int, key: FiveTuple, record: FlowRecord, now_ns: int) -> list[FlowEvent]:
+    def _open(self, dpid: int, key: FiveTuple, record: FlowRecord, now_ns: int) -> list[FlowEvent | Doubt]:
         ended_ns = self._connections.ended_ns(key)
         newest_ns = record.first_ns if record.kind is FlowKind.OPENED else record.last_ns - GRACE_NS
         if newest_ns <= ended_ns:
@@ -123,9 +130,13 @@ class Reports:
         )
         if record.kind is not FlowKind.OPENED:
             flow = flow.heard_of(record.sent_bytes, min(record.last_ns, now_ns), _state(record))
-        events = self._connections.open(flow)
+        events: list[FlowEvent | Doubt] = [*self._connections.open(flow)]
         if not events:
             return []
+        if receiver is None:
+            events += self._doubt(
+                dpid, key, "without its handshake: it is slowed last, for its scale is unknown"
+            )
         self._seen[flow.id] = seen
         back = self._connections.get(key.reverse)
         if back and (path := _entered(back.path, flow)) != back.path:
@@ -135,23 +146,36 @@ class Reports:
     def _path(self, key: FiveTuple, seen: Mapping[int, int]) -> tuple[Hop, ...]:
         return _entered(self._path_of(key, seen), self._connections.get(key.reverse))
 
-    def _merge(self, dpid: int, flow: Flow, seen: dict[int, int], record: FlowRecord) -> list[FlowEvent]:
+    def _merge(
+        self, dpid: int, flow: Flow, seen: dict[int, int], record: FlowRecord
+    ) -> list[FlowEvent | Doubt]:
         after, contradicted = flow, not _is_on_path(flow, dpid, record)
+        doubts: list[Doubt] = []
         if contradicted and record.last_ns < self._led_ns.get(flow.id, 0) + GRACE_NS:
             return []
         if seen.get(dpid) != record.out_port:
             seen[dpid] = record.out_port
             if contradicted:
-                self.contradictions += bool(flow.path)
+                if flow.path:
+                    doubts += self._doubt(
+                        dpid, flow.key, f"leaving by port {record.out_port}, not as known: it is believed"
+                    )
                 after = replace(after, path=self._path(flow.key, seen))
         if record.handshake_rtt_us and after.handshake_rtt_us is None:
             after = replace(after, handshake_rtt_us=record.handshake_rtt_us)
         if record.kind is FlowKind.OPENED:
             offered = _scales(record), least_mss_bytes(flow.key, record.mss_src, record.mss_dst)
-            self.contradictions += offered != ((flow.receiver_wscale, flow.sender_wscale), flow.mss_bytes)
+            if offered != ((flow.receiver_wscale, flow.sender_wscale), flow.mss_bytes):
+                doubts += self._doubt(
+                    dpid, flow.key, "with another MSS or scale than the first report: that holds"
+                )
         elif dpid == _first_that_reports(after.path, seen):
             after = after.heard_of(record.sent_bytes, record.last_ns, _state(record))
-        return self._connections.change(after) if after != flow else []
+        return [*(self._connections.change(after) if after != flow else ()), *doubts]
+
+    def _doubt(self, dpid: int, key: FiveTuple, what: str) -> list[Doubt]:
+        self.doubts += 1
+        return [Doubt(f"switch {dpid:016x} reports flow {key} {what}")]
 
     def _on_closed(self, dpid: int, key: FiveTuple, record: FlowRecord) -> list[FlowEvent]:
         flow = self._connections.get(key)

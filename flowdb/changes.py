@@ -88,13 +88,16 @@ def in_order(changes: Iterable[Change]) -> list[Change]:
     return sorted(changes, key=lambda change: _place(change.row, change.verb))
 
 
-def write(connection: Connection, changes: Iterable[Change]) -> None:
-    """Write changes of as many rows, whatever their order."""
+def write(connection: Connection, changes: Iterable[Change], fresh: bool = False) -> None:
+    """Write changes of as many rows, whatever their order.
+
+    ``fresh``: they have not been written before; if they have, PostgreSQL refuses them all.
+    """
     alike: dict[tuple[type[Base], Verb, tuple[str, ...]], list[dict[str, Any]]] = {}
     for change in chain.from_iterable(change.parts() for change in changes):
         alike.setdefault((change.row, change.verb, tuple(change.values)), []).append(change.values)
     for row, verb, names in sorted(alike, key=lambda kind: _place(kind[0], kind[1])):
-        execute(connection, _columns(row).table, verb, names, alike[row, verb, names])
+        execute(connection, _columns(row).table, verb, names, alike[row, verb, names], fresh)
 
 
 def _place(row: type[Base], verb: Verb) -> tuple[int, int, int]:

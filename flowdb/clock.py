@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from flowdb.flow import NS_PER_S
+
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -22,10 +24,19 @@ class Clock:
 
     def __init__(self) -> None:
         self.boot_ns = time.time_ns() - since_boot_ns()
+        self._told_ns = 0
 
     def now_ns(self) -> int:
         """Unix time."""
         return self.boot_ns + since_boot_ns()
+
+    def jump_ns(self) -> int:
+        """What the system's clock was set by and no call has told yet; 0 where that is less than a second."""
+        jump_ns = time.time_ns() - self.now_ns() - self._told_ns
+        if abs(jump_ns) < NS_PER_S:
+            return 0
+        self._told_ns += jump_ns
+        return jump_ns
 
 
 def since_boot_ns() -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import itertools
 from collections import deque
-from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import update
@@ -17,13 +16,14 @@ from flowdb.changes import make_change
 from flowdb.clock import Clock
 from flowdb.commands import Command, take
 from flowdb.engine import open_engine, said_plainly
-from flowdb.flow import Flow, FlowState
+from flowdb.flow import NS_PER_S, Flow, FlowState
 from flowdb.flow_rows import FlowOpened, changed
 from flowdb.index import FlowIndex
 from flowdb.models import Base, CommandRow, FlowRow, RunRow, SettingRow
 from flowdb.retention import Retention, prune
 from flowdb.runs import RUN_SHIFT, Start, start_run
 from flowdb.store import Chore, Store, StoreCounters
+from openflow_ext.settings import Section
 
 _HEARTBEAT_S, _COMMANDS_S, _PRUNE_S = 5.0, 0.5, 60.0
 _PRUNE_AT_ONCE = 5_000
@@ -91,9 +91,10 @@ class FlowDb:
         """Have a row deleted. A row that is not there stays so."""
         self._store.put([make_change(row, "delete", key)])
 
-    def note_settings(self, section: str, chosen: Mapping[str, Any]) -> None:
+    def note_settings(self, section: str, settings: Section) -> None:
         """Note what a section of the configuration says in this run, for those who look from outside."""
-        self.merge(SettingRow, run_id=self._run_id, section=section, chosen=dict(chosen))
+        chosen = settings.model_dump(mode="json")
+        self.merge(SettingRow, run_id=self._run_id, section=section, chosen=chosen)
 
     def flow_opened(self, flow: Flow) -> None:
         """Put a flow into the index and the database."""
@@ -142,6 +143,10 @@ class FlowDb:
         return [*chores, Chore(_PRUNE_S, self._prune)] if self._retention else chores
 
     def _say_alive(self, connection: Connection) -> bool:
+        if jump_ns := self.clock.jump_ns():
+            self._store.warn(
+                f"the system's clock was set by {jump_ns / NS_PER_S:+.1f} s; times go on as before"
+            )
         mine = update(RunRow).where(RunRow.id == self._run_id)
         connection.execute(mine.values(last_seen_ns=self.clock.now_ns()))
         return False

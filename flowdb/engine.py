@@ -11,6 +11,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,15 +96,15 @@ def _sqlite(url: URL, read_only: bool) -> Engine:
             "SQLite in memory cannot be shared; name a file in [flowdb] url or $WEIR_DB"
         )
     path = Path(url.database)
-    if read_only:
-        if not path.is_file():
-            raise DatabaseUnavailable(f"there is no flow database {path}; `weir db init` makes it")
-        url = url.set(database=f"file:{path.resolve()}", query={"mode": "ro", "uri": "true"})
-    else:
+    if not read_only:
         _make_file(path)
+    elif not path.is_file():
+        raise DatabaseUnavailable(f"there is no flow database {path}; `weir db init` makes it")
+    mode = "ro" if read_only else "rw"
+    url = url.set(database=f"file:{path.resolve()}", query={"mode": mode, "uri": "true"})
     engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": _LOCKED_S})
     event.listen(engine, "connect", _prepare_reader if read_only else _prepare_writer)
-    event.listen(engine, "begin", _begin if read_only else _begin_to_write)
+    event.listen(engine, "begin", _begin if read_only else partial(_begin_to_write, path))
     return engine
 
 
@@ -139,5 +140,9 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN")
 
 
-def _begin_to_write(connection: Connection) -> None:
+def _begin_to_write(path: Path, connection: Connection) -> None:
+    """SQLite would write on into a file that was deleted or replaced. Raises DatabaseUnavailable."""
+    there = path.stat() if path.exists() else None
+    if there is None or connection.info.setdefault("inode", there.st_ino) != there.st_ino:
+        raise DatabaseUnavailable(f"{path} was deleted or replaced; put it back, or {_NAME_ANOTHER}")
     connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+import psycopg
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import (
     DataError,
@@ -113,6 +114,10 @@ class Store:
             for change in changes:
                 self._put(change)
         self._log_notices()
+
+    def warn(self, text: str) -> None:
+        """Have the next caller log a warning."""
+        self._notices.append((logging.WARNING, text))
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Write what waits, then stop; what cannot be written within ``timeout_s`` is lost, and logged."""
@@ -228,7 +233,7 @@ def _write_what_is_taken(connection: Connection, changes: list[Change]) -> list[
     """Write all changes, or else those that the database takes; returns a line for each of the others."""
     try:
         with connection.begin():
-            write(connection, changes)
+            write(connection, changes, fresh=True)
         return []
     except Exception as error:
         if not _is_of_the_row(error):
@@ -256,6 +261,8 @@ def _write_by_halves(connection: Connection, changes: list[Change]) -> list[str]
 
 def _is_of_the_row(error: Exception) -> bool:
     """Whether a row is to blame, and not the database, its schema or the way there."""
+    if isinstance(error, psycopg.Error):  # of a COPY
+        return isinstance(error, psycopg.DataError | psycopg.IntegrityError)
     if not isinstance(error, DBAPIError):
         return isinstance(error, StatementError | OverflowError | TypeError | ValueError)
     if error.connection_invalidated or str(getattr(error.orig, "sqlstate", None)).startswith("42"):

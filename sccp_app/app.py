@@ -40,7 +40,7 @@ class SccpApp(App):
     def __init__(self, *args: Any, flowdb: FlowDbContext, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.settings = load_or_exit("sccp", SccpSettings)
-        flowdb.note_settings("sccp", self.settings.model_dump(mode="json"))
+        flowdb.note_settings("sccp", self.settings)
         self.shares = Shares(self.settings.rtt_policy)
         self.figures = Figures("sccp", flowdb)
         self._capacities_bps: dict[PortKey, int] = {}

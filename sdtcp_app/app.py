@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -44,8 +43,6 @@ _LARGEST_TIME_NS = 2**63 - 1
 _SHORTEST_TICK_S, _IDLE_TICK_S = 0.001, 0.05
 _NS_PER_MS = 1_000_000
 _ANSWERS_EVERY_NS = 20_000_000
-_SWITCH_INTERVAL_S = 0.0005
-"""How long the database's thread may hold the interpreter while an alarm waits; Python's 5 ms are long."""
 _EXPERIMENTER_ERROR = 0xFFFF
 _UP = [CONFIG_DISPATCHER, MAIN_DISPATCHER]
 
@@ -64,7 +61,7 @@ class SdtcpApp(App):
         super().__init__(*args, **kwargs)
         self.settings = load_or_exit("sdtcp", SdtcpSettings)
         self.flowdb = flowdb
-        flowdb.note_settings("sdtcp", self.settings.model_dump(mode="json"))
+        flowdb.note_settings("sdtcp", self.settings)
         self.core = Sdtcp(flowdb.index, self.settings.parameters)
         self.desk = Desk(self.core, flowdb.index, self._rank)
         self.reflexes = Reflexes(self.core, entries.armed_cookie)
@@ -78,7 +75,6 @@ class SdtcpApp(App):
         flowdb.index.rank_by(self._rank())
 
     def start(self) -> Any:
-        sys.setswitchinterval(_SWITCH_INTERVAL_S)
         if self.settings.metrics:
             self.metrics.serve_or_exit(self.settings.metrics)
         self.threads.append(hub.spawn(self._tick))

@@ -46,7 +46,7 @@ class TelemetryApp(App):
         super().__init__(*args, **kwargs)
         self.settings = load_or_exit("telemetry", TelemetrySettings)
         self.flowdb = flowdb
-        flowdb.note_settings("telemetry", self.settings.model_dump(mode="json"))
+        flowdb.note_settings("telemetry", self.settings)
         self.sampler = Sampler()
         self.datapaths: dict[int, Any] = {}
         self._ticks = 0

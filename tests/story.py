@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from fabric_app.config import FabricSettings
 from flowdb.db import FlowDb
 from flowdb.flow import NS_PER_S, FiveTuple, Flow, Hop
 from flowdb.models import (
@@ -23,6 +24,7 @@ from flowdb.models import (
     PortSampleRow,
     SwitchRow,
 )
+from sdtcp_app.config import SdtcpSettings
 
 SPINES, LEAVES, HOSTS = (1, 2), (3, 4, 5), 4
 RATE_BPS = 1_000_000_000
@@ -273,9 +275,6 @@ def tell(db: FlowDb, seconds: int = 3600) -> Story:
     alarm = story.alarm(now - 4 * NS_PER_S, 63)
     story.punish(flows[0], alarm, now - 4 * NS_PER_S + 900_000, 63)
     story.asked("protect", flows[1], now - 90 * NS_PER_S, "protected: it will not be chosen")
-    db.note_settings(
-        "sdtcp",
-        {"k_pkts": 20, "rtt_us": RTT_US, "alpha": 5, "clamp_limit_s": 2.0, "policy": "longest-lived-active"},
-    )
-    db.note_settings("fabric", {"max_hosts": 16384, "mode": "reactive"})
+    db.note_settings("sdtcp", SdtcpSettings(rtt_us=RTT_US))
+    db.note_settings("fabric", FabricSettings(mode="reactive"))
     return story

@@ -215,6 +215,20 @@ def test_a_switch_that_reports_flows_need_not_copy_segments_of_known_hosts(app, 
     assert (flow.receiver_wscale, flow.sender_wscale, flow.handshake_rtt_us) == (9, 7, 250)
 
 
+def test_reports_that_contradict_each_other_are_said_ever_more_rarely(app, caplog):
+    datapath = FakeDatapath()
+    app.on_switch(event(datapath))
+    record = wire.FlowRecord(
+        wire.FlowKind.OPENED, ip_address("10.0.0.1"), ip_address("10.0.0.3"), 1000, 80, 3, mss_src=1460
+    )
+    for mss in (0, 1000, 1001, 1002, 1003):
+        report = {"records": (record._replace(mss_dst=mss),), "lost": 0, "roll_called": False}
+        app.on_flow_report(event(datapath, **report))
+    said = [one.getMessage() for one in caplog.records if "another MSS" in one.getMessage()]
+    assert [text.rpartition("(")[2] for text in said] == ["number 1)", "number 2)", "number 4)"]
+    assert "switch 0000000000000001 reports flow 10.0.0.1:1000>10.0.0.3:80" in said[0]
+
+
 @pytest.mark.parametrize("version", [4, 6])
 @pytest.mark.parametrize("lost", [0, 1])
 def test_what_the_roll_call_leaves_out_is_closed_if_nothing_was_lost(app, version, lost, monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 from fabric_app.connections import Changed, Closed, Connections, Opened
 from fabric_app.core import Options
 from fabric_app.paths import UNKNOWN_PORT
-from fabric_app.reports import Reports
+from fabric_app.reports import Doubt, Reports
 from flowdb.flow import FiveTuple, Flow, FlowState, Hop, PortKey
 from openflow_ext.wire import SCALE_UNKNOWN, CloseReason, FlowKind, FlowRecord
 from tests.unit.fake_network import SECOND, FakeNetwork, link
@@ -57,7 +57,7 @@ def test_the_first_report_opens_a_flow_with_its_whole_path_and_the_others_agree(
     assert net.events == [Opened((flow,))]
     assert flow.path == path(net)
     assert (flow.mss_bytes, flow.receiver_wscale, flow.sender_wscale) == (1400, 9, 7)
-    assert (flow.opened_ns, net.core.reports.contradictions) == (SECOND, 0)
+    assert (flow.opened_ns, net.core.reports.doubts) == (SECOND, 0)
 
 
 def test_the_copies_of_segments_and_the_reports_tell_of_one_flow(net: FakeNetwork) -> None:
@@ -83,8 +83,10 @@ def test_a_report_that_overtakes_the_syn_ack(net: FakeNetwork) -> None:
 def test_a_switch_that_says_otherwise_is_believed_for_itself(net: FakeNetwork) -> None:
     planned = tell_all(net).path
     other = 5 - planned[1].dpid
-    tell(net, other, out_port=2)
-    assert net.core.reports.contradictions == 1
+    *_, doubt = tell(net, other, out_port=2)
+    assert doubt == Doubt(
+        f"switch {other:016x} reports flow {KEY} leaving by port 2, not as known: it is believed"
+    )
     now = net.core.connections.get(KEY).path
     assert {(hop.dpid, hop.out_port) for hop in now} == {
         (hop.dpid, hop.out_port) for hop in (*planned, Hop(other, 0, 2))
@@ -159,8 +161,8 @@ def test_a_5_tuple_used_anew(net: FakeNetwork) -> None:
 
 def test_switches_that_disagree_on_the_handshake(net: FakeNetwork) -> None:
     flow = tell_all(net)
-    assert tell(net, 4, mss_dst=9, scale_dst=1) == []
-    assert net.core.reports.contradictions == 1
+    (doubt,) = tell(net, 4, mss_dst=9, scale_dst=1)
+    assert "with another MSS or scale than the first report: that holds" in doubt.text
     assert net.core.connections.get(KEY) == flow
 
 
@@ -168,7 +170,8 @@ def test_scales_count_only_together_and_an_unseen_handshake_tells_none(net: Fake
     tell(net, 4, scale_dst=SCALE_UNKNOWN)
     assert net.core.connections.get(KEY).receiver_wscale == 0
     unseen = {"mss_src": 0, "mss_dst": 0, "scale_src": SCALE_UNKNOWN, "scale_dst": SCALE_UNKNOWN}
-    tell(net, 4, src_port=2000, kind=FlowKind.ACTIVE, last_ns=2 * SECOND, **unseen)
+    _, doubt = tell(net, 4, src_port=2000, kind=FlowKind.ACTIVE, last_ns=2 * SECOND, **unseen)
+    assert "10.0.0.1:2000>10.0.0.3:80 without its handshake: it is slowed last" in doubt.text
     flow = net.core.connections.get(replace(KEY, src_port=2000))
     assert (flow.receiver_wscale, flow.mss_bytes) == (None, 536)
 
@@ -216,7 +219,7 @@ def test_a_flow_that_lives_opens_as_old_as_it_is_and_each_direction_tells_where_
     assert [(flow.path, flow.state) for flow in opened.flows] == [((Hop(7, 3, 1),), FlowState.IDLE)]
     assert changed == Changed(replace(there, path=(Hop(7, 1, 3),)))
     assert tell(net, 7, LIVING) == tell(net, 7, BACK, kind=FlowKind.IDLE) == []
-    assert net.core.reports.contradictions == 0
+    assert net.core.reports.doubts == 0
 
 
 def connections(*paths: tuple[int, ...]) -> tuple[Reports, Connections, list[Flow]]:

@@ -176,6 +176,20 @@ def test_a_clock_that_was_set_makes_no_flow_older_or_younger(sqlite_url, open_db
     assert abs(new.opened_ns - time.time_ns()) < 1_000_000_000
 
 
+@pytest.mark.parametrize("jump_s", [3600, -3600])
+def test_a_clock_that_was_set_is_said_once(sqlite_url, open_db, monkeypatch, caplog, jump_s):
+    monkeypatch.setattr("flowdb.db._HEARTBEAT_S", 0.0)
+    db = open_db(sqlite_url)
+    right = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: right() + jump_s * 1_000_000_000)
+    wait_for(lambda: db._store._notices)
+    before = db.counters.written
+    db.flow_opened(new_flow(db))
+    wait_for(lambda: db.counters.written > before)
+    db.close()
+    assert caplog.text.count(f"the system's clock was set by {jump_s:+.1f} s; times go on as before") == 1
+
+
 def test_what_reaches_sql_holds_nobody_up(sqlite_url, open_db):
     """Everything but the opening is SQL in the writer's thread alone."""
     db = open_db(sqlite_url)

@@ -135,6 +135,23 @@ def test_full_or_read_only_in_mid_run(sqlite_url, open_db, monkeypatch, caplog, 
     assert "can be written again" in caplog.text
 
 
+def test_a_file_that_is_gone_in_mid_run_is_missed_and_waited_for(sqlite_url, open_db, caplog, tmp_path):
+    db = open_db(sqlite_url)
+    db.flow_opened(new_flow(db, 1))
+    wait_for(lambda: db.counters.pending == 0)
+    folder = (tmp_path / "weir").rename(tmp_path / "away")
+    with caplog.at_level(logging.WARNING):
+        db.flow_opened(new_flow(db, 2))
+        wait_for(lambda: db.counters.failures >= 2)
+        assert not (tmp_path / "weir").exists()
+        folder.rename(tmp_path / "weir")
+        wait_for(lambda: db.counters.pending == 0)
+        db.close()
+    assert [flow.src_port for flow in rows(sqlite_url, FlowRow)] == [1, 2]
+    assert "flow.db was deleted or replaced; put it back" in caplog.text
+    assert "can be written again" in caplog.text
+
+
 @pytest.mark.postgres
 def test_postgres_stopped_and_started(open_db, caplog):
     with Postgres() as cluster, caplog.at_level(logging.WARNING):
@@ -185,6 +202,24 @@ def test_one_bad_row_among_many_costs_a_few_statements(url, open_db):
     assert (len(rows(url, FlowRow)), len(rows(url, HopRow))) == (1999, 1999)
     assert db.counters.lost == 1
     assert len(statements) < 200
+
+
+def test_a_batch_whose_commit_went_unanswered_is_written_once(url, open_db, monkeypatch):
+    db = open_db(url)
+    write, faults = store_module._write_what_is_taken, [OSError("no answer")]
+
+    def write_unanswered(connection, changes):
+        dropped = write(connection, changes)
+        if faults:
+            raise faults.pop()
+        return dropped
+
+    monkeypatch.setattr(store_module, "_write_what_is_taken", write_unanswered)
+    for number in range(1, 50):
+        db.flow_opened(new_flow(db, number))
+    db.close()
+    assert (db.counters.failures, db.counters.lost) == (1, 0)
+    assert [flow.src_port for flow in rows(url, FlowRow)] == list(range(1, 50))
 
 
 def test_tables_that_are_gone_are_not_the_rows_fault(url, open_db, caplog):

@@ -2,6 +2,7 @@
 
 import gc
 import sqlite3
+import sys
 import threading
 import time
 
@@ -72,3 +73,4 @@ def test_from_alarm_to_clamp_and_lift_without_sql(flowdb, sql_threads, tmp_path)
 
 def test_live_flows_are_hardly_ever_walked_for_garbage(flowdb):
     assert gc.get_threshold()[2] >= 10_000
+    assert sys.getswitchinterval() < 0.001

@@ -1,0 +1,285 @@
+"""What the first packet of a flow waits for: SYN to SYN-ACK while many senders begin at once.
+
+    python -m bench.first_packet [--senders N ...] [--trials N] [--rounds N] [--json]
+
+The paper's Packet_In pressure test (SDTCP, section V.C, figure 12), without its 30 ms of transmission: 50
+senders at one switch, their receiver at another, Open vSwitch and Ryu as they are. In a trial so many of them
+open a connection at once, each a flow that no switch has seen. The time is what the sender's kernel measured.
+
+``entries``: no controller, the entries for all hosts are there. ``proactive``, ``reactive``: fabric_app and
+sdtcp_app with the agent. ``simple_switch_13``: Ryu's own, which has forgotten its entries before each trial.
+Hosts have each other's addresses. The cases take turns, ``rounds`` times; ``added`` is against ``entries``.
+``again``: connections whose SYN had to be sent again; they are in no percentile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+from pyroute2 import netns
+
+from bench import sandbox
+from bench.figures import present, quantile
+from tests.integration.switch_bench import Agent, OpenVSwitch, open_vswitch, until
+from tests.unit.engines import free_port
+
+MOST = 50
+RECEIVER, SWITCHES = MOST + 1, ("s1", "s2")
+SERVICE = 80
+FIRST_PORT = 10_000
+PATIENCE_S, SETTLE_S = 3.0, 0.03
+RTT_AT, RETRANSMITS_AT = 68, 100
+"""tcpi_rtt (us) and tcpi_total_retrans in struct tcp_info of linux/tcp.h."""
+UNICAST = "dl_src=00:00:00:00:00:00/01:00:00:00:00:00"
+COLUMNS = ("case", "senders", "connections", "p50 us", "p99 us", "added p50", "added p99", "again", "failed")
+
+
+class Trial(NamedTuple):
+    """Microseconds from SYN to SYN-ACK, and how many connections sent theirs again, or came to nothing."""
+
+    taken_us: list[int]
+    again: int
+    failed: int
+
+
+def address(number: int) -> str:
+    return f"10.0.0.{number}"
+
+
+def mac(number: int) -> str:
+    return f"02:00:00:00:00:{number:02x}"
+
+
+def host(number: int) -> str:
+    return f"h{number}"
+
+
+def build(ovs: OpenVSwitch) -> None:
+    """Two switches with a cable between them, the senders at the first and the receiver at the second."""
+    for name in SWITCHES:
+        ovs.vsctl("add-br", name, "--", "set", "bridge", name, "datapath_type=netdev", "fail_mode=secure")
+    sandbox.run("ip", "link", "add", "s1-s2", "type", "veth", "peer", "name", "s2-s1")
+    for switch, port in zip(SWITCHES, ("s1-s2", "s2-s1"), strict=True):
+        sandbox.run("ip", "link", "set", port, "up")
+        sandbox.run("ethtool", "-K", port, "tx", "off")
+        ovs.vsctl("add-port", switch, port, "--", "set", "interface", port, "ofport_request=100")
+    for number in range(1, RECEIVER + 1):
+        plug(ovs, number)
+
+
+def plug(ovs: OpenVSwitch, number: int) -> None:
+    """A host that knows the addresses of those that it talks to."""
+    name, port, switch = host(number), f"p{number}", SWITCHES[number == RECEIVER]
+    others = range(1, RECEIVER) if number == RECEIVER else [RECEIVER]
+    sandbox.run("ip", "netns", "add", name)
+    sandbox.run("ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
+    sandbox.run("ip", "link", "set", port, "up")
+    commands = [
+        "link set lo up",
+        f"link set eth0 address {mac(number)} up",
+        f"addr add {address(number)}/24 dev eth0",
+    ]
+    commands += [f"neigh add {address(one)} lladdr {mac(one)} dev eth0 nud permanent" for one in others]
+    for command in commands:
+        sandbox.run("ip", "-n", name, *command.split())
+    sandbox.run("ip", "netns", "exec", name, "ethtool", "-K", "eth0", "tx", "off")
+    ovs.vsctl("add-port", switch, port, "--", "set", "interface", port, f"ofport_request={number}")
+
+
+def socket_in(number: int) -> socket.socket:
+    """A TCP socket of a host, for good; its connections end with an RST."""
+    with contextlib.ExitStack() as stack:
+        here = os.open("/proc/self/ns/net", os.O_RDONLY)
+        stack.callback(os.close, here)
+        stack.callback(netns.setns, here)
+        netns.setns(host(number))
+        made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    return made
+
+
+class Senders:
+    """The hosts' programs, all in this process."""
+
+    def __init__(self) -> None:
+        self._port = FIRST_PORT
+        self._listener = socket_in(RECEIVER)
+        self._listener.bind((address(RECEIVER), SERVICE))
+        self._listener.listen(2 * MOST)
+        self._listener.setblocking(False)
+
+    def trial(self, senders: int) -> Trial:
+        """So many open a connection at once, from a port that was never used."""
+        self._port += 1
+        sockets = [socket_in(number) for number in range(1, senders + 1)]
+        waiting = selectors.DefaultSelector()
+        for number, one in enumerate(sockets, 1):
+            one.setblocking(False)
+            one.bind((address(number), self._port))
+            waiting.register(one, selectors.EVENT_WRITE)
+        for one in sockets:
+            one.connect_ex((address(RECEIVER), SERVICE))
+        deadline, open_ones = time.monotonic() + PATIENCE_S, []
+        while len(open_ones) < senders and (left_s := deadline - time.monotonic()) > 0:
+            for key, _ in waiting.select(left_s):
+                waiting.unregister(key.fileobj)
+                open_ones.append(key.fileobj)
+        told = [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 128) for one in open_ones]  # type: ignore[union-attr]
+        for one in sockets:
+            one.close()
+        self._accept_all()
+        rtts_us = [_u32(info, RTT_AT) for info in told if not _u32(info, RETRANSMITS_AT)]
+        return Trial(rtts_us, len(told) - len(rtts_us), senders - len(told))
+
+    def _accept_all(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._listener.accept()[0].close()
+
+
+def _u32(info: bytes, at: int) -> int:
+    return int.from_bytes(info[at : at + 4], sys.byteorder)
+
+
+Before = Callable[[], None]
+
+
+@contextlib.contextmanager
+def entries(ovs: OpenVSwitch) -> Iterator[Before]:
+    """Switches without a controller that have an entry for each host."""
+    for switch, away in zip(SWITCHES, (range(RECEIVER, RECEIVER + 1), range(1, RECEIVER)), strict=True):
+        for number in range(1, RECEIVER + 1):
+            out = 100 if number in away else number
+            ovs.ofctl("add-flow", switch, f"dl_dst={mac(number)},actions=output:{out}")
+    yield lambda: None
+
+
+@contextlib.contextmanager
+def fabric(ovs: OpenVSwitch, mode: str) -> Iterator[Before]:
+    """fabric_app and sdtcp_app under Ryu, and the agent."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder, "weir.toml")
+        config.write_text(f"[fabric]\nmode = '{mode}'\n[flowdb]\nurl = 'sqlite:///{folder}/weir.db'\n")
+        env = ovs.env | {"PYTHONPATH": os.getcwd(), "WEIR_CONFIG": str(config)}
+        port = free_port()
+        weir = ("-m", "weir", "controller", "--listen", f"127.0.0.1:{port}")
+        bridges = [word for name in SWITCHES for word in ("--bridge", name)]
+        with process(*weir, env=env):
+            agent = Agent("--name", "wfp", *bridges, "--controller", f"tcp:127.0.0.1:{port}", env=env)
+            try:
+                agent.await_event("ready")
+                yield lambda: None
+            finally:
+                agent.end()
+
+
+@contextlib.contextmanager
+def simple_switch(ovs: OpenVSwitch) -> Iterator[Before]:
+    """Ryu's learning switch; before a trial it has learnt where hosts are, and its entries are gone."""
+    port = free_port()
+    options = ("--ofp-listen-host", "127.0.0.1", "--ofp-tcp-listen-port", str(port))
+    manager = "from openflow_ext.engine import ryu_manager; ryu_manager()"
+    with process("-c", manager, *options, "ryu.app.simple_switch_13", env=dict(os.environ)):
+        for name in SWITCHES:
+            ovs.vsctl("set-controller", name, f"tcp:127.0.0.1:{port}")
+
+        def forget() -> None:
+            for name in SWITCHES:
+                ovs.ofctl("del-flows", name, UNICAST)
+
+        yield forget
+        for name in SWITCHES:
+            ovs.vsctl("del-controller", name)
+
+
+@contextlib.contextmanager
+def process(*argv: str, env: dict[str, str]) -> Iterator[None]:
+    """A Python process, whose output nobody wants."""
+    quiet = subprocess.DEVNULL
+    running = subprocess.Popen([sys.executable, "-W", "ignore", *argv], env=env, stdout=quiet, stderr=quiet)
+    try:
+        yield
+    finally:
+        running.terminate()
+        running.wait(30)
+
+
+def cases(ovs: OpenVSwitch) -> dict[str, Callable[[], contextlib.AbstractContextManager[Before]]]:
+    return {
+        "entries": lambda: entries(ovs),
+        "proactive": lambda: fabric(ovs, "proactive"),
+        "reactive": lambda: fabric(ovs, "reactive"),
+        "simple_switch_13": lambda: simple_switch(ovs),
+    }
+
+
+Trials = dict[tuple[str, int], list[Trial]]
+"""By case and number of senders."""
+
+
+def measure(senders: Sequence[int], trials: int, rounds: int) -> Trials:
+    """All trials of all cases."""
+    found: Trials = defaultdict(list)
+    with open_vswitch() as ovs:
+        build(ovs)
+        hosts = Senders()
+        for _ in range(rounds):
+            for name, case in cases(ovs).items():
+                for switch in SWITCHES:
+                    ovs.ofctl("del-flows", switch)
+                with case() as before:
+                    until(lambda: len(hosts.trial(MOST).taken_us) == MOST, f"{name}: all are known")
+                    for count in [count for count in senders for _ in range(trials // rounds)]:
+                        before()
+                        time.sleep(SETTLE_S)
+                        found[name, count].append(hosts.trial(count))
+    return found
+
+
+def rows(found: Trials) -> Iterator[dict[str, Any]]:
+    taken_us = {which: [one for trial in trials for one in trial.taken_us] for which, trials in found.items()}
+    for (name, count), trials in found.items():
+        p50, p99 = (quantile(taken_us[name, count], part) for part in (0.5, 0.99))
+        plain_p50, plain_p99 = (quantile(taken_us["entries", count], part) for part in (0.5, 0.99))
+        yield {
+            "case": name,
+            "senders": count,
+            "connections": len(taken_us[name, count]),
+            "p50 us": p50,
+            "p99 us": p99,
+            "added p50": p50 - plain_p50,
+            "added p99": p99 - plain_p99,
+            "again": sum(trial.again for trial in trials),
+            "failed": sum(trial.failed for trial in trials),
+        }
+
+
+@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
+@click.option(
+    "--senders", multiple=True, type=click.IntRange(1, MOST), default=(10, 20, 30, 40, 50), show_default=True
+)
+@click.option("--trials", default=100, show_default=True, help="Of each case with so many senders.")
+@click.option("--rounds", default=2, show_default=True, help="How often the cases take turns.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def main(senders: tuple[int, ...], trials: int, rounds: int, as_json: bool) -> None:
+    sandbox.enter()
+    os.environ.pop("OVS_RUNDIR", None)
+    found = measure(senders, trials, rounds)
+    present(f"SYN to SYN-ACK, {trials} trials", COLUMNS, list(rows(found)), as_json)
+
+
+if __name__ == "__main__":
+    main()
