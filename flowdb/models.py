@@ -217,9 +217,9 @@ class DecisionRow(Base):
 
     ``alarm_id`` or ``command_id`` led to it, at the port ``dpid``, ``port_no``; ``origin``: "alarm",
     "reflex" (the data plane took the step by itself) or "command". ``ranking``: the best of ``candidates``
-    in the policy's order, each ``{"flow_id", "flow", "score", ...}``. ``equation``: 3 or 5 of the SDTCP
-    paper. ``wr_bytes`` is NULL where the receive window is unknown. ``entry``: the entry pushed;
-    ``answer``: the switch's, NULL until it came.
+    in the policy's order, each ``{"flow_id", "flow", "age_s", "sent_bytes", "rate_bps", "state"}``.
+    ``equation``: 3 or 5 of the SDTCP paper, 0 for a window that a person gave. ``wr_bytes`` is NULL where
+    the receive window is unknown. ``entry``: the entry pushed; ``answer``: the switch's, NULL until it came.
     """
 
     __tablename__ = "decisions"

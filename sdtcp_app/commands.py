@@ -5,7 +5,7 @@
 | release | flow |
 | protect | flow, on (true by default; false takes the protection away) |
 | punish | flow, window_bytes (one MSS by default) |
-| policy | dpid, port_no, policy (null: the configured one) |
+| policy | dpid, port_no, policy (the configured one by default) |
 
 ``flow``: an id, or a 5-tuple as ``10.0.0.1:1000>10.0.0.2:80``; ``dpid``: 16 hexadecimal digits. Protection
 and a port's policy last as long as the controller.
@@ -56,7 +56,7 @@ class PortPolicy(_Command):
     kind: Literal["policy"]
     dpid: str = Field(pattern=r"^[0-9a-f]{16}$")
     port_no: int = Field(ge=1, le=0xFFFF_FFFF)
-    policy: str | None
+    policy: str | None = None
 
 
 Command: TypeAlias = Annotated[Release | Protect | PunishByHand | PortPolicy, Field(discriminator="kind")]

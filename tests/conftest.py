@@ -1,4 +1,4 @@
-"""Tiers: a test's folder is its tier, and PostgreSQL's tests are one.
+"""Tiers: a test's folder is its tier; by a mark it may need another tier's means as well.
 
 A tier that this machine does not allow is left out, and said so.
 WEIR_CI=1: the machine is meant to allow everything, so a tier left out, or a test skipped, is a failure.
@@ -29,12 +29,17 @@ def _postgres() -> str:
     return str(place)
 
 
+def _html_checker() -> str:
+    return probes.run(probes.tool("java"), "-version")
+
+
 NEEDS: dict[str, tuple[Callable[[], str], ...]] = {
     "unit": (),
     "bpf": (probes.rights, probes.bpf_file_system, _built),
     "web": (probes.chromium,),
     "integration": (probes.rights, probes.bpf_file_system, _built, probes.open_vswitch, probes.mininet),
     "postgres": (_postgres,),
+    "html": (_html_checker,),
 }
 LEFT_OUT = pytest.StashKey[dict[str, tuple[str, int]]]()
 
@@ -50,19 +55,18 @@ def why_not(tier: str) -> str | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    tiers: dict[str, list[pytest.Item]] = {}
     for item in items:
-        tier = item.path.relative_to(HERE).parts[0]
-        item.add_marker(tier)
-        if item.get_closest_marker("postgres"):
-            tier = "postgres"
-        tiers.setdefault(tier, []).append(item)
+        item.add_marker(item.path.relative_to(HERE).parts[0])
     left_out = config.stash.setdefault(LEFT_OUT, {})
-    for tier, members in tiers.items():
-        if reason := why_not(tier):
+    gone: set[pytest.Item] = set()
+    for tier in NEEDS:
+        members = {item for item in items if item.get_closest_marker(tier)}
+        if members and (reason := why_not(tier)):
             left_out[tier] = (reason, len(members))
-            items[:] = [item for item in items if item not in members]
-            config.hook.pytest_deselected(items=members)
+            gone |= members
+    if gone:
+        config.hook.pytest_deselected(items=list(gone))
+        items[:] = [item for item in items if item not in gone]
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -149,7 +149,14 @@ class Story:
         wc_bytes = (RATE_BPS * RTT_US // 8_000_000 + queue_bytes) // 10
         window = max(wc_bytes // 2, MSS)
         ranking = [
-            {"flow_id": one.id, "flow": str(one.key), "score": (at_ns - one.opened_ns) / NS_PER_S}
+            {
+                "flow_id": one.id,
+                "flow": str(one.key),
+                "age_s": round((at_ns - one.opened_ns) / NS_PER_S, 3),
+                "sent_bytes": one.sent_bytes,
+                "rate_bps": one.rate_bps,
+                "state": one.state.value,
+            }
             for one in self.flows[rank : rank + 4]
         ]
         decision = self.db.insert(

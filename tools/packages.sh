@@ -27,6 +27,7 @@ missing() {
     has chromium && has chromedriver || echo chromium chromium-driver
     has fc-list && [ -n "$(fc-list)" ] || echo fonts-dejavu-core fontconfig
     has git || echo git
+    has java || echo default-jre-headless # the tests' HTML checker runs on it
     ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || echo postgresql # a test starts one of its own
 }
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from flowdb.db import FlowDb
 from tests.story import tell
-from tests.web.browser import NAME, PASSWORD, chromium, dashboard, drawn, emulate, until
+from tests.web.browser import chromium, dashboard, drawn, emulate, log_in, until
 
 COLOURS = 160
 MOST_BYTES = 150_000
@@ -34,10 +34,7 @@ def main(folder: Path, results: Path, only: str | None, whole: bool) -> None:
         flow, calm = story.flows[0].id, story.flows[1].id
         until(lambda: not db.counters.pending, 60)
         with dashboard(url, Path(place), "--results", str(results)) as root, chromium(WIDE) as browser:
-            browser.get(f"{root}/login")
-            browser.find_element("name", "name").send_keys(NAME)
-            browser.find_element("name", "password").send_keys(PASSWORD)
-            browser.find_element("css selector", "main button").click()
+            log_in(browser, root)
             pages = {
                 "overview": ("/", WIDE, False),
                 "overview-dark": ("/", WIDE, True),

@@ -67,6 +67,7 @@ def create_app(settings: WebSettings, database_url: str) -> Flask:
         SESSION_COOKIE_NAME="weir",
         SESSION_COOKIE_SAMESITE="Lax",
         SESSION_COOKIE_SECURE=settings.secure_cookies,
+        SESSION_REFRESH_EACH_REQUEST=False,  # an answer that is late would undo what a newer one set
         PERMANENT_SESSION_LIFETIME=timedelta(hours=settings.session_hours),
         MAX_CONTENT_LENGTH=MOST_BODY,
         TRUSTED_HOSTS=settings.trusted_hosts,

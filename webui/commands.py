@@ -24,10 +24,11 @@ class Release(Args):
 
 
 class Protect(Args):
-    """Never punish a flow; one that is punished is released."""
+    """Never punish a flow, and release it if it is punished; ``on`` false: protect it no more."""
 
     kind: Literal["protect"]
     flow: Id
+    on: bool = True
 
 
 class Punish(Args):
@@ -39,12 +40,12 @@ class Punish(Args):
 
 
 class SetPolicy(Args):
-    """By which policy a port's flows are chosen."""
+    """By which policy a port's flows are chosen; none: by the configured one."""
 
     kind: Literal["policy"]
     dpid: Dpid
     port_no: PortNo
-    policy: Policy
+    policy: Policy | None = None
 
 
 class Asked(RootModel[Annotated[Release | Protect | Punish | SetPolicy, Field(discriminator="kind")]]):
@@ -57,4 +58,4 @@ class Asked(RootModel[Annotated[Release | Protect | Punish | SetPolicy, Field(di
     @property
     def arguments(self) -> dict[str, Any]:
         """As the commands table keeps them: ``dpid`` in hexadecimal, what was not given left out."""
-        return self.root.model_dump(exclude={"kind"}, exclude_none=True)
+        return self.root.model_dump(exclude={"kind"}, exclude_defaults=True)

@@ -47,11 +47,14 @@ def span(ns: int | None) -> str:
         return NONE
     if abs(ns) < NS_PER_S:
         return f"{ns / 1e6:.3g}\u00a0ms" if abs(ns) >= 1_000_000 else f"{ns / 1e3:.3g}\u00a0µs"
-    seconds = ns / NS_PER_S
-    if seconds < 120:
-        return f"{seconds:.3g}\u00a0s"
-    minutes, hours = seconds / 60, seconds / 3600
+    if abs(ns) < 120 * NS_PER_S:
+        return f"{ns / NS_PER_S:.3g}\u00a0s"
+    minutes, hours = ns / NS_PER_S / 60, ns / NS_PER_S / 3600
     return f"{minutes:.0f}\u00a0min" if minutes < 120 else f"{hours:.1f}\u00a0h"
+
+
+def seconds(value: float | None) -> str:
+    return span(None if value is None else round(value * NS_PER_S))
 
 
 def moment(ns: int | None, form: str = "time") -> Markup | str:
@@ -72,6 +75,15 @@ def moment(ns: int | None, form: str = "time") -> Markup | str:
     return Markup('<time datetime="{}" data-form="{}" title="{}">{}</time>').format(iso, form, exact, shown)
 
 
+def begun(iso: str) -> Markup | str:
+    """A time as a result folder has it; what is none, as it stands."""
+    try:
+        at = datetime.fromisoformat(iso)
+    except ValueError:
+        return iso
+    return moment(int(at.timestamp()) * NS_PER_S, "full")
+
+
 LEVELS = ("empty", "short", "filling", "long", "alarm")
 
 
@@ -83,7 +95,15 @@ def queue_level(port: object) -> str:
 def install(app: Flask) -> None:
     """Put the filters into the templates' language."""
     app.jinja_env.filters.update(
-        count=count, rate=rate, size=size, span=span, moment=moment, switch=switch_name, level=queue_level
+        count=count,
+        rate=rate,
+        size=size,
+        span=span,
+        seconds=seconds,
+        moment=moment,
+        begun=begun,
+        switch=switch_name,
+        level=queue_level,
     )
     app.jinja_env.globals.update(end=end, flow_name=flow_name, LEVELS=LEVELS, policies=POLICIES)
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True

@@ -108,11 +108,14 @@ class Alarm(View):
 
 
 class Candidate(View):
-    """A flow as a policy ranked it."""
+    """A flow as a policy saw it: what it could be ranked by."""
 
-    flow_id: int | None
-    flow: str
-    score: float | None
+    flow_id: int | None = None
+    flow: str = ""
+    age_s: float | None = None
+    sent_bytes: int | None = None
+    rate_bps: int | None = None
+    state: str | None = None
 
 
 class Decision(View):

@@ -163,9 +163,8 @@ def sockets(host: LabHost, peer_port: int) -> list[Socket]:
     found = []
     filters = ("state", "established", f"( dport = :{peer_port} or sport = :{peer_port} )")
     for line in in_host(host, "ss", "-tinHO", *filters).splitlines():
-        window, advmss, wscale = (
-            int(re.findall(rf"\b{name}:(\d+)", line)[0]) for name in ("snd_wnd", "advmss", "wscale")
-        )
+        given = dict(re.findall(r"\b(snd_wnd|advmss|wscale):(\d+)", line))  # a window of 0 is left out
+        window, advmss, wscale = (int(given.get(name, 0)) for name in ("snd_wnd", "advmss", "wscale"))
         limited = re.findall(r"\brwnd_limited:\w+\(([\d.]+)%\)", line)
         found.append(Socket(window, advmss, wscale, float(limited[0]) / 100 if limited else 0.0))
     return found

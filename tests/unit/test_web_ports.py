@@ -6,6 +6,7 @@ import pytest
 
 from flowdb.flow import NS_PER_S
 from flowdb.models import PortRow, PortSampleRow
+from tests.story import Story
 from tests.unit.web import make, settled
 
 PORT = {"dpid": 5, "port_no": 1}
@@ -62,3 +63,23 @@ def test_a_port_that_gives_no_share_shows_none(sampled, share, shown):
     (port,) = client.get("/api/v1/ports").json
     assert (port["fair_share_bytes"], port["capacity_bps"]) == (shown, 10**8)
     assert ("weir_port_fair_share_bytes{" in client.get("/metrics").text) == (shown is not None)
+
+
+@pytest.mark.parametrize(
+    ("told", "is_up"),
+    [
+        ([], False),
+        ([("alarm", 5)], True),
+        ([("alarm", 5), ("normal", 1)], False),
+        ([("normal", 5), ("alarm", 1)], True),
+        ([("alarm", 700)], False),
+    ],
+)
+def test_an_alarm_counts_until_it_is_over_or_old(open_db, url, tmp_path, told, is_up):
+    db = open_db(url)
+    db.merge(PortRow, **PORT, name="s5-eth1", hw_addr="", up=True, last_seen_ns=0)
+    for kind, ago_s in told:
+        Story(db).alarm(db.clock.now_ns() - ago_s * NS_PER_S, 40, kind=kind)
+    settled(db)
+    (port,) = make(url, tmp_path).test_client().get("/api/v1/ports").json
+    assert port["alarm_up"] is is_up

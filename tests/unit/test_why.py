@@ -1,68 +1,29 @@
 """`weir why`: the whole answer, from what the app recorded."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy.orm import Session
 
-from flowdb.db import FlowDb
-from flowdb.engine import open_engine
-from flowdb.flow import FiveTuple, Flow, Hop
-from flowdb.models import CommandRow
-from openflow_ext import wire
-from sdtcp_app.app import SdtcpApp
-from tests.unit.fake_datapath import FakeDatapath, event
+from tests.unit.recorded import KEY, record
 from weir.cli import weir
-
-KEY = FiveTuple("10.0.0.1", "10.0.0.3", 1000, 80)
-
-
-def alarm(datapath, port_no=3):
-    fields = {
-        "port": wire.OfpPort(port_no), "port_buf_pkts": 30, "port_buf_bytes": 45_000,
-        "port_rate_bps": 100_000_000, "n_i": 2, "crossing_ns": 5,
-    }  # fmt: skip
-    return event(datapath, **fields)
 
 
 @pytest.fixture
-def database(tmp_path, monkeypatch):
-    """A database with a flow that was slowed and let go, one that was asked for, and one left alone."""
+def recorded(tmp_path, monkeypatch):
     monkeypatch.delenv("WEIR_CONFIG", raising=False)
-    url = f"sqlite:///{tmp_path}/weir.db"
-    flowdb = FlowDb(url)
-    app, datapath = SdtcpApp(flowdb=flowdb), FakeDatapath()
-    app.on_switch(event(datapath))
-    flows = [
-        Flow(n, replace(KEY, src=f"10.0.0.{n}"), (Hop(1, n, 3),), n, 1460, 9, 7, 250, n * 10**6, n * 10**6)
-        for n in (1, 2, 4)
-    ]
-    for flow in flows:
-        flowdb.flow_opened(flow)
-    app.on_alarm(alarm(datapath))
-    app.carrier.ask_answers()
-    app.on_barrier(event(datapath, xid=datapath.sent[-1].xid))
-    flowdb.flow_closed(flows[0], flowdb.clock.now_ns(), "fin")
-    app.carrier.carry_out(app.core.on_flow_closed(flows[0]))
-    with Session(open_engine(url)) as session, session.begin():
-        arguments = {"flow": 2, "window_bytes": 4000}
-        session.add(CommandRow(id=77, kind="punish", arguments=arguments, asked_by="ann", asked_ns=1))
-    obeyed = app.desk.obey("punish", arguments, 0)
-    app.carrier.carry_out(obeyed.decisions, command_id=77)
-    flowdb.close()
+    record(tmp_path / "weir.db")
     return f"{tmp_path}/weir.db"
 
 
-def ask(database, *arguments):
-    done = CliRunner().invoke(weir, ["why", *arguments, "--db", database], env={"COLUMNS": "160"})
+def ask(recorded, *arguments):
+    done = CliRunner().invoke(weir, ["why", *arguments, "--db", recorded], env={"COLUMNS": "160"})
     assert done.exit_code == 0, done.output
     return done.output
 
 
-def test_the_whole_answer(database):
-    text = ask(database, str(KEY))
+def test_the_whole_answer(recorded):
+    text = ask(recorded, str(KEY))
     for said in (
         "chosen for port 0000000000000001:3 by longest-lived-active",
         "BUF_ALARM: 30 packets, 45000 bytes in the queue",
@@ -81,8 +42,8 @@ def test_the_whole_answer(database):
     assert ranking == ["10.0.0.1:1000>10.0.0.3:80", "10.0.0.2:1000>10.0.0.3:80", "10.0.0.4:1000>10.0.0.3:80"]
 
 
-def test_by_hand(database):
-    text = ask(database, "2")
+def test_by_hand(recorded):
+    text = ask(recorded, "2")
     assert "chosen by hand" in text
     assert 'ann asked for it: punish {"flow": 2, "window_bytes": 4000}' in text
     assert "4000 bytes, as asked" in text
@@ -90,8 +51,8 @@ def test_by_hand(database):
     assert "it is not lifted" in text
 
 
-def test_as_json(database):
-    (about,) = json.loads(ask(database, "1", "--json"))["flows"]
+def test_as_json(recorded):
+    (about,) = json.loads(ask(recorded, "1", "--json"))["flows"]
     assert about["flow"]["src"] == "10.0.0.1"
     assert about["path"][0]["dpid"] == "0000000000000001"
     (decision,) = about["decisions"]
@@ -102,15 +63,15 @@ def test_as_json(database):
     assert about["clamps"][0]["lift_reason"] == "flow closed"
 
 
-def test_a_flow_that_was_left_alone(database):
-    assert "It was never slowed down." in ask(database, "4")
+def test_a_flow_that_was_left_alone(recorded):
+    assert "It was never slowed down." in ask(recorded, "4")
 
 
 @pytest.mark.parametrize(
     ("flow", "said"),
     [("99", "holds no flow 99"), ("10.0.0.9:1>10.0.0.3:80", "holds no flow"), ("nonsense", "is no flow")],
 )
-def test_what_is_not_there(database, flow, said):
-    done = CliRunner().invoke(weir, ["why", flow, "--db", database])
+def test_what_is_not_there(recorded, flow, said):
+    done = CliRunner().invoke(weir, ["why", flow, "--db", recorded])
     assert done.exit_code == 1
     assert said in done.output

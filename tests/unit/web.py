@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,10 @@ from webui.app import create_app
 from webui.config import WebSettings
 
 NAME, PASSWORD = "ada", "correct horse battery"
+PORT = "/ports/0000000000000005/1"
+EXPERIMENT = "/experiments/incast-1"
+PAGES = ("/", "/topology", "/ports", PORT, "/flows", "/commands", "/settings", "/experiments", EXPERIMENT)
+"""Every page of Story's network, but its flows'."""
 
 
 def make(url: str, folder: Path, **settings: object) -> Flask:
@@ -28,6 +33,20 @@ def make(url: str, folder: Path, **settings: object) -> Flask:
     app = create_app(WebSettings(accounts=accounts, results=folder / "results", **settings), url)
     app.testing = False
     return app
+
+
+def put_experiment(results: Path) -> Path:
+    """The result folder of ``EXPERIMENT``: one case under two schemes, one run of them void; no report."""
+    place = results / EXPERIMENT.rpartition("/")[2]
+    place.mkdir(parents=True)
+    case = {"workers": 40, "size_bytes": 32_000, "ideal_ms": 107.0, "title": "40 x 32 KB", "drops": 3}
+    rows = [
+        case | {"scheme": scheme, "timeouts": 0, "qct_ms": {"p50": p50, "p99": 2 * p50}, "valid": p50 < 300}
+        for scheme, p50 in (("plain", 364.0), ("sccp", 117.0))
+    ]
+    (place / "metadata.json").write_text('{"started": "2026-11-21T12:00:00+0000"}')
+    (place / "summary.json").write_text(json.dumps(rows))
+    return place
 
 
 @contextmanager

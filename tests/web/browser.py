@@ -74,6 +74,15 @@ def emulate(driver: webdriver.Chrome, width: int, height: int, dark: bool = Fals
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
 
 
+def log_in(driver: webdriver.Chrome, root: str) -> None:
+    """As ``NAME``, by the page's form."""
+    driver.get(f"{root}/login")
+    driver.find_element("name", "name").send_keys(NAME)
+    driver.find_element("name", "password").send_keys(PASSWORD)
+    driver.find_element("css selector", "main button").click()
+    until(lambda: driver.find_elements("css selector", ".who button"))
+
+
 def until(what: Callable[[], Found], timeout_s: float = 15.0) -> Found:
     """Wait until ``what`` gives something true. Raises AssertionError with what it last gave."""
     ends = time.monotonic() + timeout_s
@@ -81,6 +90,22 @@ def until(what: Callable[[], Found], timeout_s: float = 15.0) -> Found:
         assert time.monotonic() < ends, f"not within {timeout_s} s; last: {found!r}"
         time.sleep(0.05)
     return found
+
+
+def text_of(driver: webdriver.Chrome, element_id: str) -> str:
+    """What can be read in an element; nothing while its page is loaded."""
+    found = driver.execute_script("return document.getElementById(arguments[0])?.innerText", element_id)
+    return found or ""
+
+
+def region(driver: webdriver.Chrome, name: str) -> str:
+    """What can be read in a region of a live page."""
+    return text_of(driver, f"region-{name}")
+
+
+def is_live(driver: webdriver.Chrome) -> bool:
+    """Whether the page follows the server."""
+    return text_of(driver, "liveness") == "Live"
 
 
 def drawn(driver: webdriver.Chrome) -> bool:

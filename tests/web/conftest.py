@@ -9,8 +9,8 @@ import pytest
 from selenium import webdriver
 
 from tests.story import Story
-from tests.unit.web import told_in
-from tests.web.browser import NAME, PASSWORD, chromium, dashboard
+from tests.unit.web import put_experiment, told_in
+from tests.web.browser import chromium, dashboard, log_in
 
 
 @pytest.fixture(scope="session")
@@ -30,15 +30,13 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 def root(story: Story, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The dashboard's address."""
     folder: Path = tmp_path_factory.mktemp("accounts")
-    with dashboard(story.url, folder, "--results", str(folder)) as address:
+    put_experiment(folder / "results")
+    with dashboard(story.url, folder, "--results", str(folder / "results")) as address:
         yield address
 
 
 @pytest.fixture
 def logged_in(browser: webdriver.Chrome, root: str) -> webdriver.Chrome:
     browser.delete_all_cookies()
-    browser.get(f"{root}/login")
-    browser.find_element("name", "name").send_keys(NAME)
-    browser.find_element("name", "password").send_keys(PASSWORD)
-    browser.find_element("css selector", "main button").click()
+    log_in(browser, root)
     return browser

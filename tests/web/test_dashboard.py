@@ -4,48 +4,36 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 from axe_core_python.selenium import Axe
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
 from flowdb.models import CommandRow
 from tests.story import Story
 from tests.unit.database import rows
-from tests.web.browser import drawn, emulate, until
+from tests.unit.web import PAGES
+from tests.web.browser import drawn, emulate, is_live, region, text_of, until
 
-PAGES = (
-    "/",
-    "/topology",
-    "/ports",
-    "/ports/0000000000000005/1",
-    "/flows",
-    "/commands",
-    "/settings",
-    "/experiments",
-)
 TOO_WIDE = """
 if (document.documentElement.scrollWidth <= arguments[0]) return [];
 const width = arguments[0];
 return [...document.querySelectorAll("body *")].filter((one) => one.getBoundingClientRect().right > width)
     .map((one) => one.outerHTML.slice(0, 90)).slice(0, 8)"""
+FOCUS = """
+const link = document.querySelector(arguments[0]);
+link?.focus();
+return document.activeElement === link"""
+A_TIME = """
+const time = document.querySelector("#region-flow_facts time[data-form=full]");
+return [time.innerText, time.dateTime, time.title]"""
 LIVE_S = 1.0
 """A change shows within this (issue 7), and the 0.2 s in which the controller's store writes it."""
 WRITTEN_S = 0.5
-
-
-def region(browser, name):
-    return text_of(browser, f"region-{name}")
-
-
-def text_of(browser, element_id):
-    """What can be read in an element; nothing while its page is loaded."""
-    found = browser.execute_script("return document.getElementById(arguments[0])?.innerText", element_id)
-    return found or ""
-
-
-def is_live(browser):
-    return text_of(browser, "liveness") == "Live"
 
 
 def complaints(browser):
@@ -77,8 +65,9 @@ def test_an_incast_shows_while_it_happens(browser, root, story, flow):
     until(lambda: str(flow.key.src_port) in region(browser, "punished_now"), 5)
     assert time.monotonic() - begun < LIVE_S + WRITTEN_S
     assert "queue of 91 packets" in region(browser, "happened")
-    browser.find_element(By.CSS_SELECTOR, f'#region-punished_now a[href="/flows/{flow.id}"]').click()
-    until(lambda: is_live(browser))
+    assert browser.execute_script(FOCUS, f'#region-punished_now a[href="/flows/{flow.id}"]')
+    ActionChains(browser).send_keys(Keys.ENTER).perform()
+    until(lambda: f"/flows/{flow.id}" in browser.current_url and is_live(browser))
     assert "Slowed down on purpose: the queue of s5-eth1 grew to 91 packets" in region(browser, "verdict")
     why = region(browser, "decisions")
     assert "equation (3)" in why
@@ -114,17 +103,26 @@ def test_a_command_from_the_page_lands_in_the_table_and_its_answer_on_the_page(l
 
 def test_the_keyboard_finds_the_answer(browser, root, story):
     """From the search field to the flow's page without a pointer."""
-    from selenium.webdriver.common.keys import Keys
-
     first = story.flows[0]
     browser.get(f"{root}/")
     field = browser.find_element(By.ID, "find")
     field.send_keys(f"{first.key.src}:{first.key.src_port}", Keys.ENTER)
     until(lambda: "/flows?q=" in browser.current_url)
-    link = browser.find_element(By.CSS_SELECTOR, f'a[href="/flows/{first.id}"]')
-    link.send_keys(Keys.ENTER)
+    until(lambda: browser.execute_script(FOCUS, f'a[href="/flows/{first.id}"]'))
+    ActionChains(browser).send_keys(Keys.ENTER).perform()
     until(lambda: f"/flows/{first.id}" in browser.current_url)
     assert "Slowed down on purpose" in region(browser, "verdict")
+
+
+def test_times_are_in_the_viewers_zone_and_the_switchs_on_hover(browser, root, story):
+    browser.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Tokyo"})
+    browser.get(f"{root}/flows/{story.flows[0].id}")
+    until(lambda: is_live(browser))
+    written, told, title = browser.execute_script(A_TIME)
+    at = datetime.fromisoformat(told)
+    assert at.astimezone(ZoneInfo("Asia/Tokyo")).strftime("%H:%M:%S") in written
+    assert f"{at:%Y-%m-%d %H:%M:%S}" in title
+    browser.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": ""})
 
 
 @pytest.mark.parametrize("width", [375, 1280, 2560])
@@ -138,10 +136,12 @@ def test_no_page_is_wider_than_its_screen(browser, root, story, width):
     emulate(browser, 1280, 900)
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_the_accessibility_checker_finds_nothing_serious(browser, root, story, dark):
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (375, True)])
+def test_the_accessibility_checker_finds_nothing_serious(logged_in, root, story, width, dark):
+    """With the forms of somebody who may act, which nobody else sees."""
+    browser = logged_in
     for address in (*PAGES, f"/flows/{story.flows[0].id}", "/login", "/nothing"):
-        emulate(browser, 1280, 900, dark)
+        emulate(browser, width, 900, dark)
         browser.get(root + address)
         until(lambda: drawn(browser))
         found = [

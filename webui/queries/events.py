@@ -125,14 +125,8 @@ def _decision(row: DecisionRow, names: PortNames, flows: dict[int, str], alarm: 
         alarm=alarm,
         port=names(row.dpid, row.port_no),
         flow=flows.get(row.flow_id, "a flow gone"),
-        ranking=[_candidate(one) for one in row.ranking],
+        ranking=[Candidate.model_validate(one) for one in row.ranking],
         **values,
-    )
-
-
-def _candidate(ranked: dict[str, Any]) -> Candidate:
-    return Candidate(
-        flow_id=ranked.get("flow_id"), flow=str(ranked.get("flow", "")), score=ranked.get("score")
     )
 
 

@@ -104,7 +104,7 @@ def _busyness(port: Port) -> tuple[bool, int, int, int]:
 
 
 def _with_newest() -> AnySelect:
-    """Each port with its newest sample and alarm, both found at the end of an index."""
+    """Each port with its newest sample, found at the end of an index."""
     inner = aliased(PortSampleRow)
     newest = (
         select(func.max(inner.at_ns))
@@ -112,35 +112,33 @@ def _with_newest() -> AnySelect:
         .correlate(PortRow)
         .scalar_subquery()
     )
-    own = (AlarmRow.dpid == PortRow.dpid, AlarmRow.port_no == PortRow.port_no)
-    last = select(AlarmRow.id).where(*own).order_by(AlarmRow.received_ns.desc()).limit(1)
-    return (
-        select(PortRow, PortSampleRow, AlarmRow.kind, AlarmRow.received_ns)
-        .select_from(PortRow)
-        .outerjoin(
-            PortSampleRow,
-            and_(
-                PortSampleRow.dpid == PortRow.dpid,
-                PortSampleRow.port_no == PortRow.port_no,
-                PortSampleRow.at_ns == newest,
-            ),
-        )
-        .outerjoin(AlarmRow, AlarmRow.id == last.correlate(PortRow).scalar_subquery())
-    )
+    own = and_(PortSampleRow.dpid == PortRow.dpid, PortSampleRow.port_no == PortRow.port_no)
+    return select(PortRow, PortSampleRow).outerjoin(PortSampleRow, and_(own, PortSampleRow.at_ns == newest))
 
 
 def _read(session: Session, statement: AnySelect, now_ns: int) -> list[Port]:
     where = session.execute(select(ClampRow.dpid, ClampRow.port_no).where(ClampRow.lifted_ns.is_(None)))
     standing = Counter((dpid, port_no) for dpid, port_no in where)  # SQL would group by reading them all
+    alarmed = _alarmed(session, now_ns)
     return [
-        _port(row, sample, alarmed(kind, at_ns, now_ns), standing[row.dpid, row.port_no])
-        for row, sample, kind, at_ns in session.execute(statement)
+        _port(row, sample, (row.dpid, row.port_no) in alarmed, standing[row.dpid, row.port_no])
+        for row, sample in session.execute(statement)
     ]
 
 
-def alarmed(kind: str | None, received_ns: int | None, now_ns: int) -> bool:
-    """Whether a port's newest alarm row says that its queue is too long."""
-    return kind == "alarm" and received_ns is not None and now_ns - received_ns < ALARM_HOLDS_NS
+def _alarmed(session: Session, now_ns: int) -> set[tuple[int, int]]:
+    """The ports whose newest alarm row, of those that still count, says that their queue is too long."""
+    counts = AlarmRow.received_ns > now_ns - ALARM_HOLDS_NS
+    of_port = (AlarmRow.dpid, AlarmRow.port_no)
+    last = select(*of_port, func.max(AlarmRow.received_ns).label("at_ns")).where(counts).group_by(*of_port)
+    newest = last.subquery()
+    is_newest = and_(
+        AlarmRow.dpid == newest.c.dpid,
+        AlarmRow.port_no == newest.c.port_no,
+        AlarmRow.received_ns == newest.c.at_ns,
+    )
+    rows = session.execute(select(*of_port).join(newest, is_newest).where(counts, AlarmRow.kind == "alarm"))
+    return {(dpid, port_no) for dpid, port_no in rows}
 
 
 def _port(row: PortRow, sample: PortSampleRow | None, alarm_up: bool, clamps: int) -> Port:

@@ -81,11 +81,13 @@ def _why(clamp: Clamp, decided: Sequence[Decision]) -> str:
         return (
             f"Slowed down on purpose at {clamp.port.name}: its window is held at {clamp.window_bytes} bytes."
         )
-    if latest.origin == "command":
-        cause = f"Slowed down by hand at {clamp.port.name}"
-    else:
-        queue = f"{latest.alarm.queue_pkts} packets" if latest.alarm else f"{latest.queue_bytes} bytes"
-        cause = f"Slowed down on purpose: the queue of {clamp.port.name} grew to {queue}"
+    if latest.equation == 0:
+        return (
+            f"Slowed down by hand at {clamp.port.name}: its window is held at {clamp.window_bytes} bytes"
+            " until it is released or the clamp's time is over."
+        )
+    queue = f"{latest.alarm.queue_pkts} packets" if latest.alarm else f"{latest.queue_bytes} bytes"
+    cause = f"Slowed down on purpose: the queue of {clamp.port.name} grew to {queue}"
     chosen = (
         f"this flow was chosen from {latest.candidates} as the {latest.policy} one"
         if latest.equation == 3

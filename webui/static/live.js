@@ -1,8 +1,8 @@
 // Keeps a page up to date: the server sends the regions that changed, as HTML, and they are put in place.
 "use strict";
 
-const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, hour12: false };
-const DAY = { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false };
+const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, hourCycle: "h23" };
+const DAY = { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
 
 function ago(date) {
   const seconds = Math.max(0, Math.round((Date.now() - date) / 1000));

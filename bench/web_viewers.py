@@ -1,0 +1,156 @@
+"""What viewers of the dashboard cost a controller beside it: an alarm's answer without them and with them.
+
+    python -m bench.web_viewers [--viewers 50] [--rounds 7] [--flows 20000] [--engine ryu|os-ken] [--json]
+
+A real controller (fabric_app, sdtcp_app) answers a scripted switch's alarms, one at a time; its database is
+read by a dashboard on the same machine. In turns nobody looks, and so many viewers have live pages open: each
+follows its page's stream and asks for its chart when something changed, as the page's script does. All alarms
+are written, so every page changes with every poll. The figures are of the rounds; ``ratio`` is that of their
+medians. The goal: at most 1.1 at the median and at p95.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from bench.decision_latency import Switch, calm, controller, remember
+from bench.figures import Spread, present, quantile
+from tests.web.browser import dashboard
+
+GOAL = 1.1
+CHART_EVERY_S = 1.0
+SETTLE_S = 4.0
+"""Longer than a clamp's limit, so that each round begins without clamps."""
+PORT = "/ports/0000000000000001/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A live page and where its chart's figures come from; none: it has no chart."""
+
+    address: str
+    chart: str | None = None
+
+
+def opened(url: str) -> Any:
+    """An answer of the dashboard's, to read from."""
+    return urllib.request.urlopen(url)  # noqa: S310 - always http
+
+
+def pages(root: str) -> list[Page]:
+    """What is looked at: half of the viewers have the overview open."""
+    with opened(f"{root}/api/v1/flows?state=live&limit=1") as answer:
+        flow = json.load(answer)["items"][0]["id"]
+    overview = Page("/", "/api/v1/busiest?span_s=3600&points=300")
+    others = [
+        Page(PORT, f"/api/v1{PORT}/series?span_s=3600"),
+        Page(f"/flows/{flow}", f"/api/v1/flows/{flow}"),
+        Page("/topology"),
+        Page("/flows?state=punished"),
+        Page("/ports"),
+    ]
+    return [page for other in others for page in (overview, other)]
+
+
+def look(root: str, page: Page, changes: Synchronized[int]) -> None:
+    """One viewer, for ever."""
+    drawn_s = 0.0
+    while True:
+        with opened(f"{root}/live?page={quote(page.address)}") as stream:
+            for line in stream:
+                if not line.startswith(b"event: change"):
+                    continue
+                with changes.get_lock():
+                    changes.value += 1
+                if page.chart and time.monotonic() - drawn_s > CHART_EVERY_S:
+                    drawn_s = time.monotonic()
+                    with opened(root + page.chart) as chart:
+                        chart.read()
+
+
+def crowd(root: str, chosen: Sequence[Page], viewers: int, changes: Synchronized[int]) -> None:
+    """All viewers, in a process of their own."""
+    for number in range(viewers):
+        page = chosen[number % len(chosen)]
+        threading.Thread(target=look, args=(root, page, changes), daemon=True).start()
+    threading.Event().wait()
+
+
+@contextlib.contextmanager
+def watched(root: str, viewers: int) -> Iterator[Synchronized[int]]:
+    """While so many look; gives how many changes they were told of."""
+    context = multiprocessing.get_context("spawn")
+    changes: Synchronized[int] = context.Value("Q", 0)
+    process = context.Process(target=crowd, args=(root, pages(root), viewers, changes), daemon=True)
+    process.start()
+    try:
+        deadline = time.monotonic() + 30
+        while changes.value < viewers:
+            if time.monotonic() > deadline:
+                raise click.ClickException(f"only {changes.value} pages of {viewers} came")
+            time.sleep(0.1)
+        yield changes
+    finally:
+        process.terminate()
+        process.join()
+
+
+def one_round(switch: Switch) -> dict[str, float]:
+    """An alarm's answer in ms."""
+    taken = calm(switch)
+    switch.serve(time.perf_counter() + SETTLE_S)
+    return {f"p{part}_ms": quantile(taken, part / 100) for part in (50, 95, 99)}
+
+
+def row(name: str, rounds: Sequence[dict[str, float]], **more: Any) -> dict[str, Any]:
+    return {"viewers": name} | {key: Spread.of([one[key] for one in rounds]) for key in rounds[0]} | more
+
+
+@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
+@click.option("--viewers", default=50, show_default=True, help="Live pages open.")
+@click.option("--rounds", default=7, show_default=True, help="Of each kind, in turns.")
+@click.option("--flows", default=20_000, show_default=True, help="Flows known.")
+@click.option("--engine", type=click.Choice(["ryu", "os-ken"]), default="ryu", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def main(viewers: int, rounds: int, flows: int, engine: str, as_json: bool) -> None:
+    without, beside, told = [], [], 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        url = f"sqlite:///{folder}/weir.db"
+        remember(url, flows)
+        with controller(engine, folder, url) as (_, switch), dashboard(url, folder) as root:
+            switch.serve(time.perf_counter() + 3)
+            one_round(switch)
+            for _ in range(rounds):
+                without.append(one_round(switch))
+                with watched(root, viewers) as changes:
+                    switch.serve(time.perf_counter() + 1)
+                    before = changes.value
+                    beside.append(one_round(switch))
+                    told += changes.value - before
+    rows = [row("none", without), row(str(viewers), beside, changes_told=told)]
+    ratios = {key: rows[1][key].median / rows[0][key].median for key in without[0]}
+    rows.append({"viewers": "ratio"} | {key: f"{value:.3f}" for key, value in ratios.items()})
+    columns = ["viewers", "p50_ms", "p95_ms", "p99_ms", "changes_told"]
+    present(f"alarm to FLOW_MOD beside a dashboard, {engine}, {flows:,} flows", columns, rows, as_json)
+    if max(ratios["p50_ms"], ratios["p95_ms"]) > GOAL:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

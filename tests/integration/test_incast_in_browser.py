@@ -1,0 +1,147 @@
+"""A real incast in the lab while the dashboard's pages are open, and a flow released from them by hand."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+
+from fabric_app.pipeline import TABLE_SDTCP
+from flowdb.models import ClampRow, DecisionRow, FlowRow, PortRow
+from mininet_topos.links import Bottleneck
+from mininet_topos.net import Network, network
+from mininet_topos.process import Program
+from mininet_topos.traffic import SINK_PORT
+from openflow_ext.switch.rules import WindowOp
+from tests.integration.stage import ROOT_PORT, Stage, sockets, stage
+from tests.integration.switch_bench import until
+from tests.web.browser import chromium, dashboard, drawn, is_live, log_in, region
+from webui.text import count
+
+pytestmark = [pytest.mark.web, pytest.mark.timeout(240)]
+LIMITS = {"clamp_limit_s": 120.0, "idle_timeout_s": 120, "hard_timeout_s": 120}
+"""Clamps stand until the burst's FINs or a person ends them."""
+SDTCP = {"policy": "longest-lived", "rtt_us": 10_000, "k_pkts": 40, **LIMITS}
+
+
+@pytest.fixture(scope="module")
+def net() -> Iterator[Network]:
+    with network(6, 2, Bottleneck(100_000_000, queue_bytes=150_000)) as built:
+        yield built
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Chrome]:
+    with chromium() as driver:
+        yield driver
+
+
+@contextmanager
+def watched(net: Network, folder: Path) -> Iterator[tuple[Stage, str]]:
+    """SDTCP at work in the lab, and the address of a dashboard over its database."""
+    with stage(net, folder, "sdtcp", {"sdtcp": SDTCP}) as on:
+        url = f"sqlite:///{folder / 'scheme' / 'flowdb.sqlite'}"
+        with dashboard(url, folder, "--results", str(folder)) as root:
+            yield on, root
+
+
+def punished(on: Stage) -> set[tuple[str, int]]:
+    """Whose ACKs the switch clamps now: (address of the sender of data, its port)."""
+    rules = [rule for rule in on.rules() if rule.window_op is WindowOp.MOD_WINDOW]
+    return {(str(rule.match.dst.network_address), rule.match.dst_port) for rule in rules}  # type: ignore[union-attr]
+
+
+def end_of(flow: FlowRow) -> tuple[str, int]:
+    return flow.src, flow.src_port
+
+
+def all_slowed(on: Stage) -> list[FlowRow]:
+    """The long flows, once all of them are clamped in the switch and in the database."""
+    long_flows = [row for row in on.rows(FlowRow) if row.dst_port == SINK_PORT and row.closed_ns is None]
+    standing = {row.flow_id for row in on.rows(ClampRow) if row.lifted_ns is None}
+    slowed = [row for row in long_flows if row.id in standing and end_of(row) in punished(on)]
+    return slowed if len(slowed) == len(on.net.senders) else []
+
+
+def explained(browser: webdriver.Chrome, on: Stage, flow: FlowRow) -> bool:
+    """Whether the page shows the newest decision about a flow, with its equation's inputs and its window."""
+    decision = [row for row in on.rows(DecisionRow) if row.flow_id == flow.id][-1]
+    said = (
+        f"equation ({decision.equation})",
+        f"{count(decision.queue_bytes)} B) / {count(decision.n)} = {count(decision.wc_bytes)} B",
+        f"{count(decision.mss_bytes)}) = {count(decision.window_bytes)} B",
+    )
+    return all(one in region(browser, "decisions") for one in said)
+
+
+def slowed_by_an_incast(on: Stage) -> tuple[list[FlowRow], Program]:
+    """Begins one; the long flows that it slowed, and the burst's program."""
+    _, burst = on.start()
+    return until(lambda: all_slowed(on), "clamps of all long flows"), burst
+
+
+def test_an_incast_appears_while_the_pages_are_open(
+    net: Network, browser: webdriver.Chrome, tmp_path: Path
+) -> None:
+    """The alarm, the punished flow, its explanation and the lift."""
+    with watched(net, tmp_path) as (on, root):
+        browser.get(root)
+        until(lambda: is_live(browser), "the overview is live")
+        assert "No flow is slowed down" in region(browser, "punished_now")
+        (flow, *_), burst = slowed_by_an_incast(on)
+        until(lambda: f"{flow.src}:{flow.src_port}" in region(browser, "punished_now"), "the punished flow")
+        port = next(row.name for row in on.rows(PortRow) if row.port_no == ROOT_PORT)
+        assert f"{port}: queue of " in region(browser, "happened"), "the alarm"
+        browser.get(f"{root}/flows/{flow.id}")
+        until(lambda: is_live(browser) and drawn(browser), "the flow's page is live, with its chart")
+        assert f"Slowed down on purpose: the queue of {port} grew to " in region(browser, "verdict")
+        until(lambda: explained(browser, on, flow), "the explanation")
+        burst.stop()
+        until(lambda: "normal and burst over" in region(browser, "clamps"), "the lift and its reason")
+
+
+def test_a_flow_released_from_the_page_is_released_in_the_switch(
+    net: Network, browser: webdriver.Chrome, tmp_path: Path
+) -> None:
+    with watched(net, tmp_path) as (on, root):
+        (flow, other, *_), _ = slowed_by_an_incast(on)
+        log_in(browser, root)
+        browser.get(f"{root}/flows/{flow.id}")
+        until(lambda: is_live(browser), "the flow's page is live")
+        assert {end_of(flow), end_of(other)} <= punished(on)
+        assert clamped_by_an_entry(on, flow)
+        with nobody_reads(on):
+            browser.find_element(By.XPATH, "//button[.='Release it']").click()
+            until(lambda: "released by hand" in region(browser, "clamps"), "the lift on the page")
+            until(lambda: " released" in region(browser, "clamps"), "the controller's answer on the page")
+            assert end_of(flow) not in punished(on), "its clamp is gone in the switch"
+            assert not clamped_by_an_entry(on, flow)
+            assert end_of(other) in punished(on)
+
+
+@contextmanager
+def nobody_reads(on: Stage) -> Iterator[None]:
+    """The long flows stand still before a full receiver, so that no alarm chooses one of them anew."""
+    os.kill(on.sink.pid, signal.SIGSTOP)
+    try:
+        until(lambda: not any(windows(on)), "the receiver is full")
+        yield
+    finally:
+        os.kill(on.sink.pid, signal.SIGCONT)
+
+
+def windows(on: Stage) -> list[int]:
+    """What the long flows' receiver still takes."""
+    return [one.snd_wnd for host in on.net.senders for one in sockets(host, SINK_PORT)]
+
+
+def clamped_by_an_entry(on: Stage, flow: FlowRow) -> bool:
+    """Whether Open vSwitch holds SDTCP's entry for the flow's ACKs."""
+    ours = (line for line in on.entries(TABLE_SDTCP) if "priority=65535" in line)
+    return any(f"nw_dst={flow.src}," in line and f"tp_dst={flow.src_port}" in line for line in ours)
