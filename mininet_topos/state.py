@@ -54,6 +54,7 @@ class LabState:
     interfaces: list[str] = field(default_factory=list)
     bridges: list[str] = field(default_factory=list)
     bound: tuple[int, int, list[int]] | None = None
+    transports: list[str] = field(default_factory=list)
 
     @property
     def prefix(self) -> str:
@@ -101,6 +102,7 @@ class LabState:
             "processes": self.processes,
             "interfaces": self.interfaces,
             "bound": self.bound,
+            "transports": self.transports,
         }
 
     def note_network(self, bridges: Iterable[str], interfaces: Iterable[str]) -> None:
@@ -126,6 +128,11 @@ class LabState:
     def note_bound(self, pid: int, cpus: Iterable[int]) -> None:
         """Note a process that is about to be bound to a CPU, and where it might run before."""
         self.bound = (pid, started_ticks(pid) or 0, sorted(cpus))
+        self.save()
+
+    def note_transport(self, name: str) -> None:
+        """Note a congestion control that has been loaded."""
+        self.transports.append(name)
         self.save()
 
     def release(self) -> None:
@@ -178,8 +185,8 @@ def _remove(made: dict) -> list[str]:
             os.sched_setaffinity(pid, cpus)
             removed.append(f"binding of process {pid} to one CPU")
     name = made.get("dataplane", "")
+    weir = Path(sys.executable).with_name("weir")
     if name and Path(f"/sys/fs/bpf/{name}").exists():
-        weir = Path(sys.executable).with_name("weir")
         subprocess.run((weir, "switch", "--name", name, "--detach"), check=False, stdout=subprocess.DEVNULL)
         removed.append(f"data plane {name}")
     for bridge in filter(_bridge_exists, made.get("bridges", [])):
@@ -189,6 +196,10 @@ def _remove(made: dict) -> list[str]:
         if Path(f"/sys/class/net/{name}").exists():
             subprocess.run(("ip", "link", "del", name), check=False, stderr=subprocess.DEVNULL)
             removed.append(f"interface {name}")
+    for name in made.get("transports", []):
+        unload = (weir, "transports", "unload", name)
+        subprocess.run(unload, check=False, stdout=subprocess.DEVNULL)
+        removed.append(f"congestion control {name}")
     return removed
 
 
