@@ -97,7 +97,7 @@ def record(**changes: Any) -> dict[str, Any]:
         ({}, LONG, None),
         ({"cpu": [{"t_ns": 1e9, "idle": 0.01}]}, LONG, "starved of CPU: 1% idle"),
         ({"stalls": [{"cpu": 0, "start_ns": 5e8, "ns": 2e8}]}, LONG, "stood still for 11% of the time"),
-        ({"stalls": [{"cpu": 0, "start_ns": 5e8, "ns": 5e7}]}, LONG, None),
+        ({"stalls": [{"cpu": 0, "start_ns": 5e8, "ns": 1e8}]}, LONG, None),
         ({"planned_flows": 3}, LONG, None),
         ({"planned_flows": 3}, Case("F", "", flows={"kind": "staggered"}), "0 of 3 planned flows"),
     ],
