@@ -1,4 +1,4 @@
-"""`weir lab`: demo, incast, topologies, report, clean."""
+"""`weir lab`: demo, incast, topologies, rehearse, report, clean."""
 
 from __future__ import annotations
 
@@ -165,6 +165,26 @@ def topologies_command(specs: tuple[str, ...], as_json: bool) -> None:
         click.echo(json.dumps(rows))
     else:
         Console().print(topologies.table(rows))
+
+
+@lab.command("rehearse")
+@click.argument("spec", metavar="NAME[,PARAMETER,...]")
+@click.option("--times", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--scheme", type=click.Choice(list(SCHEMES)), default="plain", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), help="The folder to make, for logs.")
+@click.option("--json", "as_json", is_flag=True, help="Print the seconds of each as JSON.")
+def rehearse_command(spec: str, times: int, scheme: str, out: Path | None, as_json: bool) -> None:
+    """Bring a topology up under a scheme, reach every host, take it down; tell how long each took."""
+    from mininet_topos import rehearsal
+
+    with _errors_in_a_line(), _signals_unwind():
+        require_machine()
+        folder = _out("rehearsal", out)
+        rows = list(rehearsal.rehearse(spec, SCHEMES[scheme], times, folder, _plain))
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        Console().print(rehearsal.table(rows))
 
 
 @lab.command("clean")
