@@ -1,4 +1,4 @@
-"""`weir lab`: demo, incast, topologies, clean; the rest is in cli_experiments.py."""
+"""`weir lab`: demo, incast, topologies, rehearse, clean; the rest is in cli_experiments.py."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from mininet_topos.terminal import (
     REPORT,
     errors_in_a_line,
     out_folder,
+    plain,
     progress_of,
     reported,
     show,
@@ -191,6 +192,26 @@ def topologies_command(specs: tuple[str, ...], as_json: bool) -> None:
         click.echo(json.dumps(rows))
     else:
         Console().print(topologies.table(rows))
+
+
+@lab.command("rehearse")
+@click.argument("spec", metavar="NAME[,PARAMETER,...]")
+@click.option("--times", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--scheme", type=click.Choice(list(SCHEMES)), default="plain", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), help="The folder to make, for logs.")
+@click.option("--json", "as_json", is_flag=True, help="Print the seconds of each as JSON.")
+def rehearse_command(spec: str, times: int, scheme: str, out: Path | None, as_json: bool) -> None:
+    """Bring a topology up under a scheme, reach every host, take it down; tell how long each took."""
+    from mininet_topos import rehearsal
+
+    with errors_in_a_line(), signals_unwind():
+        require_machine()
+        folder = out_folder("rehearsal", out)
+        rows = list(rehearsal.rehearse(spec, SCHEMES[scheme], times, folder, plain))
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        Console().print(rehearsal.table(rows))
 
 
 @lab.command("clean")

@@ -11,7 +11,7 @@ LEAST_IDLE = 0.03
 RATE_TOLERANCE = 0.02
 TAKEN = 0.05
 TAKEN_OF_FLOWS = 0.10
-"""Averages over seconds bear more than the time of one query: the stop of a CPU shows in them as its share."""
+"""Averages over seconds bear more than one query's time: the stop of a CPU is in them as its share."""
 LEAST_STANDING = 0.5
 
 

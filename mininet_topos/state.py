@@ -43,6 +43,11 @@ def _bridge_exists(name: str) -> bool:
         return False
 
 
+def _pins(dataplane: str) -> Path:
+    """Where an agent pins its data plane."""
+    return Path("/sys/fs/bpf", dataplane)
+
+
 @dataclass
 class LabState:
     """One lab's number and what it has made. Every change is on disk before it is relied on."""
@@ -68,7 +73,7 @@ class LabState:
 
     @classmethod
     def claim(cls) -> LabState:
-        """Take the lowest number of which no lab lives and whose bridge name is free.
+        """Take the lowest number of which no lab lives and whose bridge and data plane are nobody's.
 
         What an aborted lab of that number has left is removed first.
         """
@@ -79,14 +84,17 @@ class LabState:
             if file is None:
                 continue
             _remove(_read(file))
-            if _bridge_exists(f"s{number}"):
+            if _bridge_exists(f"s{number}") or _pins(f"lab{number}").exists():
                 path.unlink()
                 file.close()
                 continue
             state = cls(number, path, file)
             state.save()
             return state
-        raise LabError(f"bridges s1 to s{MOST_LABS} are all taken: remove some, or run `weir lab clean`")
+        raise LabError(
+            f"bridges s1 to s{MOST_LABS}, or data planes lab1 to lab{MOST_LABS}, are all taken: remove some, "
+            f"or run `weir lab clean`"
+        )
 
     def save(self) -> None:
         """Write the state to its file."""
@@ -134,6 +142,13 @@ class LabState:
         """Note a congestion control that has been loaded."""
         self.transports.append(name)
         self.save()
+
+    def left(self) -> list[str]:
+        """What of the lab is still there, or there again."""
+        names = [name for name in (*self.bridges, *self.interfaces) if _bridge_exists(name)]
+        processes = [f"process {pid}" for pid, ticks in self.processes.items() if started_ticks(pid) == ticks]
+        pins = [str(_pins(self.dataplane))] if _pins(self.dataplane).exists() else []
+        return [*names, *processes, *pins]
 
     def release(self) -> None:
         """Remove what is still there, and forget the lab."""
@@ -186,7 +201,7 @@ def _remove(made: dict) -> list[str]:
             removed.append(f"binding of process {pid} to one CPU")
     name = made.get("dataplane", "")
     weir = Path(sys.executable).with_name("weir")
-    if name and Path(f"/sys/fs/bpf/{name}").exists():
+    if name and _pins(name).exists():
         subprocess.run((weir, "switch", "--name", name, "--detach"), check=False, stdout=subprocess.DEVNULL)
         removed.append(f"data plane {name}")
     for bridge in filter(_bridge_exists, made.get("bridges", [])):
