@@ -47,6 +47,10 @@ class Case:
 
     def check(self, seed: int) -> None:
         """Raises BadExperiment where a case makes no sense."""
+        if not re.fullmatch(r"[A-Za-z0-9._]+(-[A-Za-z0-9._]+)*", self.name):
+            raise BadExperiment(
+                f"a case's name, {self.name!r}, is part of a file's: letters, digits, . _ - alone"
+            )
         if self.workers < 1 or self.background < 0:
             raise BadExperiment("a case needs a worker, and no negative number of long flows")
         if self.queries < 0 or self.duration_s < 0:

@@ -26,6 +26,9 @@ from mininet_topos.run import Runner
 from mininet_topos.schemes import SCHEMES
 
 MOST_ATTEMPTS = 3
+Wanted = tuple[Case, int]
+"""A case, and the number of its repeat."""
+
 PROJECT = Path(__file__).resolve().parent.parent
 
 
@@ -63,49 +66,53 @@ def run_experiment(
         make_folder(folder)
     meta = metadata(experiment) | {"head": dict(head or {})}
     write_json(folder / "metadata.json", meta)
-    progress.say(f"building {experiment.network}")
-    with (
-        hosts_apart() as switch_cpu,
-        QueueProbe() as probe,
-        network(experiment.layout) as net,
-    ):
-        give_to_switch(switch_cpu, vswitchd_pid(), net.state)
+    raw = folder / "raw"
+    wanted = {name: _wanted(experiment, name, raw) for name in experiment.schemes}
+    for _ in range(steps(experiment) - 1 - sum(1 + len(some) for some in wanted.values() if some)):
         progress.done()
-        runner = Runner(experiment, net, probe)
-        for name in experiment.schemes:
-            wanted = [
-                (case, repeat)
-                for case in experiment.cases
-                for repeat in range(1, experiment.repeats + 1)
-                if not is_done(folder / "raw", run_name(case, name, repeat))
-            ]
-            if wanted:
-                _run_scheme(experiment, name, runner, wanted, folder / "raw", progress, port, repeat_until)
-            for _ in range(1 + experiment.repeats * len(experiment.cases) - len(wanted)):
-                progress.done()
+    if any(wanted.values()):
+        _run_schemes(experiment, wanted, raw, progress, port, repeat_until)
+    progress.done()
     meta["ended"] = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     meta["load_at_end"] = os.getloadavg()
     write_json(folder / "metadata.json", meta)
 
 
-def _run_scheme(
+def _wanted(experiment: Experiment, scheme: str, raw: Path) -> list[Wanted]:
+    """What is still to be run under a scheme."""
+    return [
+        (case, repeat)
+        for case in experiment.cases
+        for repeat in range(1, experiment.repeats + 1)
+        if not is_done(raw, run_name(case, scheme, repeat))
+    ]
+
+
+def _run_schemes(
     experiment: Experiment,
-    name: str,
-    runner: Runner,
-    wanted: list[tuple[Case, int]],
+    wanted: Mapping[str, list[Wanted]],
     raw: Path,
     progress: Progress,
     port: int | None,
     repeat_until: float,
 ) -> None:
-    """Run cases, each with the number of its repeat, under one scheme."""
-    scheme = experiment.settled(SCHEMES[name])
-    progress.say(f"{name}: starting {' '.join(scheme.apps)}" + (" and the agent" if scheme.extended else ""))
-    shutil.rmtree(raw / name, ignore_errors=True)  # of a run that was broken off
-    with running(scheme, runner.net, raw / name, port, experiment.congestion_control) as now:
-        for case, repeat in wanted:
-            run_case(runner, case, now, raw / run_name(case, name, repeat), progress, repeat_until)
-            progress.done()
+    """Build the network and run, under each scheme, what is wanted of it."""
+    progress.say(f"building {experiment.network}")
+    with hosts_apart() as switch_cpu, QueueProbe() as probe, network(experiment.layout) as net:
+        give_to_switch(switch_cpu, vswitchd_pid(), net.state)
+        runner = Runner(experiment, net, probe)
+        for name, some in wanted.items():
+            if not some:
+                continue
+            scheme = experiment.settled(SCHEMES[name])
+            what = f"{name}: starting {' '.join(scheme.apps)}"
+            progress.say(f"{what} and the agent" if scheme.extended else what)
+            shutil.rmtree(raw / name, ignore_errors=True)  # of a run that was broken off
+            with running(scheme, net, raw / name, port, experiment.congestion_control) as now:
+                progress.done()
+                for case, repeat in some:
+                    run_case(runner, case, now, raw / run_name(case, name, repeat), progress, repeat_until)
+                    progress.done()
 
 
 def run_name(case: Case, scheme: str, repeat: int) -> str:
@@ -172,7 +179,9 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True)
         (folder / "raw").mkdir()
     except FileExistsError:
-        raise BadExperiment(f"{folder} exists already: give another --out, or --resume") from None
+        raise BadExperiment(
+            f"{folder} exists already: give another --out; `weir lab run` can --resume"
+        ) from None
     except OSError as error:
         raise LabError(f"cannot make {folder}: {error.strerror}") from error
 

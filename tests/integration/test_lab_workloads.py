@@ -110,8 +110,8 @@ def test_a_full_disk_is_one_line_and_nothing_is_left(tmp_path: Path) -> None:
 def _stress() -> Iterator[None]:
     """Programs that take all they get of every CPU."""
     count = 4 * (os.cpu_count() or 1)
-    spinning = (sys.executable, "-c", "while True: pass")
-    programs = [subprocess.Popen(spinning, preexec_fn=lambda: os.nice(-15)) for _ in range(count)]
+    spinning = ("nice", "-n", "-15", sys.executable, "-c", "while True: pass")
+    programs = [subprocess.Popen(spinning) for _ in range(count)]
     try:
         yield
     finally:

@@ -49,6 +49,7 @@ def test_names_sets_and_files_are_chosen(tmp_path: Path) -> None:
         ("schemes = [", "is not TOML"),
         ('schemes = ["plain"]', "not an experiment"),
         (GOOD + "nonsense = 1", "nonsense"),
+        (GOOD.replace('"a"', '"a/b"', 1), "is part of a file's"),
         (GOOD.replace('"plain"', '"tcp"'), "schemes are some of"),
         (GOOD.replace("queries = 1", "queries = 0"), "at least one query, flows or timed long flows"),
         (GOOD.replace("queries = 1", 'flows = { kind = "x" }'), "a workload's kind is one of"),
