@@ -61,7 +61,6 @@ def chosen(names: Sequence[str]) -> list[Entry]:
         elif name.endswith(".toml"):
             found.append(read(Path(name)))
         else:
-            raise BadExperiment(
-                f"no experiment is called {name!r}: {ALL}, {QUICK}, {', '.join(there)}, or a file"
-            )
+            names_there = ", ".join((ALL, QUICK, *there))
+            raise BadExperiment(f"no experiment is called {name!r}: there are {names_there}, or a .toml file")
     return found

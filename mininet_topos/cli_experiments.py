@@ -101,8 +101,8 @@ def plot_command(folder: Path) -> None:
 
 
 @click.command("compare")
-@click.argument("before", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.argument("after", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("before", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
 def compare_command(before: Path, after: Path, as_json: bool) -> None:
     """Set two result folders side by side."""

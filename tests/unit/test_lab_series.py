@@ -127,7 +127,7 @@ def test_one_seed_asks_for_the_same_traffic_byte_for_byte(kind: str, seed: int, 
         | {"link_bps": 10**8, "duration_us": 10**6},
         "incast": {"workers": 3, "queries": 5, "gap_us": 9, "total_bytes": 10**6, "roots": 2},
         "permutation": {"size_bytes": 10, "rounds": 3},
-        "shuffle": {"size_bytes": 10},
+        "shuffle": {"size_bytes": 10, "every_us": 5},
         "staggered": {"count": 5, "every_us": 7, "size_bytes": 10},
     }[kind]
     case = Case("F", "", flows={"kind": kind, **json.loads(json.dumps(spec))})
