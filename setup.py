@@ -28,7 +28,11 @@ setup(
     python_requires=">=3.11",
     package_dir={"": "."},
     packages=find_packages(include=[name for top in PACKAGES for name in (top, f"{top}.*")]),
-    package_data={"flowdb.migrations": ["script.py.mako"], "webui": ["static/*", "templates/**/*.html"]},
+    package_data={
+        "flowdb.migrations": ["script.py.mako"],
+        "mininet_topos": ["report.html.j2", "experiments/*.toml"],
+        "webui": ["static/*", "templates/**/*.html"],
+    },
     install_requires=[
         "alembic",
         "argon2-cffi",

@@ -7,10 +7,15 @@ ECN-TCP and hosts that do not are different hosts.
 
 from __future__ import annotations
 
-from collections.abc import Container
+import json
+import socket
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
-from mininet_topos.errors import Unable
+from mininet_topos.errors import LabError, Unable
+from mininet_topos.node import run
+from mininet_topos.process import command
+from mininet_topos.state import LabState
 
 ECN_OFF = 0
 ECN_IF_ASKED = 2
@@ -55,3 +60,49 @@ BASELINES = {
         Baseline("dctcp", ("dctcp", "weir_dctcp"), tcp_ecn=ECN_IF_ASKED, marked=True),
     )
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """What a host's sockets take: a name for TCP_CONGESTION, and their namespace's net.ipv4.tcp_ecn."""
+
+    name: str
+    congestion_control: str
+    tcp_ecn: int
+
+
+def provide(names: Sequence[str], state: LabState) -> tuple[Transport, ...]:
+    """The transports of these baselines, or of plain congestion controls.
+
+    What Weir brings itself is loaded until `state` is released.
+
+    Raises Unable where the kernel has no such congestion control and takes none.
+    """
+    found = []
+    for name in names:
+        wanted = BASELINES.get(name) or Baseline(name, (name,))
+        usable = [cc for cc in wanted.congestion_controls if settable(cc)]
+        if not usable and wanted.congestion_controls[-1].startswith("weir_"):
+            usable = [_load(wanted.congestion_controls[-1], state)]
+        found.append(Transport(name, wanted.choose(usable), wanted.tcp_ecn))
+    return tuple(found)
+
+
+def settable(congestion_control: str) -> bool:
+    """Whether a socket can have a congestion control; root's attempt loads a kernel module."""
+    with socket.socket() as tcp:
+        try:
+            tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion_control.encode())
+        except OSError:
+            return False
+    return True
+
+
+def _load(congestion_control: str, state: LabState) -> str:
+    try:
+        answer = run(command("weir"), "transports", "load", congestion_control, "--json")
+    except LabError as error:
+        raise Unable(f"{congestion_control} cannot be loaded: {error}") from error
+    if json.loads(answer)["state"] == "loaded":
+        state.note_transport(congestion_control)
+    return congestion_control

@@ -1,37 +1,36 @@
-"""`weir lab`: demo, incast, topologies, report, clean."""
+"""`weir lab`: demo, incast, topologies, rehearse, clean; the rest is in cli_experiments.py."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import signal
-import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from mininet_topos import cli_experiments
 from mininet_topos import lab as running
-from mininet_topos.errors import LabError
+from mininet_topos.errors import BadExperiment
 from mininet_topos.experiment import FABRIC_MODES, Case, Experiment, demo
 from mininet_topos.net import require_machine
 from mininet_topos.schemes import SCHEMES
 from mininet_topos.state import clean
-from mininet_topos.summary import Row
-from mininet_topos.table import notes, table
+from mininet_topos.terminal import (
+    REPORT,
+    errors_in_a_line,
+    out_folder,
+    plain,
+    progress_of,
+    reported,
+    show,
+    signals_unwind,
+)
 
-console = Console(stderr=True)
-EXIT_SIGTERM = 128 + signal.SIGTERM
-EXIT_SIGINT = 128 + signal.SIGINT
-
-
-class Terminated(BaseException):
-    """SIGTERM came."""
+CASE_OPTIONS = (
+    *("size_bytes", "background", "queries"),
+    *("fresh", "deadline_ms", "duration_s"),
+)
 
 
 class RoleRate(click.ParamType):
@@ -53,8 +52,8 @@ def lab() -> None:
     """Run experiments in Mininet: real switch, real controllers, real TCP."""
 
 
-def _out(name: str, out: Path | None) -> Path:
-    return out or Path("results") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+for _command in cli_experiments.COMMANDS:
+    lab.add_command(_command)
 
 
 _common = (
@@ -79,13 +78,32 @@ def demo_command(queries: int, out: Path | None, controller_port: int | None, as
 
 
 @lab.command("incast")
-@click.option("--schemes", default=",".join(SCHEMES), show_default=True, help="Some of these, in order.")
-@click.option("--workers", type=int, default=40, show_default=True)
+@click.option(
+    "--schemes",
+    default="plain,sdtcp,sccp",
+    show_default=True,
+    help=f"Some of {', '.join(SCHEMES)}, in order.",
+)
+@click.option("--workers", default="40", show_default=True, help="How many answer; 10,20,40: a case of each.")
 @click.option(
     "--size", "size_bytes", type=int, default=32_000, show_default=True, help="Bytes a worker answers."
 )
+@click.option("--total", "total_bytes", type=int, help="Bytes that all workers answer together, instead.")
 @click.option("--background", type=int, default=0, show_default=True, help="Long flows into the root.")
 @click.option("--queries", type=int, default=20, show_default=True)
+@click.option("--fresh", is_flag=True, help="Each query opens its connections anew.")
+@click.option("--deadline", "deadline_ms", type=float, help="ms that an answer may take.")
+@click.option(
+    "--duration", "duration_s", type=float, default=0.0, help="With --queries 0: seconds for the long flows."
+)
+@click.option(
+    "--mark",
+    "mark_pkts",
+    type=int,
+    default=20,
+    show_default=True,
+    help="Packets beyond which ECN-TCP and DCTCP are marked.",
+)
 @click.option("--bandwidth", "bandwidth_mbps", type=float, default=100.0, show_default=True, help="Mbit/s.")
 @click.option("--queue", "queue_bytes", type=int, default=150_000, show_default=True, help="Bytes.")
 @click.option(
@@ -121,6 +139,9 @@ def demo_command(queries: int, out: Path | None, controller_port: int | None, as
     "--cc", "congestion_control", default="reno", show_default=True, help="The hosts' congestion control."
 )
 @click.option(
+    "--repeat", "repeats", type=int, default=1, show_default=True, help="How often each case is run."
+)
+@click.option(
     "--seed", type=int, default=1, show_default=True, help="Of the order in which workers are asked."
 )
 @_with_common
@@ -131,25 +152,31 @@ def incast_command(
     options["rates_mbps"] = dict(options["rates_mbps"])
 
     def make() -> Experiment:
-        case = {name: options.pop(name) for name in ("workers", "size_bytes", "background", "queries")}
-        title = f"{case['workers']} workers x {case['size_bytes'] / 1000:g} KB"
-        if case["background"]:
-            title += f" beside {case['background']} long flows"
+        shared = {name: options.pop(name) for name in CASE_OPTIONS}
+        counts = _counts(options.pop("workers"))
+        total_bytes = options.pop("total_bytes")
         names = tuple(name.strip() for name in schemes.split(",") if name.strip())
-        return Experiment(name="incast", cases=(Case("incast", title, **case),), schemes=names, **options)
+        cases = tuple(_incast(count, total_bytes, len(counts) > 1, shared) for count in counts)
+        return Experiment(name="incast", cases=cases, schemes=names, **options)
 
     _carry_out(make, out, controller_port, as_json)
 
 
-@lab.command("report")
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print the rows of summary.json.")
-def report_command(folder: Path, as_json: bool) -> None:
-    """Make summary, plots and report of a result FOLDER again from its raw records."""
-    from mininet_topos.report import make_report  # matplotlib takes a second to import
+def _counts(text: str) -> list[int]:
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError:
+        raise BadExperiment(f"--workers {text}: want numbers, e.g. 40 or 10,20,40") from None
 
-    with _errors_in_a_line():
-        _show(make_report(folder), folder, as_json)
+
+def _incast(workers: int, total_bytes: int | None, several: bool, shared: dict[str, Any]) -> Case:
+    """A case of so many workers; `several`: it needs a name of its own."""
+    size_bytes = total_bytes // max(workers, 1) if total_bytes is not None else shared["size_bytes"]
+    title = f"{workers} workers x {size_bytes / 1000:g} KB"
+    if shared["background"]:
+        title += f" beside {shared['background']} long flows"
+    name = f"incast{workers}" if several else "incast"
+    return Case(name, title, workers, **(shared | {"size_bytes": size_bytes}))
 
 
 @lab.command("topologies")
@@ -159,7 +186,7 @@ def topologies_command(specs: tuple[str, ...], as_json: bool) -> None:
     """List the topologies with their counts: those named, e.g. fattree,4, or all with their defaults."""
     from mininet_topos import topologies  # what Mininet imports takes a while
 
-    with _errors_in_a_line():
+    with errors_in_a_line():
         rows = [topologies.describe(spec) for spec in specs or topologies.TOPOLOGIES]
     if as_json:
         click.echo(json.dumps(rows))
@@ -167,11 +194,31 @@ def topologies_command(specs: tuple[str, ...], as_json: bool) -> None:
         Console().print(topologies.table(rows))
 
 
+@lab.command("rehearse")
+@click.argument("spec", metavar="NAME[,PARAMETER,...]")
+@click.option("--times", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--scheme", type=click.Choice(list(SCHEMES)), default="plain", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), help="The folder to make, for logs.")
+@click.option("--json", "as_json", is_flag=True, help="Print the seconds of each as JSON.")
+def rehearse_command(spec: str, times: int, scheme: str, out: Path | None, as_json: bool) -> None:
+    """Bring a topology up under a scheme, reach every host, take it down; tell how long each took."""
+    from mininet_topos import rehearsal
+
+    with errors_in_a_line(), signals_unwind():
+        require_machine()
+        folder = out_folder("rehearsal", out)
+        rows = list(rehearsal.rehearse(spec, SCHEMES[scheme], times, folder, plain))
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        Console().print(rehearsal.table(rows))
+
+
 @lab.command("clean")
 @click.option("--json", "as_json", is_flag=True)
 def clean_command(as_json: bool) -> None:
     """Remove what labs that were killed have left; labs that run are left alone."""
-    with _errors_in_a_line():
+    with errors_in_a_line():
         require_machine()
         removed = clean()
         if as_json:
@@ -181,92 +228,11 @@ def clean_command(as_json: bool) -> None:
 
 
 def _carry_out(make: Any, out: Path | None, port: int | None, as_json: bool) -> None:
-    with _errors_in_a_line(), _signals_unwind():
+    with errors_in_a_line(), signals_unwind():
         experiment: Experiment = make()
         require_machine()
-        folder = _out(experiment.name, out)
-        with _progress(experiment) as progress:
+        folder = out_folder(experiment.name, out)
+        with progress_of(running.steps(experiment)) as progress:
             running.run_experiment(experiment, folder, progress, port)
-            progress.say("summary, plots, report")
-            from mininet_topos.report import make_report  # matplotlib takes a second to import
-
-            rows = make_report(folder)
-        _show(rows, folder, as_json)
-
-
-@contextlib.contextmanager
-def _errors_in_a_line() -> Iterator[None]:
-    """An error of the lab, or Ctrl-C, is one line on stderr and a non-zero exit."""
-    try:
-        yield
-    except LabError as error:
-        line = " ".join(str(error).split())
-        console.print(f"weir lab: {line}", style="red", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(1)
-    except (KeyboardInterrupt, Terminated) as signalled:
-        console.print("weir lab: broken off; nothing is left behind", style="red", soft_wrap=True)
-        sys.exit(EXIT_SIGINT if isinstance(signalled, KeyboardInterrupt) else EXIT_SIGTERM)
-
-
-@contextlib.contextmanager
-def _signals_unwind() -> Iterator[None]:
-    """SIGTERM unwinds as Ctrl-C does, so that all is cleaned up; both do, also where they were ignored."""
-
-    def on_sigterm(_number: int, _frame: FrameType | None) -> NoReturn:
-        raise Terminated
-
-    handlers = {signal.SIGTERM: on_sigterm, signal.SIGINT: signal.default_int_handler}
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _progress(experiment: Experiment) -> Iterator[running.Progress]:
-    """A bar on a terminal; elsewhere a line for each thing that is begun."""
-    if not console.is_terminal:
-        yield running.Progress(say=_begun(), done=lambda: None, warn=_plain)
-        return
-    columns = (SpinnerColumn(), BarColumn(20), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("starting", total=running.steps(experiment))
-        yield running.Progress(
-            say=lambda text: bar.update(task, description=text),
-            done=lambda: bar.advance(task),
-            warn=lambda text: bar.console.print(text, style="yellow", markup=False, highlight=False),
-        )
-
-
-def _begun() -> Callable[[str], None]:
-    """Prints what is begun, but not how far it is."""
-    last = ""
-
-    def say(text: str) -> None:
-        nonlocal last
-        thing = text.partition(": query ")[0]
-        if thing != last:
-            _plain(thing)
-            last = thing
-
-    return say
-
-
-def _plain(text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def _show(rows: list[Row], folder: Path, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(rows))
-        return
-    out = Console()
-    out.print(table(rows))
-    for line in notes(rows):
-        out.print(line, highlight=False, soft_wrap=True)
-    void = sum(not row["valid"] for row in rows)
-    if void:
-        out.print(f"{void} of {len(rows)} runs are void (*): see the report", style="red")
-    out.print(f"results: {folder}   report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
+            rows = reported(folder, progress)
+        show(rows, folder / REPORT, as_json)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from mininet_topos.errors import BadExperiment
 from mininet_topos.layout import ROLES, Layout, bottleneck_role, lay_out
 from mininet_topos.links import Bottleneck
-from mininet_topos.schemes import SCHEMES, Scheme
+from mininet_topos.schemes import SCHEMES, Scheme, Settings
+from mininet_topos.workloads.flow import Flow
+from mininet_topos.workloads.plan import plan
+from mininet_topos.workloads.spec import workload
 
 MSS_BYTES = 1448
 SEGMENT_OVERHEAD_BYTES = 66
@@ -22,14 +26,44 @@ FABRIC_MODES = ("proactive", "reactive")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One workload: `queries` times, `workers` hosts answer with `size_bytes` each, all at once."""
+    """One workload: `queries` times, `workers` hosts answer with `size_bytes` each, all at once.
+
+    ``background``: long flows beside it. ``fresh``: every query opens connections anew. ``deadline_ms``: how
+    long an answer may take. ``flows``: planned flows among root and workers (workloads/spec.py), beside the
+    queries or alone; then, or with long flows alone, ``duration_s`` says for how long (0: until the last has
+    ended).
+    """
 
     name: str
     title: str
-    workers: int
-    size_bytes: int
-    background: int
-    queries: int
+    workers: int = 1
+    size_bytes: int = 32_000
+    background: int = 0
+    queries: int = 0
+    fresh: bool = False
+    deadline_ms: float | None = None
+    flows: dict[str, Any] | None = None
+    duration_s: float = 0.0
+
+    def check(self, seed: int) -> None:
+        """Raises BadExperiment where a case makes no sense."""
+        if not re.fullmatch(r"[A-Za-z0-9._]+(-[A-Za-z0-9._]+)*", self.name):
+            raise BadExperiment(
+                f"a case's name, {self.name!r}, is part of a file's: letters, digits, . _ - alone"
+            )
+        if self.workers < 1 or self.background < 0:
+            raise BadExperiment("a case needs a worker, and no negative number of long flows")
+        if self.queries < 0 or self.duration_s < 0:
+            raise BadExperiment(f"case {self.name}: want no negative number of queries or seconds")
+        if not (self.queries or self.flows or (self.background and self.duration_s)):
+            raise BadExperiment(f"case {self.name}: at least one query, flows or timed long flows are needed")
+        if self.queries and not 1 <= self.size_bytes <= MOST_RESPONSE_BYTES:
+            raise BadExperiment(f"a response of {self.size_bytes} bytes: want 1 to {MOST_RESPONSE_BYTES}")
+        self.plan([f"h{number}" for number in range(1 + self.workers)], seed)
+
+    def plan(self, hosts: Sequence[str], seed: int) -> list[Flow]:
+        """The planned flows among `hosts`: the same for the same seed. Raises BadExperiment."""
+        return plan(workload(self.flows), hosts, seed) if self.flows else []
 
     def ideal_ms(self, bandwidth_mbps: float) -> float:
         """All response bytes with their headers, at the bottleneck's rate."""
@@ -43,7 +77,9 @@ class Experiment:
     """All that fixes an experiment. Raises BadExperiment where it makes no sense.
 
     ``warmup_s``: how long the long flows run before the first query; ``tail_s``: and after the last.
-    ``repeat_until_s``: void runs are repeated until the experiment has taken so long.
+    ``congestion_control``: of hosts where the scheme names none. ``mark_pkts``: the queue beyond which the
+    switch marks, where the scheme wants marks. ``repeats``: how often each case is run. ``repeat_until_s``:
+    void runs are repeated until the experiment has taken so long.
     ``topology``: a spec such as `dumbbell,40,3`. ``rates_mbps``: of ports beside the bottleneck, by their
     role (layout.py); a role that is not named is as fast as the machine. ``fabric_mode``: fabric_app's.
     """
@@ -57,6 +93,8 @@ class Experiment:
     warmup_s: float = 2.0
     tail_s: float = 3.0
     congestion_control: str = "reno"
+    mark_pkts: int = 20
+    repeats: int = 1
     seed: int = 1
     repeat_until_s: float = 3600.0
     topology: str = "star"
@@ -68,6 +106,9 @@ class Experiment:
         if unknown or not self.schemes or len(set(self.schemes)) != len(self.schemes):
             given = ", ".join(self.schemes) or "none"
             raise BadExperiment(f"schemes are some of {', '.join(SCHEMES)}, each once: not {given}")
+        names = [case.name for case in self.cases]
+        if len(set(names)) != len(names):
+            raise BadExperiment(f"every case needs a name of its own: not {', '.join(names)}")
         if not self.cases:
             raise BadExperiment("an experiment needs a case")
         for rate_mbps in (self.bandwidth_mbps, *self.rates_mbps.values()):
@@ -77,15 +118,14 @@ class Experiment:
             raise BadExperiment(f"no fabric mode is called {self.fabric_mode!r}: {' or '.join(FABRIC_MODES)}")
         if self.queue_bytes < 2 * FULL_SEGMENT_BYTES:
             raise BadExperiment(f"a queue of {self.queue_bytes} bytes holds no two full segments")
+        if self.repeats < 1:
+            raise BadExperiment(f"{self.repeats} repeats: want 1 or more")
+        if self.mark_pkts < 1:
+            raise BadExperiment(f"marks beyond a queue of {self.mark_pkts} packets: want 1 or more")
         if not re.fullmatch(r"[a-z0-9_]{1,15}", self.congestion_control):
             raise BadExperiment(f"not a congestion control: {self.congestion_control}")
         for case in self.cases:
-            if case.workers < 1 or case.background < 0:
-                raise BadExperiment("a case needs a worker, and no negative number of long flows")
-            if not 1 <= case.size_bytes <= MOST_RESPONSE_BYTES:
-                raise BadExperiment(f"a response of {case.size_bytes} bytes: want 1 to {MOST_RESPONSE_BYTES}")
-            if case.queries < 1:
-                raise BadExperiment("at least one query is needed")
+            case.check(self.seed)
         self._require_rates()
         lay_out(self.topology, self.workers, self.senders, {})
 
@@ -130,8 +170,9 @@ class Experiment:
         return f"{hosts} hosts behind {behind} ({self.topology})"
 
     def settled(self, scheme: Scheme) -> Scheme:
-        """A scheme with what the experiment says of the fabric."""
-        return replace(scheme, settings=scheme.settings | {"fabric": {"mode": self.fabric_mode}})
+        """A scheme with what the experiment says of it."""
+        marks: Settings = {"switch": {"mark_pkts": self.mark_pkts}} if scheme.marked else {}
+        return replace(scheme, settings=scheme.settings | {"fabric": {"mode": self.fabric_mode}} | marks)
 
     @property
     def queue_pkts(self) -> int:

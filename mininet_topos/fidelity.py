@@ -10,6 +10,8 @@ from mininet_topos.records import queries
 LEAST_IDLE = 0.03
 RATE_TOLERANCE = 0.02
 TAKEN = 0.05
+TAKEN_OF_FLOWS = 0.10
+"""Averages over seconds bear more than one query's time: the stop of a CPU is in them as its share."""
 LEAST_STANDING = 0.5
 
 
@@ -22,6 +24,7 @@ def judge(
     """
     checks = (
         _queries_complete(records, case),
+        _flows_complete(record, records, case),
         _cpu(record, records),
         _machine(record, records),
         _rate(record, experiment),
@@ -34,6 +37,21 @@ def judge(
 def _queries_complete(records: list[dict[str, Any]], case: Case) -> str:
     done = len(queries(records))
     return "" if done == case.queries else f"{done} of {case.queries} queries were completed"
+
+
+def _flows_complete(record: dict[str, Any], records: list[dict[str, Any]], case: Case) -> str:
+    done = sum(entry["event"] == "flow" for entry in records)
+    planned = record.get("planned_flows", 0)
+    return "" if case.duration_s or done == planned else f"{done} of {planned} planned flows were completed"
+
+
+def span_ns(records: list[dict[str, Any]]) -> tuple[float, float]:
+    """From the first query's start to the last one's end; without queries: while flows were sampled."""
+    start_ns, end_ns = query_span_ns(records)
+    sampled = [entry["t_ns"] for entry in records if entry["event"] == "sample"]
+    if end_ns or not sampled:
+        return start_ns, end_ns
+    return min(sampled), max(sampled)
 
 
 def query_span_ns(records: list[dict[str, Any]]) -> tuple[int, int]:
@@ -59,7 +77,10 @@ def standing_queries(records: list[dict[str, Any]], stalls: list[dict[str, Any]]
 
 def _still_ns(query: dict[str, Any], stalls: list[dict[str, Any]]) -> float:
     """For how long a CPU, the worst of them, stood still during a query."""
-    start_ns, end_ns = query_span_ns([query])
+    return _still_between(*query_span_ns([query]), stalls)
+
+
+def _still_between(start_ns: float, end_ns: float, stalls: list[dict[str, Any]]) -> float:
     still: dict[int, float] = {}
     for stall in stalls:
         common_ns = min(end_ns, stall["start_ns"] + stall["ns"]) - max(start_ns, stall["start_ns"])
@@ -69,6 +90,12 @@ def _still_ns(query: dict[str, Any], stalls: list[dict[str, Any]]) -> float:
 
 def _machine(record: dict[str, Any], records: list[dict[str, Any]]) -> str:
     done = len(queries(records))
+    if not done:
+        start_ns, end_ns = span_ns(records)
+        still_ns = _still_between(start_ns, end_ns, record["stalls"])
+        if still_ns > TAKEN_OF_FLOWS * (end_ns - start_ns):
+            return f"a CPU stood still for {still_ns / (end_ns - start_ns):.0%} of the time"
+        return ""
     standing = len(standing_queries(records, record["stalls"]))
     if standing >= LEAST_STANDING * done:
         return ""
@@ -76,7 +103,7 @@ def _machine(record: dict[str, Any], records: list[dict[str, Any]]) -> str:
 
 
 def _cpu(record: dict[str, Any], records: list[dict[str, Any]]) -> str:
-    start, end = query_span_ns(records)
+    start, end = span_ns(records)
     during = [sample for sample in record["cpu"] if start <= sample["t_ns"] <= end + 1e9]
     idle = min((sample["idle"] for sample in during), default=1.0)
     if idle < LEAST_IDLE:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,9 @@ from mininet_topos.run import Runner
 from mininet_topos.schemes import SCHEMES
 
 MOST_ATTEMPTS = 3
+Wanted = tuple[Case, int]
+"""A case, and the number of its repeat."""
+
 PROJECT = Path(__file__).resolve().parent.parent
 
 
@@ -39,55 +43,116 @@ class Progress:
 
 def steps(experiment: Experiment) -> int:
     """How many times `Progress.done` will be called."""
-    return 1 + len(experiment.schemes) * (1 + len(experiment.cases))
+    return 1 + len(experiment.schemes) * (1 + experiment.repeats * len(experiment.cases))
 
 
-def run_experiment(experiment: Experiment, folder: Path, progress: Progress, port: int | None = None) -> None:
-    """Run an experiment and write its raw records and metadata to the new folder `folder`.
+def run_experiment(
+    experiment: Experiment,
+    folder: Path,
+    progress: Progress,
+    port: int | None = None,
+    head: Mapping[str, str] | None = None,
+    resume: bool = False,
+) -> None:
+    """Run an experiment and write its raw records and metadata to `folder`.
 
-    Raises BadExperiment, Unable, ProgramFailed, RunFailed; nothing of the network is left then either.
+    The folder is new; or, to `resume`, one of the same experiment, in which what is done is left as it is.
+    `head`: what the experiment is about, for its report. Raises BadExperiment, Unable, ProgramFailed,
+    RunFailed; nothing of the network is left then either.
     """
     repeat_until = time.monotonic() + experiment.repeat_until_s
     require_free(port)
-    make_folder(folder)
-    meta = metadata(experiment)
+    if not (resume and is_begun(folder, experiment)):
+        make_folder(folder)
+    meta = metadata(experiment) | {"head": dict(head or {})}
     write_json(folder / "metadata.json", meta)
-    progress.say(f"building {experiment.network}")
-    with (
-        hosts_apart() as switch_cpu,
-        QueueProbe() as probe,
-        network(experiment.layout) as net,
-    ):
-        give_to_switch(switch_cpu, vswitchd_pid(), net.state)
+    raw = folder / "raw"
+    wanted = {name: _wanted(experiment, name, raw) for name in experiment.schemes}
+    for _ in range(steps(experiment) - 1 - sum(1 + len(some) for some in wanted.values() if some)):
         progress.done()
-        runner = Runner(experiment, net, probe)
-        for name in experiment.schemes:
-            scheme = SCHEMES[name]
-            progress.say(
-                f"{name}: starting {' '.join(scheme.apps)}" + (" and the agent" if scheme.extended else "")
-            )
-            with running(experiment.settled(scheme), net, folder / "raw" / name, port) as now:
-                progress.done()
-                for case in experiment.cases:
-                    run_case(runner, case, now, folder / "raw", progress, repeat_until)
-                    progress.done()
+    if any(wanted.values()):
+        _run_schemes(experiment, wanted, raw, progress, port, repeat_until)
+    progress.done()
     meta["ended"] = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     meta["load_at_end"] = os.getloadavg()
     write_json(folder / "metadata.json", meta)
 
 
-def run_case(
-    runner: Runner, case: Case, scheme: Running, raw: Path, progress: Progress, repeat_until: float
-) -> None:
-    """Run a case; repeat a void run while there is time. The last attempt stands, void or not."""
-    for attempt in range(1, MOST_ATTEMPTS + 1):
-        name = scheme.scheme.name
+def _wanted(experiment: Experiment, scheme: str, raw: Path) -> list[Wanted]:
+    """What is still to be run under a scheme."""
+    return [
+        (case, repeat)
+        for case in experiment.cases
+        for repeat in range(1, experiment.repeats + 1)
+        if not is_done(raw, run_name(case, scheme, repeat))
+    ]
 
-        def on_query(done: int, name: str = name) -> None:
-            progress.say(f"{name}: case {case.name}, {case.title}: query {done}/{case.queries}")
+
+def _run_schemes(
+    experiment: Experiment,
+    wanted: Mapping[str, list[Wanted]],
+    raw: Path,
+    progress: Progress,
+    port: int | None,
+    repeat_until: float,
+) -> None:
+    """Build the network and run, under each scheme, what is wanted of it."""
+    progress.say(f"building {experiment.network}")
+    with hosts_apart() as switch_cpu, QueueProbe() as probe, network(experiment.layout) as net:
+        give_to_switch(switch_cpu, vswitchd_pid(), net.state)
+        runner = Runner(experiment, net, probe)
+        for name, some in wanted.items():
+            if not some:
+                continue
+            scheme = experiment.settled(SCHEMES[name])
+            what = f"{name}: starting {' '.join(scheme.apps)}"
+            progress.say(f"{what} and the agent" if scheme.extended else what)
+            shutil.rmtree(raw / name, ignore_errors=True)  # of a run that was broken off
+            with running(scheme, net, raw / name, port, experiment.congestion_control) as now:
+                progress.done()
+                for case, repeat in some:
+                    run_case(runner, case, now, raw / run_name(case, name, repeat), progress, repeat_until)
+                    progress.done()
+
+
+def run_name(case: Case, scheme: str, repeat: int) -> str:
+    """What the folders of a run are called, but for the number of the attempt."""
+    return f"{case.name}-{scheme}" + (f"-r{repeat}" if repeat > 1 else "")
+
+
+def attempts(raw: Path, name: str) -> list[Path]:
+    """The folders of a run's attempts that came to an end, in their order."""
+    ended = [path.parent for path in raw.glob(f"{name}-[0-9]*/run.json")]
+    mine = [path for path in ended if path.name.rpartition("-")[0] == name]
+    return sorted(mine, key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+def is_done(raw: Path, name: str) -> bool:
+    """Whether a run needs no further attempt."""
+    ended = attempts(raw, name)
+    return len(ended) >= MOST_ATTEMPTS or any(
+        json.loads((one / "run.json").read_text())["valid"] for one in ended
+    )
+
+
+def run_case(
+    runner: Runner, case: Case, scheme: Running, stem: Path, progress: Progress, repeat_until: float
+) -> None:
+    """Run a case; repeat a void run while there is time. The last attempt stands, void or not.
+
+    `stem`: the attempts' folder but for their number.
+    """
+    name = scheme.scheme.name
+    for attempt in range(1 + len(attempts(stem.parent, stem.name)), MOST_ATTEMPTS + 1):
+
+        def on_query(done: int) -> None:
+            share = f": query {done}/{case.queries}" if case.queries else ""
+            progress.say(f"{name}: case {case.name}, {case.title}{share}")
 
         on_query(0)
-        record = runner.run(case, scheme, raw / f"{case.name}-{name}-{attempt}", attempt, on_query)
+        folder = stem.with_name(f"{stem.name}-{attempt}")
+        shutil.rmtree(folder, ignore_errors=True)  # of an attempt that was broken off
+        record = runner.run(case, scheme, folder, attempt, on_query)
         if record["valid"]:
             return
         again = attempt < MOST_ATTEMPTS and time.monotonic() < repeat_until
@@ -98,13 +163,25 @@ def run_case(
             return
 
 
+def is_begun(folder: Path, experiment: Experiment) -> bool:
+    """Whether a folder has this experiment's begin. Raises BadExperiment where it has another's."""
+    path = folder / "metadata.json"
+    if not path.exists():
+        return False
+    if json.loads(path.read_text())["experiment"] != json.loads(json.dumps(experiment.to_json())):
+        raise BadExperiment(f"{folder} holds another experiment: give another --out")
+    return True
+
+
 def make_folder(folder: Path) -> None:
     """Make the result folder. Raises BadExperiment where it exists already."""
     try:
         folder.mkdir(parents=True)
         (folder / "raw").mkdir()
     except FileExistsError:
-        raise BadExperiment(f"{folder} exists already: give another --out") from None
+        raise BadExperiment(
+            f"{folder} exists already: give another --out; `weir lab run` can --resume"
+        ) from None
     except OSError as error:
         raise LabError(f"cannot make {folder}: {error.strerror}") from error
 

@@ -14,6 +14,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from mininet_topos.experiment import Experiment
 from mininet_topos.fidelity import query_span_ns, standing_queries
+from mininet_topos.plots_flows import completion_times, flows_over_time, queue_distribution
 from mininet_topos.records import goodput_points, queries, read_run
 from mininet_topos.style import LOOKS
 from mininet_topos.summary import Row, load_experiment
@@ -30,6 +31,8 @@ STYLE = {
     "svg.hashsalt": "weir",
 }
 SHOWN_QUERIES = 3
+MOST_PANELS = 4
+"""A sweep of more cases than these shows each case's times by workers, and no distribution of them."""
 
 
 @mpl.rc_context(STYLE)
@@ -40,8 +43,21 @@ def plot(folder: Path, rows: list[Row]) -> list[Path]:
     by_case: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_case[row["case"]].append(row)
-    drawn = [("query_times", query_times(folder, by_case))]
-    drawn += [(f"queue_{case}", queue_over_time(folder, experiment, some)) for case, some in by_case.items()]
+    asked = {case: some for case, some in by_case.items() if some[0]["queries"]}
+    sampled = {case: some for case, some in by_case.items() if some[0]["goodput_mbps"] is not None}
+    planned = {case: some for case, some in by_case.items() if some[0]["flows_done"]}
+    drawn = [("query_times", query_times(folder, asked))] if asked and len(asked) <= MOST_PANELS else []
+    if _is_sweep([some[0] for some in asked.values()]):
+        drawn.append(("workers", by_workers(folder, rows)))
+    if len(asked) <= MOST_PANELS:
+        drawn += [
+            (f"queue_{case}", queue_over_time(folder, experiment, some)) for case, some in asked.items()
+        ]
+    drawn += [(f"flows_{case}", flows_over_time(folder, experiment, some)) for case, some in sampled.items()]
+    if planned:
+        drawn.append(("completion_times", completion_times(folder, planned)))
+    if sampled:
+        drawn.append(("queue_distribution", queue_distribution(folder, sampled)))
     if any(row["background_mbps"] for row in rows):
         drawn.append(("background", background(folder, rows)))
     return [save(figure, folder / "plots" / name) for name, figure in drawn]
@@ -95,6 +111,55 @@ def query_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
     }
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
     axes[0].set_ylabel("part of the queries")
+    return figure
+
+
+def _is_sweep(rows: list[Row]) -> bool:
+    """Whether cases, a row of each, differ in their workers and not in what runs beside."""
+    return len({row["workers"] for row in rows}) > 1 and len({row["background"] for row in rows}) == 1
+
+
+def by_workers(folder: Path, rows: list[Row]) -> Figure:
+    """The mean query completion time by the number of workers, a panel for each size of an answer.
+
+    The bars go from the tenth to the ninetieth percentile of all queries, over all repeats.
+    """
+    sizes = sorted({row["size_bytes"] for row in rows if row["queries"]})
+    totals = {row["size_bytes"] * row["workers"] for row in rows if row["queries"]}
+    panels = [sizes] if len(totals) == 1 else [[size] for size in sizes]  # one total: one panel
+    figure, axes = _panels(len(panels))
+    for axis, some in zip(axes, panels, strict=True):
+        inside = [row for row in rows if row["queries"] and row["size_bytes"] in some]
+        for scheme in dict.fromkeys(row["scheme"] for row in inside):
+            look = LOOKS[scheme]
+            times: dict[int, list[float]] = defaultdict(list)
+            for row in inside:
+                if row["scheme"] == scheme:
+                    times[row["workers"]] += _times_ms(folder, row)
+            counts = sorted(count for count in times if times[count])
+            means = np.array([np.mean(times[count]) for count in counts])
+            ends = np.array([np.percentile(times[count], (10, 90)) for count in counts]).reshape(-1, 2)
+            spread = np.abs(ends.T - means).clip(min=0)
+            axis.errorbar(
+                *(counts, means, spread),
+                color=look.colour,
+                linestyle=look.line,
+                marker=look.marker,
+                markersize=3,
+                capsize=2,
+                label=look.label,
+            )
+        ideal = {row["workers"]: row["ideal_ms"] for row in inside}
+        axis.plot(
+            sorted(ideal), [ideal[count] for count in sorted(ideal)], "k:", linewidth=0.8, label="ideal"
+        )
+        axis.set_title(
+            "one total for all workers" if len(some) > 1 else f"{some[0] / 1000:g} KB a worker", fontsize=8
+        )
+        axis.set_xlabel("workers")
+        axis.set_ylim(bottom=0)
+    axes[0].set_ylabel("query completion time (ms)")
+    axes[0].legend(fontsize=7)
     return figure
 
 

@@ -23,8 +23,8 @@ from openflow_ext.switch.libbpf import BpfError, Object
 
 BUCKET_NS = 1_000_000
 BUCKETS = 1 << 18
-_LENGTHS = ("pkts_max", "bytes_max", "pkts_last", "bytes_last", "pkts_min", "pad")
-BUCKET_TYPE = np.dtype([("sent_total", "<u8"), *((name, "<u4") for name in _LENGTHS)])
+_COUNTS = ("pkts_max", "bytes_max", "pkts_last", "bytes_last", "pkts_min", "drops_total")
+BUCKET_TYPE = np.dtype([("sent_total", "<u8"), *((name, "<u4") for name in _COUNTS)])
 SETTINGS = "struct probe_settings"
 
 _ffi = FFI()
@@ -82,11 +82,18 @@ class QueueProbe:
             trace.fill(np.frombuffer(self._memory, dtype=BUCKET_TYPE)[:used].copy())
 
 
+def _growth(totals: NDArray, touched: NDArray, latest: NDArray) -> NDArray:
+    """What a counter grew by in each bucket; what came before the first touched one does not count."""
+    filled = np.where(latest >= 0, totals[latest], totals[touched][:1].sum()).astype(np.int64)
+    return np.diff(filled, prepend=filled[:1])
+
+
 class QueueTrace:
     """A port's queue over time, in buckets of 1 ms.
 
     ``pkts`` and ``bytes`` are the highest length in each bucket (where nothing came or went: the length
-    as it was left), ``pkts_min`` the lowest, ``sent_bytes`` what was dequeued.
+    as it was left), ``pkts_min`` the lowest, ``sent_bytes`` what was dequeued, ``drops`` the packets that
+    were refused (told by the next that was not).
     """
 
     def __init__(self, start_ns: int) -> None:
@@ -104,19 +111,17 @@ class QueueTrace:
             touched, buckets["bytes_max"], np.where(known, buckets["bytes_last"][latest], 0)
         )
         self.pkts_min = np.where(touched, np.maximum(buckets["pkts_min"], 1) - 1, left_pkts)
-        first_total = buckets["sent_total"][touched][:1].sum()
-        totals = np.where(known, buckets["sent_total"][latest], first_total).astype(np.int64)
-        self.sent_bytes = np.diff(totals, prepend=totals[:1])
+        self.sent_bytes, self.drops = (
+            _growth(buckets[name], touched, latest) for name in ("sent_total", "drops_total")
+        )
 
     def write(self, path: Path) -> None:
         """Write the trace as CSV."""
         with open(path, "w", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow(["time_ms", "pkts_max", "bytes_max", "pkts_min", "sent_bytes"])
-            for row in zip(
-                range(len(self.pkts)), self.pkts, self.bytes, self.pkts_min, self.sent_bytes, strict=True
-            ):
-                writer.writerow(row)
+            writer.writerow(["time_ms", "pkts_max", "bytes_max", "pkts_min", "sent_bytes", "drops"])
+            columns = (self.pkts, self.bytes, self.pkts_min, self.sent_bytes, self.drops)
+            writer.writerows(zip(range(len(self.pkts)), *columns, strict=True))
 
     def busy_rate_bps(self, least_ms: int = 20) -> float | None:
         """The rate at which the port sent while its queue was never empty for at least `least_ms`.

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from mininet_topos.errors import ProgramFailed, Unable
+from mininet_topos.errors import LabError, ProgramFailed, Unable
 from mininet_topos.signals import undisturbed
 from mininet_topos.state import LabState
 from openflow_ext.paths import ArtifactMissing, artifact
 
+BIN = Path(sys.executable).parent
 POLL_S = 0.02
 STOP_S = 10.0
 TAIL_LINES = 3
@@ -25,6 +27,14 @@ def built(name: str) -> Path:
         return artifact(name)
     except ArtifactMissing as missing:
         raise Unable(str(missing)) from None
+
+
+def command(name: str) -> str:
+    """A command of this environment. Raises LabError."""
+    path = BIN / name
+    if not path.exists():
+        raise LabError(f"{path} is missing: run `make setup`")
+    return str(path)
 
 
 def wait_until(ready: Callable[[], bool], timeout_s: float) -> bool:

@@ -4,33 +4,41 @@ from __future__ import annotations
 
 import json
 import socket
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from mininet_topos.baselines import ECN_ALWAYS, ECN_IF_ASKED, Transport, provide
 from mininet_topos.errors import LabError
 from mininet_topos.net import Network
-from mininet_topos.node import run
-from mininet_topos.process import Program
+from mininet_topos.node import LabHost, run
+from mininet_topos.process import Program, command
 from mininet_topos.schemes import Scheme, Settings, to_toml
 from mininet_topos.signals import undisturbed
 from mininet_topos.traffic import WORKER_PORT, Traffic
 
 LOOPBACK = "127.0.0.1"
-BIN = Path(sys.executable).parent
 READY_S = 30.0
 TCP_LISTEN = "0A"
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A scheme at work on a network. ``dataplane``: the agent's name for it, "" without an agent."""
+    """A scheme at work on a network. ``dataplane``: the agent's name for it, "" without an agent.
+
+    ``transports``: those that hosts take in turn; ``places``: which of them is a host's own.
+    """
 
     scheme: Scheme
     programs: tuple[Program, ...]
     dataplane: str
+    transports: tuple[Transport, ...]
+    places: Mapping[str, int]
+
+    def cc_of(self, host: LabHost) -> str:
+        """The congestion control of a host's sockets."""
+        return self.transports[self.places[host.name]].congestion_control
 
     def check(self) -> None:
         """Raises ProgramFailed where a program has ended."""
@@ -41,15 +49,7 @@ class Running:
         """The extended switch's port counters; none without an agent."""
         if not self.dataplane:
             return []
-        return json.loads(run(_bin("weir"), "ports", "--name", self.dataplane, "--json"))["ports"]
-
-
-def _bin(name: str) -> str:
-    """A command of this environment. Raises LabError."""
-    path = BIN / name
-    if not path.exists():
-        raise LabError(f"{path} is missing: run `make setup`")
-    return str(path)
+        return json.loads(run(command("weir"), "ports", "--name", self.dataplane, "--json"))["ports"]
 
 
 def free_port() -> int:
@@ -76,13 +76,17 @@ def require_free(port: int | None) -> None:
 
 
 @contextmanager
-def running(scheme: Scheme, net: Network, folder: Path, port: int | None = None) -> Iterator[Running]:
+def running(
+    scheme: Scheme, net: Network, folder: Path, port: int | None = None, congestion_control: str = "reno"
+) -> Iterator[Running]:
     """A scheme's programs for as long as the context lasts, ready and connected to every switch.
 
     `folder` gets their configuration, logs and database. `port`: where the controller listens; none: a
-    free one. Raises ProgramFailed, LabError.
+    free one. `congestion_control`: the hosts', where the scheme names none. Raises ProgramFailed, LabError.
     """
     require_free(port)
+    transports = provide(scheme.transports or (congestion_control,), net.state)
+    places = deal(net, transports)
     port = port or free_port()
     folder.mkdir(parents=True)
     config = folder / "weir.toml"
@@ -98,7 +102,8 @@ def running(scheme: Scheme, net: Network, folder: Path, port: int | None = None)
             for switch in net.switches:
                 switch.control(f"tcp:{LOOPBACK}:{port}")
         programs[0].wait_ready(lambda: all_controlled(net), "a switch is not connected to it", READY_S)
-        now = Running(scheme, tuple(programs), net.state.dataplane if scheme.extended else "")
+        dataplane = net.state.dataplane if scheme.extended else ""
+        now = Running(scheme, tuple(programs), dataplane, transports, places)
         check_reachability(net, folder)
         now.check()
         yield now
@@ -115,11 +120,27 @@ def all_controlled(net: Network) -> bool:
     return all(switch.controlled() for switch in net.switches)
 
 
+def deal(net: Network, transports: Sequence[Transport]) -> dict[str, int]:
+    """Give the hosts the transports in turn, workers and senders each from the first; returns whose is which.
+
+    Hosts that receive from all of them take part in ECN where they are asked, or ask where all do.
+    """
+    places = {host.name: 0 for host in net.hosts}
+    for group in (net.workers, net.senders):
+        places |= {host.name: number % len(transports) for number, host in enumerate(group)}
+    dealt = {host.name for host in (*net.workers, *net.senders)}
+    everybody = ECN_ALWAYS if all(one.tcp_ecn == ECN_ALWAYS for one in transports) else ECN_IF_ASKED
+    for host in net.hosts:
+        own = transports[places[host.name]].tcp_ecn if host.name in dealt else everybody
+        host.cmd(f"sysctl -q -w net.ipv4.tcp_ecn={own}")
+    return places
+
+
 def _start_controller(
     scheme: Scheme, net: Network, folder: Path, port: int, env: dict[str, str], programs: list[Program]
 ) -> None:
     argv = (
-        *(_bin("ryu-manager"), "--ofp-listen-host", LOOPBACK, "--ofp-tcp-listen-port", str(port)),
+        *(command("ryu-manager"), "--ofp-listen-host", LOOPBACK, "--ofp-tcp-listen-port", str(port)),
         *scheme.apps,
     )
     controller = Program("controller", argv, folder / "controller.log", net.state, env)
@@ -130,7 +151,7 @@ def _start_controller(
 def _start_agent(net: Network, folder: Path, port: int, env: dict[str, str], programs: list[Program]) -> None:
     bridges = [word for switch in net.switches for word in ("--bridge", switch.name)]
     argv = (
-        *(_bin("weir"), "switch", *bridges, "--name", net.state.dataplane),
+        *(command("weir"), "switch", *bridges, "--name", net.state.dataplane),
         *("--controller", f"tcp:{LOOPBACK}:{port}", "--json"),
     )
     agent = Program("agent", argv, folder / "agent.log", net.state, env)

@@ -26,7 +26,7 @@ struct queue_bucket {
 	__u32 pkts_last;
 	__u32 bytes_last;
 	__u32 pkts_min; // plus 1, so that 0 means: not touched
-	__u32 pad;
+	__u32 drops_total; // packets that the qdisc has refused since it was made
 };
 
 struct {
@@ -77,6 +77,7 @@ static __always_inline int note_length(struct Qdisc *qdisc)
 		bucket->pkts_min = pkts + 1;
 	bucket->pkts_last = pkts;
 	bucket->bytes_last = bytes;
+	bucket->drops_total = qdisc->qstats.drops;
 	bpf_core_read(&bucket->sent_total, sizeof(bucket->sent_total), &qdisc->bstats.bytes);
 	return 0;
 }

@@ -31,7 +31,7 @@ def make_report(folder: Path) -> list[Row]:
         rows=rows,
         looks=LOOKS,
         experiment=load_experiment(folder),
-        metadata=json.loads((folder / "metadata.json").read_text()),
+        metadata={"head": {}} | json.loads((folder / "metadata.json").read_text()),
         drawings=[Markup(_inline(path)) for path in drawings],  # noqa: S704 - our own drawings
     )
     (folder / "report.html").write_text(page)

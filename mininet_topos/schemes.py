@@ -1,9 +1,12 @@
-"""The schemes that a lab compares: which programs run beside the network, and with which settings."""
+"""The schemes that a lab compares: which programs run beside the network, what the hosts speak."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from mininet_topos.baselines import BASELINES
+
+FABRIC = ("fabric_app.app",)
 Settings = dict[str, dict[str, object]]
 
 
@@ -11,28 +14,40 @@ Settings = dict[str, dict[str, object]]
 class Scheme:
     """``apps`` run under ryu-manager; ``extended``: the agent stands between them and the bridge.
 
-    ``settings`` are sections of the configuration file that the programs get.
+    ``settings`` are sections of the configuration file that the programs get. ``transports``: baselines.py's,
+    which hosts take in turn; none: the experiment's congestion control.
     """
 
     name: str
     apps: tuple[str, ...]
     extended: bool
     settings: Settings = field(default_factory=dict)
+    transports: tuple[str, ...] = ()
+
+    @property
+    def marked(self) -> bool:
+        """Whether the switch has to mark."""
+        return any(BASELINES[name].marked for name in self.transports)
 
 
 SCHEMES = {
     scheme.name: scheme
     for scheme in (
-        Scheme("plain", ("fabric_app.app",), extended=False),
+        Scheme("plain", FABRIC, extended=False),
+        Scheme("cubic", FABRIC, extended=False, transports=("cubic",)),
+        Scheme("bbr", FABRIC, extended=False, transports=("bbr",)),
+        Scheme("ecn", FABRIC, extended=True, transports=("ecn-tcp",)),
+        Scheme("dctcp", FABRIC, extended=True, transports=("dctcp",)),
+        Scheme("reno+dctcp", FABRIC, extended=True, transports=("reno", "dctcp")),
         # With 150 KB ahead of it at 100 Mbit/s a round trip takes 12 ms. 2 ms, for a start of few packets,
         # mean 1000 alarms a second, which Ryu answers beside the network on the same two cores.
         Scheme(
             "sdtcp",
-            ("fabric_app.app", "sdtcp_app.app"),
+            (*FABRIC, "sdtcp_app.app"),
             extended=True,
             settings={"sdtcp": {"rtt_us": 2000, "policy": "longest-lived"}},
         ),
-        Scheme("sccp", ("fabric_app.app", "sccp_app.app"), extended=True),
+        Scheme("sccp", (*FABRIC, "sccp_app.app"), extended=True),
     )
 }
 

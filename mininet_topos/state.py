@@ -43,6 +43,11 @@ def _bridge_exists(name: str) -> bool:
         return False
 
 
+def _pins(dataplane: str) -> Path:
+    """Where an agent pins its data plane."""
+    return Path("/sys/fs/bpf", dataplane)
+
+
 @dataclass
 class LabState:
     """One lab's number and what it has made. Every change is on disk before it is relied on."""
@@ -54,6 +59,7 @@ class LabState:
     interfaces: list[str] = field(default_factory=list)
     bridges: list[str] = field(default_factory=list)
     bound: tuple[int, int, list[int]] | None = None
+    transports: list[str] = field(default_factory=list)
 
     @property
     def prefix(self) -> str:
@@ -67,7 +73,7 @@ class LabState:
 
     @classmethod
     def claim(cls) -> LabState:
-        """Take the lowest number of which no lab lives and whose bridge name is free.
+        """Take the lowest number of which no lab lives and whose bridge and data plane are nobody's.
 
         What an aborted lab of that number has left is removed first.
         """
@@ -78,14 +84,17 @@ class LabState:
             if file is None:
                 continue
             _remove(_read(file))
-            if _bridge_exists(f"s{number}"):
+            if _bridge_exists(f"s{number}") or _pins(f"lab{number}").exists():
                 path.unlink()
                 file.close()
                 continue
             state = cls(number, path, file)
             state.save()
             return state
-        raise LabError(f"bridges s1 to s{MOST_LABS} are all taken: remove some, or run `weir lab clean`")
+        raise LabError(
+            f"bridges s1 to s{MOST_LABS}, or data planes lab1 to lab{MOST_LABS}, are all taken: remove some, "
+            f"or run `weir lab clean`"
+        )
 
     def save(self) -> None:
         """Write the state to its file."""
@@ -101,6 +110,7 @@ class LabState:
             "processes": self.processes,
             "interfaces": self.interfaces,
             "bound": self.bound,
+            "transports": self.transports,
         }
 
     def note_network(self, bridges: Iterable[str], interfaces: Iterable[str]) -> None:
@@ -127,6 +137,18 @@ class LabState:
         """Note a process that is about to be bound to a CPU, and where it might run before."""
         self.bound = (pid, started_ticks(pid) or 0, sorted(cpus))
         self.save()
+
+    def note_transport(self, name: str) -> None:
+        """Note a congestion control that has been loaded."""
+        self.transports.append(name)
+        self.save()
+
+    def left(self) -> list[str]:
+        """What of the lab is still there, or there again."""
+        names = [name for name in (*self.bridges, *self.interfaces) if _bridge_exists(name)]
+        processes = [f"process {pid}" for pid, ticks in self.processes.items() if started_ticks(pid) == ticks]
+        pins = [str(_pins(self.dataplane))] if _pins(self.dataplane).exists() else []
+        return [*names, *processes, *pins]
 
     def release(self) -> None:
         """Remove what is still there, and forget the lab."""
@@ -178,8 +200,8 @@ def _remove(made: dict) -> list[str]:
             os.sched_setaffinity(pid, cpus)
             removed.append(f"binding of process {pid} to one CPU")
     name = made.get("dataplane", "")
-    if name and Path(f"/sys/fs/bpf/{name}").exists():
-        weir = Path(sys.executable).with_name("weir")
+    weir = Path(sys.executable).with_name("weir")
+    if name and _pins(name).exists():
         subprocess.run((weir, "switch", "--name", name, "--detach"), check=False, stdout=subprocess.DEVNULL)
         removed.append(f"data plane {name}")
     for bridge in filter(_bridge_exists, made.get("bridges", [])):
@@ -189,6 +211,10 @@ def _remove(made: dict) -> list[str]:
         if Path(f"/sys/class/net/{name}").exists():
             subprocess.run(("ip", "link", "del", name), check=False, stderr=subprocess.DEVNULL)
             removed.append(f"interface {name}")
+    for name in made.get("transports", []):
+        unload = (weir, "transports", "unload", name)
+        subprocess.run(unload, check=False, stdout=subprocess.DEVNULL)
+        removed.append(f"congestion control {name}")
     return removed
 
 

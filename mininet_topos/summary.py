@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,17 @@ from typing import Any
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiment import Case, Experiment
 from mininet_topos.fidelity import query_span_ns, standing_queries
-from mininet_topos.lab import write_json
-from mininet_topos.records import goodput_points, queries, read_run
+from mininet_topos.lab import attempts, run_name, write_json
+from mininet_topos.records import Record, goodput_points, queries, read_run
+from mininet_topos.schemes import SCHEMES
+from mininet_topos.series import (
+    fairness,
+    flow_series,
+    goodput_by_transport,
+    queue_between,
+    settled_span_ns,
+)
+from mininet_topos.workloads.trace import read_trace
 
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
 STEADY_S = 1.0
@@ -37,26 +47,34 @@ def load_experiment(folder: Path) -> Experiment:
         raise BadExperiment(f"{folder} is no result folder: {error}") from error
 
 
-def last_attempts(folder: Path, experiment: Experiment) -> list[tuple[Case, Path]]:
-    """The run that stands for each case and scheme, in the experiment's order; missing ones left out."""
+def last_attempts(folder: Path, experiment: Experiment) -> list[tuple[Case, int, Path]]:
+    """The run that stands for each case, scheme and repeat, in their order; missing ones left out."""
     found = []
     for case in experiment.cases:
         for scheme in experiment.schemes:
-            runs = (folder / "raw").glob(f"{case.name}-{scheme}-*/run.json")
-            attempts = sorted(
-                (path.parent for path in runs), key=lambda run: int(run.name.rpartition("-")[2])
-            )
-            if attempts:
-                found.append((case, attempts[-1]))
+            for repeat in range(1, experiment.repeats + 1):
+                ended = attempts(folder / "raw", run_name(case, scheme, repeat))
+                found += [(case, repeat, run) for run in ended[-1:]]
     return found
 
 
 def summarise(folder: Path) -> list[Row]:
     """Make `summary.json` from the raw records and return its rows. Raises BadExperiment."""
     experiment = load_experiment(folder)
-    rows = [row_of(experiment, case, run) for case, run in last_attempts(folder, experiment)]
+    rows = [
+        row_of(experiment, case, run) | {"repeat": repeat}
+        for case, repeat, run in last_attempts(folder, experiment)
+    ]
     write_json(folder / "summary.json", rows)
     return rows
+
+
+def read_summary(folder: Path) -> list[Row]:
+    """The rows that `summarise` has made. Raises BadExperiment."""
+    try:
+        return json.loads((folder / "summary.json").read_text())
+    except (OSError, ValueError) as error:
+        raise BadExperiment(f"{folder} has no summary: {error}: weir lab summarise {folder}") from error
 
 
 def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
@@ -94,6 +112,8 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "least_idle": round(min((sample["idle"] for sample in record["cpu"]), default=1.0), 3),
         **_switch_figures(record),
         **background_figures(records),
+        **flow_figures(run, record, records, case),
+        "mark_pkts": experiment.mark_pkts if SCHEMES[record["scheme"]].marked else None,
         "attempt": record["attempt"],
         "run": run.name,
         "valid": record["valid"],
@@ -104,12 +124,50 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
 def _switch_figures(record: dict[str, Any]) -> Row:
     """What the extended switch counted during the run, over all its ports; None under plain TCP."""
     if not record["ports_after"]:
-        return {"alarms": None, "clamps": None}
+        return {"alarms": None, "clamps": None, "marks": None}
     before, after = (
-        {name: sum(port[name] for port in record[moment]) for name in ("alarms", "clamped")}
+        {name: sum(port[name] for port in record[moment]) for name in ("alarms", "clamped", "marked")}
         for moment in ("ports_before", "ports_after")
     )
-    return {"alarms": after["alarms"] - before["alarms"], "clamps": after["clamped"] - before["clamped"]}
+    grown = {name: after[name] - before[name] for name in before}
+    return {"alarms": grown["alarms"], "clamps": grown["clamped"], "marks": grown["marked"]}
+
+
+def flow_figures(run: Path, record: Record, records: list[Record], case: Case) -> Row:
+    """What the sampled flows got while they had settled, how long planned ones took, and the queue then.
+
+    ``missed``: the part of the answers, or of the planned flows, that came after their deadline.
+    """
+    since_ns, until_ns = settled_span_ns(records)
+    flows = flow_series(records, record["transports"])
+    rates = [flow.mean_mbps(since_ns, until_ns) for flow in flows]
+    taken = [entry["fct_ms"] for entry in records if entry["event"] == "flow"]
+    queue = queue_between(run, record, since_ns, until_ns).tolist()
+    return {
+        "goodput_mbps": round(sum(rates), 2) if flows else None,
+        "goodput_by_transport": goodput_by_transport(flows, since_ns, until_ns),
+        "fairness": fairness(rates) if flows else None,
+        "flows_done": len(taken),
+        "fct_ms": {name: percentile(taken, percent) for name, percent in PERCENTILES.items()}
+        if taken
+        else {},
+        "missed": missed(run, records, case),
+        "queue_pkts_p50": percentile(queue, 50) if queue else None,
+        "queue_pkts_p95": percentile(queue, 95) if queue else None,
+    }
+
+
+def missed(run: Path, records: list[Record], case: Case) -> float | None:
+    """The part of what had a deadline that came later, or never; None where nothing had one."""
+    late = []
+    if case.deadline_ms is not None:
+        late += [ms > case.deadline_ms for query in queries(records) for ms in query["workers_ms"]]
+    if case.flows:
+        took = {entry["flow"]: entry["fct_ms"] for entry in records if entry["event"] == "flow"}
+        for number, flow in enumerate(read_trace(run / "plan.csv")):
+            if flow.deadline_us is not None:
+                late.append(took.get(number, math.inf) * 1000 > flow.deadline_us)
+    return round(sum(late) / len(late), 4) if late else None
 
 
 def background_figures(records: list[dict[str, Any]]) -> Row:

@@ -17,6 +17,7 @@ COUNTS = {
     "ala- rms": "alarms",
     "cla- mps": "clamps",
 }
+FLOW_FIGURES = ("fairness", "queue_pkts_p50", "queue_pkts_p95", "drops", "marks", "flows_done")
 
 
 def table(rows: list[Row]) -> Table:
@@ -25,8 +26,9 @@ def table(rows: list[Row]) -> Table:
     made.add_column("QCT in ms", no_wrap=True)
     for heading in (*PERCENTILES, "p50 x", "p99 x", *COUNTS):
         made.add_column(heading, justify="right", overflow="fold")
-    for case in dict.fromkeys(row["case"] for row in rows):
-        some = [row for row in rows if row["case"] == case]
+    asked = [row for row in rows if row["queries"]]
+    for case in dict.fromkeys(row["case"] for row in asked):
+        some = [row for row in asked if row["case"] == case]
         made.add_row(Text(f"{case} ideal", style="bold"), f"{some[0]['ideal_ms']:.1f}")
         for row in some:
             made.add_row(*_cells(row), style=None if row["valid"] else "dim")
@@ -53,6 +55,33 @@ def notes(rows: list[Row]) -> list[str]:
                 f"{rates['after']:.0f} after the queries; {back} at 90 %"
             )
     return lines
+
+
+def flow_table(rows: list[Row]) -> Table:
+    """The rows whose flows were sampled: what they got, how long they took, and how long the queue was."""
+    made = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False, collapse_padding=True)
+    made.add_column("flows", no_wrap=True)
+    for heading in (
+        "Mbit/s",
+        "fair",
+        "queue p50",
+        "queue p95",
+        "drops",
+        "marks",
+        "done",
+        "FCT p50",
+        "FCT p99",
+    ):
+        made.add_column(heading, justify="right", overflow="fold")
+    for row in rows:
+        look = LOOKS[row["scheme"]]
+        made.add_row(
+            Text(f"{row['case']} {look.label}{'' if row['valid'] else ' *'}", style=look.colour),
+            f"{row['goodput_mbps']:.1f}",
+            *("-" if row[name] is None else f"{row[name]:g}" for name in FLOW_FIGURES),
+            *(f"{row['fct_ms'][name]:.0f}" if row["fct_ms"] else "-" for name in ("p50", "p99")),
+        )
+    return made
 
 
 def _cells(row: Row) -> list[str | Text]:

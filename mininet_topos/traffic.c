@@ -2,16 +2,19 @@
 // The lab's traffic: partition/aggregate queries (root, worker) and long flows (source, sink).
 //
 //   traffic worker --host NAME --port P             answers each request at once, on standing connections
-//   traffic root   --host NAME --port P --size B --queries Q --gap-ms G --workers "h1=10.0.0.2 ..."
+//   traffic root   --host NAME --port P --size B --queries Q --gap-ms G --workers "h1=10.0.0.2[/CC] ..."
+//                  [--fresh]                       connects anew for each query
 //                  [--schedstat FILE]              of the switch's thread: how long it waited for a CPU is recorded
-//   traffic sink   --host NAME --port P             reads and forgets
+//   traffic sink   --host NAME --port P             reads and forgets; with --cc A,B on ports P and P + 1
 //   traffic source --host NAME --port P --to ADDR   writes as fast as TCP lets it
+//   traffic flows  --host NAME --port P --plan FILE --start-ns T    the flows that the plan has for this host
 //
-// Every role takes --cc (congestion control of its sockets, default reno). Each record is one JSON
-// line, written to stdout by a single write(2), so that many processes may append to one file.
+// Every role takes --cc (congestion control of its sockets, default reno) and --sample-ms (how often flows that
+// are being sent, and what a sink has got, are recorded; a sink takes 0 for never). Each record is one JSON line, written to stdout by a single write(2), so that many processes may append to one file.
 // Times are CLOCK_MONOTONIC nanoseconds. SIGTERM ends a role orderly: last records, then exit 0.
 #define _GNU_SOURCE
 #include "traffic.h"
+#include "traffic_flows.h"
 
 #include <getopt.h>
 
@@ -48,7 +51,7 @@ static int run_worker(void)
 {
     struct epoll_event events[MAX_EVENTS];
     struct conn *list = NULL;
-    int listener = listen_on_port(), n;
+    int listener = listen_on_port(opt.port, opt.cc[0]), n;
     watch(listener, NULL, EPOLLIN, EPOLL_CTL_ADD);
     begin("listening");
     end_record();
@@ -72,17 +75,21 @@ static int run_sink(void)
     struct epoll_event events[MAX_EVENTS];
     struct conn *list = NULL;
     uint64_t bytes = 0, next = 0;
-    int listener = listen_on_port(), n;
-    watch(listener, NULL, EPOLLIN, EPOLL_CTL_ADD);
+    int listeners[MOST_CCS], n;
+    for (int i = 0; i < MOST_CCS && opt.cc[i]; i++) {
+        listeners[i] = listen_on_port(opt.port + i, opt.cc[i]);
+        watch(listeners[i], &listeners[i], EPOLLIN, EPOLL_CTL_ADD);
+    }
     begin("listening");
     end_record();
     while ((n = wait_events(events, list ? 10 : -1)) >= 0) {
         for (int i = 0; i < n; i++) {
-            struct conn *c = events[i].data.ptr;
-            if (!c) {
-                list = accept_conn(listener, list);
+            int *listener = events[i].data.ptr;
+            if (listener >= listeners && listener < listeners + MOST_CCS) {
+                list = accept_conn(*listener, list);
                 continue;
             }
+            struct conn *c = events[i].data.ptr;
             ssize_t got = discard(c->fd, 1 << 20);
             if (got < 0)
                 list = close_conn(list, c);
@@ -90,7 +97,7 @@ static int run_sink(void)
                 bytes += (uint64_t)got;
         }
         uint64_t now = now_ns();
-        if (list && now >= next) {
+        if (list && opt.sample_ms && now >= next) {
             begin("goodput");
             put(",\"bytes\":%llu", (unsigned long long)bytes);
             end_record();
@@ -100,51 +107,8 @@ static int run_sink(void)
     return 0;
 }
 
-// Sends what is left, closes, and waits for the peer to have read it all.
-static void finish(int fd)
-{
-    struct timeval patience = {.tv_sec = FINISH_TIMEOUT_S};
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    shutdown(fd, SHUT_WR);
-    char end;
-    if (recv(fd, &end, sizeof end, 0) != 0)
-        fail("the sink did not take the rest of a long flow");
-    close(fd);
-}
-
-static int run_source(void)
-{
-    struct epoll_event events[MAX_EVENTS];
-    if (!opt.to)
-        fail("source needs --to ADDR");
-    struct conn c = {.fd = connect_to(opt.to)};
-    int unsent_bytes = 2 * CHUNK_BYTES;
-    setsockopt(c.fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_bytes, sizeof unsent_bytes);
-    snprintf(c.peer, sizeof c.peer, "%s", opt.to);
-    watch(c.fd, &c, EPOLLOUT, EPOLL_CTL_ADD);
-    report_conn("connected", &c);
-    uint64_t next = now_ns() + REPORT_EVERY_MS * NS_PER_MS;
-    int n;
-    for (;;) {
-        uint64_t now = now_ns();
-        if (now >= next) {
-            report_conn("rate", &c);
-            next += REPORT_EVERY_MS * NS_PER_MS;
-            continue;
-        }
-        n = wait_events(events, (int)((next - now) / NS_PER_MS) + 1);
-        if (n < 0)
-            break;
-        if (n > 0 && write_zeros(c.fd, sizeof zeros) < 0)
-            fail("long flow to %s ended: %s", c.peer, strerror(errno));
-    }
-    report_conn("closed", &c);
-    finish(c.fd);
-    return 0;
-}
-
-static struct conn *connect_workers(uint32_t *count)
+// The workers that were named; their words are kept.
+static struct conn *parse_workers(uint32_t *count)
 {
     char *list = strdup(opt.workers), *save = NULL;
     struct conn *workers = NULL;
@@ -157,15 +121,43 @@ static struct conn *connect_workers(uint32_t *count)
         workers = realloc(workers, (n + 1) * sizeof *workers);
         if (!workers)
             fail("no memory");
-        workers[n] = (struct conn){.fd = connect_to(address)};
+        char *cc = strchr(address, '/');
+        if (cc)
+            *cc++ = 0;
+        workers[n] = (struct conn){.fd = -1, .address = address, .cc = cc ? cc : opt.cc[0]};
         snprintf(workers[n].peer, sizeof workers[n].peer, "%s", word);
         n++;
     }
-    free(list);
-    for (uint32_t i = 0; i < n; i++)
-        watch(workers[i].fd, &workers[i], EPOLLIN, EPOLL_CTL_ADD);
     *count = n;
     return workers;
+}
+
+static void ask(const struct conn *c)
+{
+    struct request request = {.size_bytes = htonl(opt.size_bytes)};
+    if (send(c->fd, &request, sizeof request, MSG_NOSIGNAL) != sizeof request)
+        fail("request to %s: %s", c->peer, strerror(errno));
+}
+
+// Asks a worker on its standing connection, or opens one to do so.
+static void begin_asking(struct conn *c)
+{
+    c->to_read = opt.size_bytes;
+    if (!opt.fresh) {
+        ask(c);
+        return;
+    }
+    c->fd = begin_connecting(c->address, c->cc);
+    c->connecting = true;
+    watch(c->fd, c, EPOLLOUT, EPOLL_CTL_ADD);
+}
+
+static void ask_connected(struct conn *c)
+{
+    require_connected(c->fd, c->address);
+    c->connecting = false;
+    watch(c->fd, c, EPOLLIN, EPOLL_CTL_MOD);
+    ask(c);
 }
 
 static void read_response(struct conn *c)
@@ -199,14 +191,10 @@ static unsigned long long switch_waited_ns(void)
 static int query(struct conn *workers, uint32_t count, uint32_t number)
 {
     struct epoll_event events[MAX_EVENTS];
-    struct request request = {.size_bytes = htonl(opt.size_bytes)};
     unsigned long long waited = switch_waited_ns();
     uint64_t start = now_ns(), last = start;
-    for (uint32_t i = 0; i < count; i++) {
-        workers[i].to_read = opt.size_bytes;
-        if (send(workers[i].fd, &request, sizeof request, MSG_NOSIGNAL) != sizeof request)
-            fail("request to %s: %s", workers[i].peer, strerror(errno));
-    }
+    for (uint32_t i = 0; i < count; i++)
+        begin_asking(&workers[i]);
     for (uint32_t left = count; left;) {
         int n = wait_events(events, 1000);
         if (n < 0)
@@ -215,9 +203,16 @@ static int query(struct conn *workers, uint32_t count, uint32_t number)
             fail("query %u not complete after %d s: %u responses missing", number, QUERY_TIMEOUT_MS / 1000, left);
         for (int i = 0; i < n; i++) {
             struct conn *c = events[i].data.ptr;
+            if (c->connecting) {
+                ask_connected(c);
+                continue;
+            }
             read_response(c);
-            if (c->to_read == 0)
+            if (c->to_read == 0) {
                 left--;
+                if (opt.fresh)
+                    close(c->fd);
+            }
         }
     }
     waited = switch_waited_ns() - waited;
@@ -254,7 +249,11 @@ static int run_root(void)
     uint32_t count;
     if (!opt.workers || opt.size_bytes == 0 || opt.size_bytes > MAX_RESPONSE_BYTES)
         fail("root needs --workers and --size 1..%u", MAX_RESPONSE_BYTES);
-    struct conn *workers = connect_workers(&count);
+    struct conn *workers = parse_workers(&count);
+    for (uint32_t i = 0; i < count && !opt.fresh; i++) {
+        workers[i].fd = connect_to(workers[i].address, workers[i].cc);
+        watch(workers[i].fd, &workers[i], EPOLLIN, EPOLL_CTL_ADD);
+    }
     begin("connected");
     put(",\"workers\":%u", count);
     end_record();
@@ -263,7 +262,7 @@ static int run_root(void)
             return 0;
     begin("done");
     end_record();
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count && !opt.fresh; i++)
         close(workers[i].fd);
     free(workers);
     return 0;
@@ -278,17 +277,29 @@ static uint32_t number(const char *name, const char *text, uint32_t most)
     return (uint32_t)value;
 }
 
+static void split_ccs(char *text)
+{
+    char *save = NULL;
+    int n = 0;
+    for (char *cc = strtok_r(text, ",", &save); cc; cc = strtok_r(NULL, ",", &save)) {
+        if (n == MOST_CCS)
+            fail("--cc: more than %d", MOST_CCS);
+        opt.cc[n++] = cc;
+    }
+}
+
 static void parse(int argc, char **argv)
 {
     static const struct option names[] = {
         {"host", 1, 0, 'h'}, {"cc", 1, 0, 'c'},   {"to", 1, 0, 't'},      {"workers", 1, 0, 'w'},
         {"port", 1, 0, 'p'}, {"size", 1, 0, 's'}, {"queries", 1, 0, 'q'}, {"gap-ms", 1, 0, 'g'},
-        {"schedstat", 1, 0, 'd'}, {0, 0, 0, 0},
+        {"schedstat", 1, 0, 'd'}, {"plan", 1, 0, 'l'}, {"start-ns", 1, 0, 'n'}, {"sample-ms", 1, 0, 'm'},
+        {"fresh", 0, 0, 'f'}, {0, 0, 0, 0},
     };
     for (int o; (o = getopt_long(argc, argv, "", names, NULL)) != -1;)
         switch (o) {
         case 'h': opt.host = optarg; break;
-        case 'c': opt.cc = optarg; break;
+        case 'c': split_ccs(optarg); break;
         case 't': opt.to = optarg; break;
         case 'w': opt.workers = optarg; break;
         case 'p': opt.port = (int)number("port", optarg, 65535); break;
@@ -296,6 +307,10 @@ static void parse(int argc, char **argv)
         case 'q': opt.queries = number("queries", optarg, 1u << 30); break;
         case 'g': opt.gap_ms = number("gap-ms", optarg, 1u << 20); break;
         case 'd': opt.schedstat = optarg; break;
+        case 'l': opt.plan = optarg; break;
+        case 'n': opt.start_ns = strtoull(optarg, NULL, 10); break;
+        case 'm': opt.sample_ms = number("sample-ms", optarg, 60000); break;
+        case 'f': opt.fresh = true; break;
         default: exit(2);
         }
 }
@@ -305,9 +320,10 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(void);
-    } roles[] = {{"worker", run_worker}, {"root", run_root}, {"sink", run_sink}, {"source", run_source}};
+    } roles[] = {{"worker", run_worker}, {"root", run_root}, {"sink", run_sink}, {"source", run_source},
+                 {"flows", run_flows}};
     if (argc < 2) {
-        fprintf(stderr, "usage: traffic worker|root|sink|source --host NAME --port P ...\n");
+        fprintf(stderr, "usage: traffic worker|root|sink|source|flows --host NAME --port P ...\n");
         return 2;
     }
     parse(argc - 1, argv + 1);

@@ -6,8 +6,10 @@
 #include <fcntl.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +21,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#define NS_PER_US 1000ull
 #define NS_PER_MS 1000000ull
 #define NS_PER_S 1000000000ull
 #define REPORT_EVERY_MS 100
+#define MOST_CCS 4
 #define QUERY_TIMEOUT_MS 30000
 #define CONNECT_TIMEOUT_S 10
 #define FINISH_TIMEOUT_S 8
@@ -31,9 +35,12 @@
 #define MAX_RESPONSE_BYTES (64u << 20)
 
 struct options {
-    const char *host, *cc, *to, *workers, *schedstat;
+    const char *host, *to, *workers, *schedstat, *plan;
+    const char *cc[MOST_CCS]; // a sink listens with the i-th at port + i; all else takes the first
     int port;
-    uint32_t size_bytes, queries, gap_ms;
+    uint32_t size_bytes, queries, gap_ms, sample_ms;
+    uint64_t start_ns; // of a plan's flows, CLOCK_MONOTONIC
+    bool fresh;
 };
 
 struct request { // big endian on the wire
@@ -43,6 +50,8 @@ struct request { // big endian on the wire
 struct conn {
     int fd;
     char peer[64];
+    const char *address, *cc; // of a root's worker
+    bool connecting;
     struct request request;
     size_t request_have;  // bytes of `request` read so far
     uint64_t to_send;     // response bytes still to be written
@@ -51,7 +60,7 @@ struct conn {
     struct conn *next, *prev;
 };
 
-static struct options opt = {.host = "?", .cc = "reno", .queries = 1};
+static struct options opt = {.host = "?", .cc = {"reno"}, .queries = 1, .sample_ms = REPORT_EVERY_MS};
 static const char zeros[CHUNK_BYTES];
 static int epoll_fd, signal_fd;
 
@@ -114,11 +123,12 @@ static void put_tcp_info(int fd)
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0)
         return;
     put(",\"bytes_acked\":%llu,\"bytes_received\":%llu,\"total_retrans\":%u,\"cwnd\":%u,\"snd_wnd\":%u,"
-        "\"rwnd_limited_us\":%llu,\"busy_us\":%llu,\"rtt_us\":%u,\"min_rtt_us\":%u,\"rto_us\":%u,\"mss\":%u",
+        "\"rwnd_limited_us\":%llu,\"busy_us\":%llu,\"rtt_us\":%u,\"min_rtt_us\":%u,\"rto_us\":%u,\"mss\":%u,"
+        "\"delivered\":%u,\"delivered_ce\":%u",
         (unsigned long long)info.tcpi_bytes_acked, (unsigned long long)info.tcpi_bytes_received,
         info.tcpi_total_retrans, info.tcpi_snd_cwnd, info.tcpi_snd_wnd,
         (unsigned long long)info.tcpi_rwnd_limited, (unsigned long long)info.tcpi_busy_time, info.tcpi_rtt,
-        info.tcpi_min_rtt, info.tcpi_rto, info.tcpi_snd_mss);
+        info.tcpi_min_rtt, info.tcpi_rto, info.tcpi_snd_mss, info.tcpi_delivered, info.tcpi_delivered_ce);
 }
 
 static void report_conn(const char *event, const struct conn *c)
@@ -129,13 +139,13 @@ static void report_conn(const char *event, const struct conn *c)
     end_record();
 }
 
-static int tcp_socket(void)
+static int tcp_socket(const char *cc)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
     if (fd < 0)
         fail("no socket: %s", strerror(errno));
-    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, opt.cc, (socklen_t)strlen(opt.cc)) < 0)
-        fail("congestion control %s: %s", opt.cc, strerror(errno));
+    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, cc, (socklen_t)strlen(cc)) < 0)
+        fail("congestion control %s: %s", cc, strerror(errno));
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     return fd;
 }
@@ -153,36 +163,62 @@ static void set_nonblocking(int fd)
         fail("fcntl: %s", strerror(errno));
 }
 
-static int listen_on_port(void)
+static int listen_on_port(int port, const char *cc)
 {
-    struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons((uint16_t)opt.port)};
-    int fd = tcp_socket(), one = 1;
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    int fd = tcp_socket(cc), one = 1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (bind(fd, (struct sockaddr *)&any, sizeof any) < 0 || listen(fd, 1024) < 0)
-        fail("port %d: %s", opt.port, strerror(errno));
+        fail("port %d: %s", port, strerror(errno));
     set_nonblocking(fd);
     return fd;
 }
 
-// Blocks until the handshake is done, then leaves the socket non-blocking.
-static int connect_to(const char *address)
+// A non-blocking socket whose handshake is under way.
+static int begin_connecting(const char *address, const char *cc)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)opt.port)};
-    struct timeval patience = {.tv_sec = CONNECT_TIMEOUT_S};
     if (inet_pton(AF_INET, address, &to.sin_addr) != 1)
         fail("not an address: %.40s", address);
-    int fd = tcp_socket();
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    uint64_t until = now_ns() + CONNECT_TIMEOUT_S * NS_PER_S;
-    int result;
-    do // nobody answers ARP before the controller knows its network
-        result = connect(fd, (struct sockaddr *)&to, sizeof to);
-    while (result < 0 && errno == EHOSTUNREACH && now_ns() < until);
-    if (result < 0)
-        fail("no connection to %s:%d: %s", address, opt.port,
-             errno == EINPROGRESS ? "no answer" : strerror(errno));
+    int fd = tcp_socket(cc);
     set_nonblocking(fd);
+    if (connect(fd, (struct sockaddr *)&to, sizeof to) < 0 && errno != EINPROGRESS)
+        fail("no connection to %s:%d: %s", address, opt.port, strerror(errno));
     return fd;
+}
+
+// What became of a handshake: 0, or an error of errno.
+static int connect_error(int fd)
+{
+    int error = 0;
+    socklen_t len = sizeof error;
+    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len);
+    return error;
+}
+
+static void require_connected(int fd, const char *address)
+{
+    int error = connect_error(fd);
+    if (error)
+        fail("no connection to %s:%d: %s", address, opt.port, strerror(error));
+}
+
+// Waits until the handshake is done; again and again while nobody answers ARP, as before the controller knows
+// its network.
+static int connect_to(const char *address, const char *cc)
+{
+    uint64_t until = now_ns() + CONNECT_TIMEOUT_S * NS_PER_S;
+    for (;;) {
+        struct pollfd ready = {.fd = begin_connecting(address, cc), .events = POLLOUT};
+        if (poll(&ready, 1, CONNECT_TIMEOUT_S * 1000) == 0)
+            fail("no connection to %s:%d: no answer", address, opt.port);
+        int error = connect_error(ready.fd);
+        if (!error)
+            return ready.fd;
+        if (error != EHOSTUNREACH || now_ns() > until)
+            fail("no connection to %s:%d: %s", address, opt.port, strerror(error));
+        close(ready.fd);
+    }
 }
 
 // Waits for events; returns their number, or -1 once SIGTERM has come.

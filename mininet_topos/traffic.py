@@ -18,20 +18,19 @@ SINK_PORT = 5002
 class Traffic:
     """The traffic programs of one run. All append their records to one file."""
 
-    def __init__(self, records: Path, state: LabState, congestion_control: str = "reno") -> None:
+    def __init__(self, records: Path, state: LabState) -> None:
         self.records = records
         self._state = state
-        self._cc = congestion_control
         self._binary = str(built("weir-traffic"))
         self._log = records.with_suffix(".log")
         self._programs: list[Program] = []
         records.touch()
 
-    def start(self, host: LabHost, role: str, *options: str, port: int) -> Program:
-        """Start a role in a host."""
+    def start(self, host: LabHost, role: str, *options: str, port: int, cc: str = "reno") -> Program:
+        """Start a role in a host; `cc`: the congestion control of its sockets."""
         argv = (
             *("mnexec", "-a", str(host.pid), self._binary, role),
-            *("--host", host.name, "--port", str(port), "--cc", self._cc),
+            *("--host", host.name, "--port", str(port), "--cc", cc),
             *options,
         )
         program = Program(

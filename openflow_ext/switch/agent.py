@@ -141,7 +141,8 @@ class Agent:
         for name, (number, is_known) in numbers.items():
             _, row = takeover.require(self._db, name)
             mine = [ifindex for ifindex, owner in adopted.items() if owner == number]
-            ports = Ports(number, dataplane, mine, kernel_datapath=row["datapath_type"] != "netdev")
+            in_kernel = row["datapath_type"] != "netdev"
+            ports = Ports(number, dataplane, mine, in_kernel, settings.port_settings)
             table = ExtensionTable(number, dataplane)
             table.adopt() if is_known else table.purge()
             bridge = Bridge(name, number, dataplane, ports, table, self._reports, settings.framing)

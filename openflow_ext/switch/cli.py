@@ -68,6 +68,8 @@ def switch(keep: bool, do_detach: bool, as_json: bool, quiet: bool, **options: A
       assumed_scale   window scale where no handshake was seen (none: such flows are not clamped)
       idle_s          a flow without payload for so long leaves N_i (1; 0: never)
       count           flows, or simple: SCCP's plain integer
+      mark_pkts       mark ECN-capable packets that join a longer queue (0: none); a controller's PORT_CONFIG
+                      overrules it
       framing         experimenter, or native: alarms as message types of OpenFlow 1.3
 
     \b

@@ -9,7 +9,8 @@ from typing import Literal
 from pydantic import Field
 
 from openflow_ext.settings import Section
-from openflow_ext.wire import Framing
+from openflow_ext.switch.dataplane import PortSettings
+from openflow_ext.wire import Framing, MarkMode
 
 
 def _default_rundir() -> Path:
@@ -38,6 +39,18 @@ class SwitchSettings(Section):
     count: Literal["flows", "simple"] = Field(
         "flows", description='"simple": N_i is the plain integer of SCCP, section III.A, without flow state'
     )
+    mark_pkts: int = Field(
+        0,
+        ge=0,
+        description="mark ECN-capable packets that join a longer queue; a controller may overrule it; 0: no",
+    )
     framing: Framing = Field(
         "experimenter", description='"native": BUF_ALARM and BUF_NORMAL as message types, in OpenFlow 1.3'
     )
+
+    @property
+    def port_settings(self) -> PortSettings:
+        """What holds at a port until a controller changes it."""
+        if not self.mark_pkts:
+            return PortSettings()
+        return PortSettings(mark_mode=MarkMode.STEP, mark_min_pkts=self.mark_pkts)

@@ -91,18 +91,24 @@ class Ports:
     """The ports of one bridge, by ifindex and by OpenFlow port number.
 
     ``adopted``: interfaces that carry an earlier agent's programs; their settings stay in force.
-    ``kernel_datapath``: Open vSwitch forwards in the kernel, not in userspace.
+    ``kernel_datapath``: Open vSwitch forwards in the kernel, not in userspace. ``settings``: of each port,
+    until a controller changes them.
     """
 
     def __init__(
-        self, bridge: int, dataplane: DataPlane, adopted: Collection[int] = (), kernel_datapath: bool = False
+        self,
+        bridge: int,
+        dataplane: DataPlane,
+        adopted: Collection[int] = (),
+        kernel_datapath: bool = False,
+        settings: PortSettings | None = None,
     ) -> None:
         self.kernel_datapath = kernel_datapath
         self._bridge = bridge
         self._dataplane = dataplane
         self._adopted = set(adopted)
         self._ports: dict[int, Port] = {}
-        self._settings = PortSettings()
+        self._settings = settings or PortSettings()
 
     def __iter__(self) -> Iterator[Port]:
         return iter(self._ports.values())

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -65,12 +66,16 @@ ACCOUNTS = (
     ".venv/bin/weir accounts add-token grafana",
     ".venv/bin/weir accounts add-token night-job --scope act",
 )
+LAB_LIST = ".venv/bin/weir lab list"
+LAB_COMPARE = ".venv/bin/weir lab compare results/before/demo results/after/demo"
 RUN_HERE = {
     *DATABASE,
     *TRANSPORTS,
     *WEB,
     *ACCOUNTS,
     *SET_UP,
+    LAB_LIST,
+    LAB_COMPARE,
     CONFIG,
     DOCTOR,
     SDTCP,
@@ -81,7 +86,7 @@ RUN_HERE = {
     *LOOKS,
     WATCH,
 }
-RUN_ELSEWHERE = {"make test", "make demo"}
+RUN_ELSEWHERE = {"make test", "make demo", ".venv/bin/weir lab run quick --out results/quick"}
 
 
 class Shell:
@@ -144,7 +149,7 @@ def test_each_command_of_the_pages_is_run() -> None:
     assert {line for page in PAGES for line in commands(page)} == RUN_HERE | RUN_ELSEWHERE
 
 
-@pytest.mark.parametrize("line", [*SET_UP, DOCTOR])
+@pytest.mark.parametrize("line", [*SET_UP, DOCTOR, LAB_LIST])
 def test_in_the_project(line: str) -> None:
     subprocess.run(line.split(), cwd=PROJECT, check=True, capture_output=True, timeout=120)
 
@@ -171,6 +176,15 @@ def run_in(folder: Path, *lines: str) -> None:
             check=False,
         )
         assert done.returncode == 0, f"{line}: {done.stderr}"
+
+
+def test_two_result_folders(tmp_path: Path) -> None:
+    row = {"case": "A", "scheme": "plain", "valid": True, "qct_ms": {"p50": 50.0}}
+    for name in ("before", "after"):
+        folder = tmp_path / "results" / name / "demo"
+        folder.mkdir(parents=True)
+        (folder / "summary.json").write_text(json.dumps([row]))
+    run_in(tmp_path, LAB_COMPARE)
 
 
 def like_the_project(folder: Path) -> dict[str, str]:

@@ -64,7 +64,7 @@ def test_percentiles_of_twenty() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"schemes": ("plain", "tcp")}, "schemes are some of plain, sdtcp, sccp"),
+        ({"schemes": ("plain", "tcp")}, "schemes are some of plain, cubic, bbr, ecn, dctcp,"),
         ({"schemes": ()}, "not none"),
         ({"schemes": ("plain", "plain")}, "each once"),
         ({"bandwidth_mbps": 0}, "want 1 to 10000"),

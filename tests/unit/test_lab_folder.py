@@ -6,6 +6,7 @@ import json
 import subprocess
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,9 @@ from click.testing import CliRunner
 
 from mininet_topos import state as states
 from mininet_topos.cli import lab
-from mininet_topos.experiment import demo
-from mininet_topos.style import LOOKS
+from mininet_topos.experiment import Case, demo
 
+SCHEMES = demo().schemes
 REQUIRED = {
     *("experiment", "scheme", "workers", "size_bytes", "queries", "bandwidth_mbps", "queue_pkts", "ideal_ms"),
     *("qct_ms", "drops", "retransmits", "timeouts", "valid"),
@@ -35,11 +36,12 @@ def _write_run(folder: Path, case: str, scheme: str, attempt: int, valid: bool, 
         records += [goodput | {"t_ns": n * 100_000_000, "bytes": n * 1_000_000} for n in range(60)]
     (run / "traffic.jsonl").write_text("\n".join(json.dumps(record) for record in records))
     tcp = {"RetransSegs": 5, "TCPTimeouts": 1, "TCPLossProbes": 2}
-    port = {"alarms": 3, "clamped": 10}
+    port = {"alarms": 3, "clamped": 10, "marked": 0}
     record = {
         "case": case,
         "scheme": scheme,
         "attempt": attempt,
+        "transports": {"long1": "reno", "long2": "reno"},
         "trace_start_ns": 1_900_000_000,
         "counters": {
             "tcp": tcp,
@@ -49,7 +51,7 @@ def _write_run(folder: Path, case: str, scheme: str, attempt: int, valid: bool, 
             "other_queue_drops": 0,
         },
         "ports_before": [] if scheme == "plain" else [port, port],
-        "ports_after": [] if scheme == "plain" else [port, {"alarms": 8, "clamped": 30}],
+        "ports_after": [] if scheme == "plain" else [port, {"alarms": 8, "clamped": 30, "marked": 6}],
         "stalls": [],
         "cpu": [{"t_ns": 2.5e9, "idle": 0.4, "ovs": 0.5}],
         "queue_max_pkts": 99,
@@ -63,6 +65,67 @@ def _write_run(folder: Path, case: str, scheme: str, attempt: int, valid: bool, 
     (run / "queue.csv").write_text("time_ms,pkts_max,bytes_max,pkts_min,sent_bytes\n" + trace + "\n")
 
 
+def write_samples(run: Path, hosts: tuple[str, ...] = ("long1", "long2")) -> None:
+    """Long flows' samples, and planned flows that ended, beside what a run has."""
+    shared = {"peer": "10.0.0.1", "endless": True, "mss": 1448, "cwnd": 10, "rtt_us": 2500, "delivered_ce": 0}
+    records = [
+        shared
+        | {"host": host, "event": "sample", "flow": 0}
+        | {"t_ns": 1_900_000_000 + n * 10**8, "bytes_acked": n * 500_000}
+        for host in hosts
+        for n in range(12)
+    ]
+    records += [{"host": "worker1", "event": "flow", "flow": n, "fct_ms": 10.0 + n} for n in range(4)]
+    (run / "traffic.jsonl").write_text("\n".join(json.dumps(record) for record in records))
+
+
+def test_a_folder_of_flows_alone_and_of_a_sweep(tmp_path: Path) -> None:
+    long = Case("L", "2 long flows", background=2, duration_s=1.0)
+    sweep = [Case(f"S{n}", f"{n} workers", workers=n, queries=4) for n in (10, 20)]
+    experiment = replace(demo(4), cases=(long, *sweep), schemes=("plain", "reno+dctcp"), repeats=2)
+    metadata = {"experiment": experiment.to_json(), "git": {"commit": "abc", "changed": []}, "sysctl": {}}
+    head = {"title": "T", "reproduces": "figure <9>"}
+    (tmp_path / "metadata.json").write_text(json.dumps(metadata | {"kernel": "6", "head": head}))
+    for scheme in experiment.schemes:
+        for case in experiment.cases:
+            for repeat in ("", "-r2"):
+                _write_run(tmp_path, f"{case.name}", f"{scheme}{repeat}", 1, True, False)
+                run = tmp_path / "raw" / f"{case.name}-{scheme}{repeat}-1"
+                record = json.loads((run / "run.json").read_text())
+                record |= {"scheme": scheme, "transports": {"long1": "reno", "long2": "dctcp"}}
+                (run / "run.json").write_text(json.dumps(record))
+                if case is long:
+                    write_samples(run)
+    result = CliRunner().invoke(lab, ["report", str(tmp_path), "--json"])
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)
+    assert [(row["case"], row["repeat"]) for row in rows[:4]] == [("L", 1), ("L", 2)] * 2
+    assert rows[0]["goodput_by_transport"] == {"reno": 40, "dctcp": 40}
+    assert (rows[0]["fairness"], rows[0]["goodput_mbps"], rows[0]["flows_done"]) == (1, 80, 4)
+    assert rows[0]["fct_ms"]["max"] == 13
+    assert rows[0]["qct_ms"] == {}
+    plots = {path.stem for path in (tmp_path / "plots").glob("*.svg")}
+    wanted = {"query_times", "workers", "queue_S10", "queue_S20"}
+    assert plots == wanted | {"flows_L", "completion_times", "queue_distribution"}
+    page = (tmp_path / "report.html").read_text()
+    assert "figure &lt;9&gt;" in page
+    assert "reno 40.0" in page
+    shown = CliRunner().invoke(lab, ["report", str(tmp_path)]).stdout
+    assert "TCP+DCTCP" in shown
+
+
+def test_each_step_can_be_repeated_alone(folder: Path) -> None:
+    missing = CliRunner().invoke(lab, ["plot", str(folder)])
+    assert (missing.exit_code, missing.stderr.count("\n")) == (1, 1)
+    assert "weir lab summarise" in missing.stderr
+    rows = json.loads(CliRunner().invoke(lab, ["summarise", str(folder)]).stdout)
+    assert len(rows) == 9
+    assert not (folder / "plots").exists()
+    drawn = CliRunner().invoke(lab, ["plot", str(folder)]).stdout.splitlines()
+    assert all(Path(path).exists() for path in drawn)
+    assert not (folder / "report.html").exists()
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder as a demo of three cases leaves it; SDTCP's case C was repeated and stayed void."""
@@ -74,7 +137,7 @@ def folder(tmp_path: Path) -> Path:
     }
     (tmp_path / "metadata.json").write_text(json.dumps(metadata))
     for case in "ABC":
-        for scheme in LOOKS:
+        for scheme in SCHEMES:
             _write_run(tmp_path, case, scheme, 1, (case, scheme) != ("C", "sdtcp"), case == "B")
     _write_run(tmp_path, "C", "sdtcp", 2, False, False)
     return tmp_path
@@ -85,13 +148,14 @@ def test_report_from_raw_records_alone(folder: Path) -> None:
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)
     assert json.loads((folder / "summary.json").read_text()) == rows
-    assert [(row["case"], row["scheme"]) for row in rows] == [(c, s) for c in "ABC" for s in LOOKS]
+    assert [(row["case"], row["scheme"]) for row in rows] == [(c, s) for c in "ABC" for s in SCHEMES]
     for row in rows:
         assert set(row) >= REQUIRED
         assert row["qct_ms"] == {"p50": 61.0, "p95": 63.0, "p99": 63.0, "max": 63.0}
         assert (row["drops"], row["ovs_drops"], row["retransmits"], row["timeouts"]) == (7, 2, 5, 1)
         extended = row["scheme"] != "plain"
-        assert (row["alarms"], row["clamps"]) == ((5, 20) if extended else (None, None))
+        counts = (row["alarms"], row["clamps"], row["marks"])
+        assert counts == ((5, 20, 6) if extended else (None, None, None))
     assert [row["attempt"] for row in rows if (row["case"], row["scheme"]) == ("C", "sdtcp")] == [2]
     assert [row["valid"] for row in rows].count(False) == 1
     assert rows[3]["background_mbps"]["before"] == pytest.approx(80, rel=0.01)

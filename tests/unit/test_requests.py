@@ -16,6 +16,7 @@ from openflow_ext import wire
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch import requests
 from openflow_ext.switch.capacity import DEFAULT_RATE_BPS, Egress
+from openflow_ext.switch.config import SwitchSettings
 from openflow_ext.switch.dataplane import (
     DataPlaneError,
     NoShare,
@@ -27,7 +28,7 @@ from openflow_ext.switch.dataplane import (
 from openflow_ext.switch.errors import Declined
 from openflow_ext.switch.ports import Link, Port, Ports
 from openflow_ext.switch.rules import WindowOp
-from openflow_ext.wire import ErrorCode, PortConfigFlags
+from openflow_ext.wire import ErrorCode, MarkMode, PortConfigFlags
 from tests.unit.fakes import FakeDataPlane
 from tests.unit.flowmods import ofproto, parsed
 
@@ -298,6 +299,18 @@ def test_an_adopted_port_goes_on_with_its_settings() -> None:
     ports.configure(1, common_rtt_us=300)
     assert plane.configured[11] == (dataclasses.replace(earlier, common_rtt_us=300), 3 * MBIT)
     assert ports.in_force(2)[0] == PortSettings()
+
+
+def test_ports_begin_with_the_agents_settings_until_a_controller_changes_them() -> None:
+    plane = FakeDataPlane()
+    marking = SwitchSettings(mark_pkts=20).port_settings
+    ports = Ports(1, plane, settings=marking)
+    ports.sync(LINKS, {})
+    assert (marking.mark_mode, marking.mark_min_pkts) == (MarkMode.STEP, 20)
+    assert ports.in_force(2)[0] == marking
+    ports.configure(1, mark_mode=MarkMode.OFF)
+    assert ports.in_force(1)[0].mark_mode == MarkMode.OFF
+    assert SwitchSettings().port_settings == PortSettings()
 
 
 def test_the_kernel_datapath_is_told_to_the_data_plane() -> None:

@@ -1,0 +1,135 @@
+"""Planned flows, fresh connections, resume, and a starved run: the lab for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.test_lab_run import _machine as machine
+from tests.integration.test_lab_run import _nothing_left as nothing_left
+
+WEIR = str(Path(sys.executable).with_name("weir"))
+BOUND_S = 400
+pytestmark = pytest.mark.timeout(BOUND_S + 30)
+LINK = """
+bandwidth_mbps = 100
+queue_bytes = 150_000
+"""
+
+
+def _lab(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run((WEIR, "lab", *args), capture_output=True, text=True, timeout=BOUND_S, check=False)
+
+
+def _rows(folder: Path, name: str, text: str, *options: str) -> dict[str, dict[str, Any]]:
+    """Run an experiment from its text; its rows by scheme."""
+    path = folder / f"{name}.toml"
+    path.write_text(text)
+    done = _lab("run", str(path), "--out", str(folder / "out"), "--json", *options)
+    assert done.returncode == 0, done.stderr
+    return {row["scheme"]: row for row in json.loads(done.stdout)}
+
+
+def test_planned_flows_go_by_their_seed_and_a_broken_off_run_is_resumed(tmp_path: Path) -> None:
+    text = f"""
+schemes = ["plain", "dctcp"]
+{LINK}
+[[cases]]
+name = "web"
+title = "web search sizes"
+workers = 6
+[cases.flows]
+kind = "random"
+sizes = "web-search"
+most_bytes = 300_000
+load = 0.1
+link_bps = 100_000_000
+duration_us = 2_000_000
+deadlines = {{ mean_us = 500_000 }}
+"""
+    rows = _rows(tmp_path, "web", text)
+    raw = tmp_path / "out" / "web" / "raw"
+    runs = [raw / rows[scheme]["run"] for scheme in ("plain", "dctcp")]
+    asked = [(run / "plan.csv").read_bytes() for run in runs]
+    assert asked[0] == asked[1]
+    planned = asked[0].count(b"\n") - 1
+    assert planned > 20
+    for row in rows.values():
+        assert row["flows_done"] == planned
+        assert row["fct_ms"]["p50"] > 0
+        assert 0 <= row["missed"] < 0.5
+    (runs[1] / "run.json").rename(runs[1] / "run.json.lost")
+    for other in raw.glob("web-dctcp-*/run.json"):
+        other.unlink()
+    kept = (runs[0] / "run.json").stat().st_mtime_ns
+    again = _rows(tmp_path, "web", text, "--resume")
+    assert (runs[0] / "run.json").stat().st_mtime_ns == kept
+    assert again["dctcp"]["flows_done"] == planned
+    assert (raw / again["dctcp"]["run"] / "plan.csv").read_bytes() == asked[0]
+
+
+def test_queries_on_fresh_connections(tmp_path: Path) -> None:
+    options = ("--workers", "4,8", "--total", "80000", "--queries", "3", "--fresh", "--deadline", "2000")
+    out = tmp_path / "out"
+    done = _lab("incast", "--schemes", "plain", *options, "--out", str(out), "--json")
+    assert done.returncode == 0, done.stderr
+    few, many = json.loads(done.stdout)
+    assert (few["size_bytes"], many["size_bytes"]) == (20_000, 10_000)
+    for row in (few, many):
+        records = (out / "raw" / row["run"] / "traffic.jsonl").read_text()
+        assert records.count('"event":"query"') == 3
+        assert records.count('"event":"closed"') == 3 * row["workers"]  # a connection a query and worker
+        assert row["missed"] == 0
+
+
+def test_a_full_disk_is_one_line_and_nothing_is_left(tmp_path: Path) -> None:
+    before = machine()
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)), check=True)
+    try:
+        done = _lab("incast", "--schemes", "plain", "--workers", "2", "--out", str(small / "out"))
+        assert done.returncode == 1
+        last = done.stderr.splitlines()[-1]
+        assert last.startswith("weir lab: ")
+        assert "Traceback" not in done.stderr
+        nothing_left(before, small)
+    finally:
+        subprocess.run(("umount", str(small)), check=True)
+
+
+@contextmanager
+def _stress() -> Iterator[None]:
+    """Programs that take all they get of every CPU."""
+    count = 4 * (os.cpu_count() or 1)
+    spinning = ("nice", "-n", "-15", sys.executable, "-c", "while True: pass")
+    programs = [subprocess.Popen(spinning) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+
+
+def test_a_starved_run_is_found_out_and_void(tmp_path: Path) -> None:
+    text = f"""
+schemes = ["plain"]
+repeat_until_s = 0.0
+{LINK}
+cases = [{{ name = "starved", title = "2 long flows", background = 2, duration_s = 3.0 }}]
+"""
+    with _stress():
+        row = _rows(tmp_path, "starved", text)["plain"]
+    assert not row["valid"]
+    assert any("starved of CPU" in reason or "stood still" in reason for reason in row["reasons"])
+    page = (tmp_path / "out" / "starved" / "report.html").read_text()
+    assert "1 of 1 runs are void" in page
