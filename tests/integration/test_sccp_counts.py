@@ -1,0 +1,136 @@
+"""N_i over real TCP: exactly 0 after connections that came and went at random; idle ones take no share.
+
+``WEIR_CONNECTIONS`` says how many connections come and go (1500; 10,000 take a minute).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fabric_app.pipeline import TABLE_EVENTS, TABLE_SCCP
+from openflow_ext.switch.pinned import PinnedMaps
+from sccp_app import entries
+from sccp_app.core import PortPolicy
+from tests.integration.switch_bench import Bench, Controller, run, until
+from tests.integration.test_sccp import counters, shape
+from tests.unit.fake_datapath import FakeDatapath
+
+CONNECTIONS = int(os.environ.get("WEIR_CONNECTIONS", "1500"))
+CALLERS = 4
+SHALLOW = ("tbf", "rate", "200mbit", "burst", "8k", "limit", "12k")
+PORT = 7000
+CHURN = Path(__file__).with_name("churn.py")
+SERVER = "10.77.0.2"
+
+
+def put_sccp(controller: Controller, common_rtt_us: int) -> None:
+    """What sccp_app sends, before a learning switch of Open vSwitch's own."""
+    datapath = FakeDatapath()
+    ofp, parser = datapath.ofproto, datapath.ofproto_parser
+    to_sccp = [parser.OFPInstructionGotoTable(TABLE_SCCP)]
+    on = [parser.OFPInstructionGotoTable(TABLE_EVENTS)]
+    forward = [
+        parser.OFPInstructionActions(ofp.OFPIT_APPLY_ACTIONS, [parser.OFPActionOutput(ofp.OFPP_NORMAL)])
+    ]
+    for table, instructions in ((0, to_sccp), (TABLE_SCCP, on), (TABLE_EVENTS, forward)):
+        datapath.send_msg(parser.OFPFlowMod(datapath, table_id=table, priority=0, instructions=instructions))
+    for message in entries.table_i(datapath):
+        datapath.send_msg(message)
+    controller.send(*(bytes(message.buf) for message in datapath.sent))
+    assert controller.barrier() == []
+    config = entries.configure_ports(datapath, PortPolicy(common_rtt_us))
+    datapath.send_msg(config)
+    controller.ask(bytes(config.buf))
+
+
+@contextlib.contextmanager
+def churning(bench: Bench, host: int, *argv: str) -> Iterator[subprocess.Popen[str]]:
+    command = ("ip", "netns", "exec", bench.host(host), sys.executable, "-I", str(CHURN), *argv)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def counted_flows(bench: Bench) -> int:
+    with contextlib.closing(PinnedMaps(bench.name)) as maps:
+        return sum(flow.counted for flow in maps.flows())
+
+
+@pytest.mark.timeout(600)
+def test_after_a_churn_with_loss_and_kills_n_i_is_0(bench: Bench, controller: Controller) -> None:
+    """Ghosts among them: a lost RST leaves a server that waits for ever, and a flow that nobody ends."""
+    bench.ready_agent(controller)
+    controller.accept()
+    for number in (1, 2):
+        run("tc", "qdisc", "add", "dev", bench.port(number), "root", *SHALLOW)
+    put_sccp(controller, common_rtt_us=600)
+    chance, kills = random.Random(5), 0
+    with churning(bench, 2, "serve", str(PORT)) as server:
+        assert said(server) == "listening"
+        with contextlib.ExitStack() as calling:
+
+            def caller() -> subprocess.Popen[str]:
+                seed = str(chance.randrange(10**6))
+                return calling.enter_context(churning(bench, 1, "call", SERVER, str(PORT), seed))
+
+            callers = [caller() for _ in range(CALLERS)]
+            while counters(bench, 2).syns_counted < CONNECTIONS:
+                time.sleep(0.5)
+                kills += 1
+                callers[kills % CALLERS].send_signal(signal.SIGKILL)
+                callers[kills % CALLERS] = caller()
+            assert counters(bench, 2).n_i > 0, "they were counted"
+        for number in (1, 2):
+            until(lambda number=number: counters(bench, number).n_i == 0, f"N_i of port {number} back at 0")
+    assert counted_flows(bench) == 0
+    found = [counters(bench, number) for number in (1, 2)]
+    lost = sum(now.drops for now in found)
+    assert lost > 0
+    counted = [(now.syns_counted, now.fins_counted) for now in found]
+    print(f"counted and ended at each port: {counted}; {kills} kills, {lost} packets lost")
+
+
+def test_idle_connections_take_no_share(bench: Bench, controller: Controller) -> None:
+    """1,000 idle ones beside 20: each of the 20 has a 20th of 50 Mbit/s x 20 ms, and they fill the port."""
+    idle, busy, rate_mbit, common_rtt_us = 1000, 20, 50, 20_000
+    bench.ready_agent(controller)
+    controller.accept()
+    shape(bench, 2, rate_mbit)
+    put_sccp(controller, common_rtt_us)
+    bdp_bytes = rate_mbit * 1_000_000 * common_rtt_us // 8_000_000
+    run("ip", "netns", "exec", bench.host(2), "sysctl", "-qw", "net.core.somaxconn=4096")
+    with churning(bench, 2, "serve", str(PORT)) as server:
+        assert said(server) == "listening"
+        until(lambda: counters(bench, 2).fair_share_bytes == bdp_bytes, "the port's own rate")
+        with churning(bench, 1, "hold", SERVER, str(PORT), str(idle), str(busy)) as holder:
+            assert said(holder) == "holding"
+            assert counters(bench, 2).syns_counted >= idle + busy
+            until(lambda: counters(bench, 2).n_i == busy, "the idle ones have left N_i")
+            assert counters(bench, 2).fair_share_bytes == bdp_bytes // busy
+            until(lambda: sent_mbit_s(bench, 2) > 0.8 * rate_mbit, "the busy ones fill the port")
+            assert counters(bench, 2).n_i == busy
+
+
+def sent_mbit_s(bench: Bench, number: int) -> float:
+    """What leaves by a port, over half a second."""
+    file = Path(f"/sys/class/net/{bench.port(number)}/statistics/tx_bytes")
+    began_s, before = time.monotonic(), int(file.read_text())
+    time.sleep(0.5)
+    return (int(file.read_text()) - before) * 8e-6 / (time.monotonic() - began_s)
