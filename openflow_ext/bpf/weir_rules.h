@@ -175,13 +175,21 @@ static __always_inline struct weir_list *list_of(const struct weir_port *port, _
 	return bpf_map_lookup_elem(&lists, &key);
 }
 
+/* Whether a rule of the list may match: most segments are none that open or close a connection. */
+static __always_inline bool is_listed(const struct question *q, const struct weir_port *port, __u32 direction)
+{
+	__u32 place = 2 * port->bridge + direction, *flags = bpf_map_lookup_elem(&list_flags, &place);
+
+	return flags && q->segment.flags & *flags;
+}
+
 /* The next listed rule that is met, its table not yet in a->tables; NULL: none is left. */
 static __always_inline struct weir_listed *meet_next(const struct question *q, struct weir_list *list,
 						     __u32 in_ofport, __u32 tables, __u32 *from)
 {
 	__u32 i;
 
-	if (!list || !(q->segment.flags & list->flags) || !(list->tables & ~tables))
+	if (!list || !(list->tables & ~tables))
 		return NULL;
 	i = next_listed(&q->segment, list, in_ofport, (__u64)*from << 32 | tables);
 	if (i >= WEIR_MAX_LISTED)
@@ -200,7 +208,7 @@ __noinline __u32 field_by_rules(const struct question *q, const struct weir_port
 
 	if (!q || !port || !state)
 		return 0;
-	list = list_of(port, WEIR_INGRESS);
+	list = is_listed(q, port, WEIR_INGRESS) ? list_of(port, WEIR_INGRESS) : NULL;
 	if (exact && !alive(&exact->action, &exact->tally, q->now_ns))
 		exact = NULL;
 	for (int hit = 0; hit < MAX_HITS; hit++) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
@@ -104,17 +105,29 @@ class KernelDataPlane(PinnedMaps):
 
     def enter_port(self, ifindex: int, bridge: int, ofport: int) -> None:
         """Write the port into the maps; what an earlier agent configured and counted is kept."""
-        key = self._maps["ports"].key(ifindex)
-        port = self._maps["ports"].get(key) or self._maps["ports"].value()
+        key, port = self._place_of(ifindex)
+        if not port.ifindex:
+            self._maps["port_states"].put(key, self._maps["port_states"].value())
         port.bridge, port.ofport, port.assumed_scale = bridge, ofport, self._assumed_scale
         port.netns = os.stat("/proc/self/ns/net").st_ino & 0xFFFFFFFF
-        self._maps["port_states"].put(key, self._maps["port_states"].value(), only_new=True)
-        self._timers.put(key, self._timers.value(), only_new=True)
+        port.ifindex = ifindex
+        self._timers.put(self._timers.key(ifindex), self._timers.value(), only_new=True)
         self._maps["ports"].put(key, port)
         self._begin_epoch()
 
+    def _place_of(self, ifindex: int) -> tuple[Any, Any]:
+        """Where a port lies or may lie. Raises DataPlaneError where every place for it is taken."""
+        places = list(self._places(ifindex))
+        for wanted in (ifindex, 0):
+            for key, port in places:
+                if port.ifindex == wanted:
+                    return key, port
+        others = ", ".join(str(int(port.ifindex)) for _, port in places)
+        raise DataPlaneError(
+            f"no place for interface {ifindex} beside {others}: made anew it gets another number"
+        )
+
     def detach(self, ifindex: int) -> None:
-        key = self._maps["ports"].key(ifindex)
         for take_off in (_detach_xdp, _detach_ingress, _detach_egress):
             try:
                 take_off(ifindex)
@@ -122,10 +135,11 @@ class KernelDataPlane(PinnedMaps):
                 if error.errno not in (errno.ENODEV, errno.ENOENT, errno.EINVAL):
                     raise DataPlaneError(str(error)) from error
         self._qdiscs.remove_empty_clsact(ifindex)
-        for held in (self._maps["ports"], self._timers):
-            held.delete(key)
+        with contextlib.suppress(NoSuchPort):
+            key, _ = self._find_port(ifindex)
+            self._maps["ports"].put(key, self._maps["ports"].value())
+        self._timers.delete(self._timers.key(ifindex))
         self._sweep(ifindex=ifindex)
-        self._maps["port_states"].delete(key)
         self._dropped_before.pop(ifindex, None)
 
     def program(self, name: str) -> int:
@@ -143,7 +157,7 @@ class KernelDataPlane(PinnedMaps):
         buffer_bytes: int = 0,
         no_share: NoShare = NoShare.NONE,
     ) -> None:
-        port = self._port(ifindex)
+        key, port = self._find_port(ifindex)
         port.no_share = no_share
         port.buffer_bytes = min(buffer_bytes, _U32)
         port.capacity_bps, port.asked_capacity_bps = capacity_bps, settings.capacity_bps
@@ -154,10 +168,10 @@ class KernelDataPlane(PinnedMaps):
         port.asked_k_pkts = settings.k_pkts
         for name in _PLAIN_SETTINGS:
             setattr(port, name, getattr(settings, name))
-        self._maps["ports"].put(self._maps["ports"].key(ifindex), port)
+        self._maps["ports"].put(key, port)
 
     def settings(self, ifindex: int) -> tuple[PortSettings, int]:
-        port = self._port(ifindex)
+        _, port = self._find_port(ifindex)
         plain = {name: int(getattr(port, name)) for name in _PLAIN_SETTINGS}
         settings = PortSettings(
             alarm=port.k_pkts > 0,
@@ -182,19 +196,13 @@ class KernelDataPlane(PinnedMaps):
         self._maps["settings"].put(self._maps["settings"].key(0), held)
 
     def arm(self, ifindex: int, bridge: int, rules: Sequence[Rule]) -> None:
-        port = self._port(ifindex)
+        key, port = self._find_port(ifindex)
         self._armed.replace(bridge, ifindex, rules)
         port.armed = len(rules)
-        self._maps["ports"].put(self._maps["ports"].key(ifindex), port)
+        self._maps["ports"].put(key, port)
 
     def armed(self, ifindex: int) -> list[tuple[Rule, RuleStats]]:
         return self._armed.of(ifindex)
-
-    def _port(self, ifindex: int) -> Any:
-        port = self._maps["ports"].get(self._maps["ports"].key(ifindex))
-        if port is None:
-            raise NoSuchPort(f"interface {ifindex} does not carry the data plane")
-        return port
 
     def put(self, bridge: int, rule: Rule) -> None:
         self._rules.put(bridge, rule)
@@ -327,8 +335,8 @@ class KernelDataPlane(PinnedMaps):
 
 
 def _unix_offset_ns() -> int:
-    """CLOCK_REALTIME - CLOCK_MONOTONIC, now."""
-    return time.time_ns() - time.monotonic_ns()
+    """CLOCK_REALTIME - CLOCK_MONOTONIC, now. What comes between the two readings only makes it less."""
+    return max(time.time_ns() - time.monotonic_ns() for _ in range(3))
 
 
 def _detach_xdp(ifindex: int) -> None:
