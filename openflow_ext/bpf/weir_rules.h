@@ -17,7 +17,7 @@ static __always_inline bool alive(const struct weir_action *action, const struct
 /*
  * The place of the first rule at or after `from` that the segment matches and whose table is not in
  * `tables`; WEIR_MAX_LISTED for none. A function of its own that the verifier checks once: unrolled
- * into its callers, the loop is beyond it. For the same reason the match has no branches.
+ * into its callers, the loop is beyond it. For the same reason the match has few branches.
  */
 __noinline __u32 next_listed(const struct segment *s, const struct weir_list *list, __u32 in_ofport,
 			     __u64 from_tables)
@@ -32,6 +32,8 @@ __noinline __u32 next_listed(const struct segment *s, const struct weir_list *li
 
 		if (i >= list->len)
 			break;
+		if ((s->flags & r->flags_mask) ^ r->flags) /* first, for it tells most rules apart */
+			continue;
 		differs |= (s->src[0] & r->src_mask[0]) ^ r->src[0];
 		differs |= (s->src[1] & r->src_mask[1]) ^ r->src[1];
 		differs |= (s->src[2] & r->src_mask[2]) ^ r->src[2];
@@ -42,7 +44,6 @@ __noinline __u32 next_listed(const struct segment *s, const struct weir_list *li
 		differs |= (s->dst[3] & r->dst_mask[3]) ^ r->dst[3];
 		differs |= (s->src_port & r->src_port_mask) ^ r->src_port;
 		differs |= (s->dst_port & r->dst_port_mask) ^ r->dst_port;
-		differs |= (s->flags & r->flags_mask) ^ r->flags;
 		differs |= s->ip_version ^ r->action.ip_version;
 		differs |= (in_ofport & r->in_ofport_mask) ^ r->in_ofport;
 		if (!differs && i >= from)
