@@ -18,7 +18,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
@@ -26,6 +26,7 @@ import click
 from bench import sandbox
 from bench.figures import present, quantile
 from bench.frames import ACK, Sender, frames
+from bench.oncall import OnCall
 from openflow_ext import wire
 from openflow_ext.switch.dataplane import PortSettings, QueueEvent, QueueEventKind
 from openflow_ext.switch.kernel import KernelDataPlane
@@ -41,29 +42,16 @@ ECHO_REQUEST = 2
 Latencies = dict[str, list[float]]
 
 
-class Burst:
-    """Fills a port's queue past K when called: a process of its own, so that it is in nobody's way."""
+def shape(port: str) -> None:
+    """Give a port a queue of its own: RATE, 100 packets."""
+    sandbox.run(*f"tc qdisc add dev {port} root handle 1: htb default 1".split())
+    sandbox.run(*f"tc class add dev {port} parent 1: classid 1:1 htb rate {RATE} burst 1600".split())
+    sandbox.run(*f"tc qdisc add dev {port} parent 1:1 pfifo limit 100".split())
 
-    def __init__(self, port: str) -> None:
-        sandbox.run(*f"tc qdisc add dev {port} root handle 1: htb default 1".split())
-        sandbox.run(*f"tc class add dev {port} parent 1: classid 1:1 htb rate {RATE} burst 1600".split())
-        sandbox.run(*f"tc qdisc add dev {port} parent 1:1 pfifo limit 100".split())
-        asked, self._ask = os.pipe()
-        self._pid = os.fork()
-        if self._pid == 0:
-            os.close(self._ask)
-            sender = Sender(port, frames(BURST, from_host=False, flags=ACK, payload=PAYLOAD))
-            while os.read(asked, 1):
-                sender.send_all()
-            os._exit(0)
-        os.close(asked)
 
-    def __call__(self) -> None:
-        os.write(self._ask, b"!")
-
-    def close(self) -> None:
-        os.close(self._ask)
-        os.waitpid(self._pid, 0)
+def burst(port: str) -> Callable[[], None]:
+    """Fills a port's queue past K."""
+    return Sender(port, frames(BURST, from_host=False, flags=ACK, payload=PAYLOAD)).send_all
 
 
 def read_by_the_agent(alarms: int) -> Latencies:
@@ -71,20 +59,21 @@ def read_by_the_agent(alarms: int) -> Latencies:
     sandbox.run("ip", "link", "add", "q", "type", "veth", "peer", "name", "qp")
     for name in ("q", "qp"):
         sandbox.run("ip", "link", "set", name, "up")
-    burst = Burst("q")
+    shape("q")
+    fill = OnCall(lambda: burst("q"))
     plane = KernelDataPlane("weir-bench", max_flows=1000)
     try:
         ifindex = socket.if_nametoindex("q")
         plane.attach(ifindex, "q", 1, 1)
         plane.configure(ifindex, PortSettings(alarm=True, k_pkts=K_PKTS, rtt_us=RTT_US), 10**8)
-        return {"read": asyncio.run(_read(plane, burst, alarms))}
+        return {"read": asyncio.run(_read(plane, fill, alarms))}
     finally:
-        burst.close()
+        fill.close()
         plane.destroy()
         sandbox.run("ip", "link", "del", "q")
 
 
-async def _read(plane: KernelDataPlane, burst: Burst, alarms: int) -> list[float]:
+async def _read(plane: KernelDataPlane, fill: OnCall, alarms: int) -> list[float]:
     """Only the crossings: not the looks that follow, until the queue is quiet again."""
     took: list[float] = []
     quiet = asyncio.Event()
@@ -106,7 +95,7 @@ async def _read(plane: KernelDataPlane, burst: Burst, alarms: int) -> list[float
     loop.add_reader(plane.events_fd(), on_events)
     while len(took) < alarms:
         quiet.clear()
-        burst()
+        fill()
         with contextlib.suppress(TimeoutError):  # the burst was held up, and did not fill the queue
             await asyncio.wait_for(quiet.wait(), PATIENCE_S)
     loop.remove_reader(plane.events_fd())
@@ -152,14 +141,15 @@ def through_the_agent(alarms: int) -> Latencies:
         stack.callback(controller.close)
         bench.ready_agent(controller)
         controller.accept()
-        burst = Burst(bench.port(2))
-        stack.callback(burst.close)
+        shape(bench.port(2))
+        fill = OnCall(lambda: burst(bench.port(2)))
+        stack.callback(fill.close)
         config = wire.PortConfig(2, wire.PortConfigFlags.ALARM, k_pkts=K_PKTS, rtt_us=RTT_US)
         controller.ask(wire.encode_message(config, xid=5))
         controller.barrier()
         messages = stamped(controller)
         while len(took["left"]) < alarms:
-            burst()
+            fill()
             _follow(messages, took)
     return took
 

@@ -119,7 +119,7 @@ def empty_costs(packets: int, runs: int) -> dict[str, Spread]:
         sandbox.run("ip", "link", "set", name, "up")
     ifindex = socket.if_nametoindex(PORT)
     fds = {kind: program_cost.empty_program(kind) for kind in ("xdp", "tc")}
-    libbpf.xdp_attach(ifindex, fds["xdp"], libbpf.XDP_NATIVE, replace=False)
+    libbpf.xdp_attach(ifindex, fds["xdp"], libbpf.XDP_GENERIC, replace=False)
     libbpf.tc_attach(ifindex, libbpf.TC_EGRESS, fds["tc"])
     costs = {}
     for kind, interface, from_host in (("xdp", PEER, True), ("tc", PORT, False)):

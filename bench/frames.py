@@ -13,10 +13,11 @@ from cffi import FFI
 ffi = FFI()
 ffi.cdef("""
 struct iovec { void *base; size_t len; };
-struct mmsghdr {
+struct msghdr {
     void *name; uint32_t namelen; struct iovec *iov; size_t iovlen; void *control; size_t controllen;
-    int flags; unsigned int len;
+    int flags;
 };
+struct mmsghdr { struct msghdr header; unsigned int len; };
 int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags);
 """)
 _libc = ffi.dlopen(None)
@@ -67,7 +68,8 @@ class Sender:
         random.Random(seed).shuffle(order)  # noqa: S311 - an order, not a secret
         for place, index in enumerate(index for index in order for _ in range(train)):
             self._vectors[place] = (base + index * self._size, self._size)
-            self._messages[place].iov, self._messages[place].iovlen = self._vectors + place, 1
+            header = self._messages[place].header
+            header.iov, header.iovlen = self._vectors + place, 1
         self._next = 0
 
     def send(self, packets: int) -> None:

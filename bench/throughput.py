@@ -4,7 +4,7 @@
 
 ``userspace``: a stock Open vSwitch (netdev), XDP. ``kernel``: a Linux bridge in its place, tc. Runs without
 (stock), with programs that do nothing (empty) and with the agent's (weir) alternate on the same path; a
-ratio is of neighbours in time. Other cases: ``generic`` XDP, and ``egress`` alone, that do nothing. SCCP's
+ratio is of neighbours in time. Other cases: ``native`` XDP, and ``egress`` alone, that do nothing. SCCP's
 entries are in force, its common RTT so large that no window is lowered.
 """
 
@@ -36,7 +36,7 @@ NUMBERS = (1, 2)
 PORT, HOST, SWITCH, SERVER = "p{}", "h{}", "sw", "10.0.0.2"
 SEND_BUFFER = 16 * 1024 * 1024
 WINDOW = "512K"  # more in flight only overflows the path's queues
-CASES = ("egress", "generic", "empty", "weir")
+CASES = ("egress", "native", "empty", "weir")
 
 Cases = Mapping[str, Callable[[], contextlib.AbstractContextManager[None]]]
 
@@ -93,11 +93,11 @@ class Programs:
 
     def empty(self) -> contextlib.AbstractContextManager[None]:
         """Programs that do nothing where the agent's would be."""
-        return self._doing_nothing(0 if self._kernel_datapath else libbpf.XDP_NATIVE, self._kernel_datapath)
+        return self._doing_nothing(0 if self._kernel_datapath else libbpf.XDP_GENERIC, self._kernel_datapath)
 
-    def generic(self) -> contextlib.AbstractContextManager[None]:
-        """The same with generic XDP."""
-        return self._doing_nothing(libbpf.XDP_GENERIC, False)
+    def native(self) -> contextlib.AbstractContextManager[None]:
+        """The same with native XDP."""
+        return self._doing_nothing(libbpf.XDP_NATIVE, False)
 
     def egress(self) -> contextlib.AbstractContextManager[None]:
         """A program that does nothing, at the egress alone."""

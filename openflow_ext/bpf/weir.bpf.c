@@ -12,6 +12,7 @@
 #include "weir_window.h"
 #include "weir_structs.h"
 #include "weir_maps.h"
+#include "weir_port.h"
 #include "weir_parse.h"
 #include "weir_flow.h"
 #include "weir_mss.h"
@@ -30,11 +31,16 @@ struct passage {
 	struct tcphdr *tcp;
 	struct weir_port *port;
 	struct weir_port_state *state;
-	struct weir_settings *host;
 	struct weir_flow *flow; /* NULL: no handshake was seen */
 	__u16 mss;              /* not 0: the SYN goes on with this one (network order) */
 	struct weir_flow_key key;
 };
+
+/* Exact for what opens or ends a connection, else as of the last clock tick, which costs a fraction. */
+static __always_inline __u64 time_of(const struct segment *s)
+{
+	return s->flags & (TCP_SYN | TCP_FIN | TCP_RST) ? bpf_ktime_get_ns() : bpf_ktime_get_coarse_ns();
+}
 
 /* On a crowded port the host's peers shall send smaller segments; a repeated SYN is told the same. */
 static __always_inline void lower_mss(struct passage *p, const struct question *q, const struct tcp_options *options,
@@ -50,8 +56,8 @@ static __always_inline void lower_mss(struct passage *p, const struct question *
 }
 
 /* SYN and SYN-ACK: the flow's entry, made where there is none, and what this side offers. */
-static __always_inline void take_offer(struct passage *p, const struct question *q, struct cursor *c,
-				       enum weir_direction direction)
+static __noinline int take_offer(struct passage *p, const struct question *q, struct cursor *c,
+				 enum weir_direction direction)
 {
 	struct tcp_options options;
 	struct weir_half offer = {};
@@ -59,7 +65,7 @@ static __always_inline void take_offer(struct passage *p, const struct question 
 	p->flow = flow_of_syn(&p->key, q->now_ns);
 	if (!p->flow) {
 		__sync_fetch_and_add(&p->state->untracked, 1);
-		return;
+		return 0;
 	}
 	copy_options(c, p->tcp, &options);
 	read_offer(&options, &offer);
@@ -69,26 +75,30 @@ static __always_inline void take_offer(struct passage *p, const struct question 
 	learn_offer(p->flow, &offer, direction, q->now_ns);
 	if (p->mss)
 		p->flow->seen |= WEIR_SMALL_MSS;
+	return 0;
 }
 
 /* The handshake's third segment: SYN, SYN-ACK and this one passed here, so its age is the whole RTT. */
-static __always_inline void establish(struct passage *p, const struct question *q)
+static __noinline int establish(struct passage *p)
 {
-	__u64 rtt_ns = p->flow->seen & WEIR_SYN_AGAIN ? 0 : q->now_ns - p->flow->first_ns;
+	__u64 now_ns = bpf_ktime_get_ns();
+	__u64 rtt_ns = p->flow->seen & WEIR_SYN_AGAIN ? 0 : now_ns - p->flow->first_ns;
 
+	p->flow->last_ns = now_ns;
 	p->flow->seen |= WEIR_ESTABLISHED;
-	report(p->host, &p->key, p->flow, p->port, WEIR_FLOW_OPENED, WEIR_NOT_CLOSED, rtt_ns);
+	report(&p->key, p->flow, p->port, WEIR_FLOW_OPENED, WEIR_NOT_CLOSED, rtt_ns);
+	return 0;
 }
 
-static __always_inline void note_end(struct passage *p, __u32 flags, enum weir_direction direction)
+static __noinline int note_end(struct passage *p, __u32 flags, enum weir_direction direction)
 {
 	__u32 bit = flags & TCP_RST ? WEIR_RST : direction == WEIR_INGRESS ? WEIR_FIN_IN : WEIR_FIN_OUT;
 	bool over = p->flow->seen & (WEIR_RST | WEIR_FIN_OUT);
 
 	p->flow->seen |= bit;
 	if (bit != WEIR_FIN_IN && !over && p->flow->seen & WEIR_ESTABLISHED)
-		report(p->host, &p->key, p->flow, p->port, WEIR_FLOW_CLOSED,
-		       bit == WEIR_RST ? WEIR_BY_RST : WEIR_BY_FIN, 0);
+		report(&p->key, p->flow, p->port, WEIR_FLOW_CLOSED, bit == WEIR_RST ? WEIR_BY_RST : WEIR_BY_FIN, 0);
+	return 0;
 }
 
 /* The payload of one segment: a super-packet holds several. */
@@ -114,19 +124,11 @@ static __always_inline void follow_flow(struct passage *p, const struct question
 	if (direction == WEIR_EGRESS)
 		p->flow->out_bytes += q->frame_len;
 	if (!(flags & TCP_SYN) && !(p->flow->seen & WEIR_ESTABLISHED) && handshake_seen(p->flow))
-		establish(p, q);
+		establish(p);
 	if (direction == WEIR_EGRESS && q->segment.payload)
 		note_payload(p->flow, p->port, p->state, segment_of(q), q->now_ns);
 	if (flags & (TCP_FIN | TCP_RST))
 		note_end(p, flags, direction);
-}
-
-static __always_inline bool find_port(struct passage *p, __u32 ifindex)
-{
-	p->port = bpf_map_lookup_elem(&ports, &ifindex);
-	p->state = bpf_map_lookup_elem(&port_states, &ifindex);
-	p->host = host_settings();
-	return p->port && p->state && p->host;
 }
 
 /* The window field with which an ACK goes on; its own where nothing asks for less. */
@@ -153,21 +155,28 @@ static __always_inline __u16 lowered(struct passage *p, struct question *q)
 	}
 	q->field = bpf_ntohs(before);
 	exact = exact_of(q, p->port, p->flow);
+	if (!exact && !p->state->reflex_level && !is_listed(q, p->port, WEIR_INGRESS))
+		return before;
 	return bpf_htons(field_by_rules(q, p->port, p->state, exact));
 }
 
 /* What both forms of the ingress do with a segment: true where its window shall become *after. */
 static __always_inline bool ingress(struct passage *p, struct question *q, struct cursor *c, __u16 *after)
 {
+	bool is_ack;
+
 	p->tcp = tcp_header(c, &q->segment);
 	if (!p->tcp)
 		return false;
+	is_ack = (q->segment.flags & (TCP_SYN | TCP_ACK)) == TCP_ACK;
+	if (is_ack) /* before the flow is written to: an atomic operation waits for what was written, cold memory too */
+		__sync_fetch_and_add(&p->state->acks_seen, q->packets);
+	q->now_ns = time_of(&q->segment);
 	follow_flow(p, q, c, WEIR_INGRESS);
 	if (p->flow && q->segment.flags & TCP_RST)
 		end_count(p->flow, p->state);
-	if (q->segment.flags & TCP_SYN || !(q->segment.flags & TCP_ACK))
+	if (!is_ack)
 		return false;
-	__sync_fetch_and_add(&p->state->acks_seen, q->packets);
 	if (p->flow && !q->segment.payload)
 		note_ack(p->flow, p->port, p->state, bpf_ntohl(p->tcp->ack_seq), q->now_ns);
 	*after = lowered(p, q);
@@ -181,12 +190,11 @@ SEC("xdp")
 int weir_ingress(struct xdp_md *ctx)
 {
 	struct cursor c = CURSOR_OF(ctx);
-	struct question q = {
-		.ifindex = ctx->ingress_ifindex, .frame_len = c.end - c.pos, .now_ns = bpf_ktime_get_ns(), .packets = 1};
+	struct question q = {.ifindex = ctx->ingress_ifindex, .frame_len = c.end - c.pos, .packets = 1};
 	struct passage p = {};
 	__u16 after, *word;
 
-	if (!find_port(&p, q.ifindex) || !parse_xdp(ctx, &q.segment))
+	if (!find_port(q.ifindex, &p.port, &p.state) || !parse_xdp(ctx, &q.segment))
 		return XDP_PASS;
 	if (ingress(&p, &q, &c, &after)) {
 		p.tcp->check = weir_checksum_update(p.tcp->check, p.tcp->window, after);
@@ -198,21 +206,34 @@ int weir_ingress(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-/* Not inlined: clang would address the context by sums that the verifier refuses. */
+/*
+ * True: more of the headers is linear than was. Not inlined: clang would address the context by sums that the
+ * verifier refuses.
+ */
 static __noinline int pull_headers(struct __sk_buff *skb)
 {
 	__u32 wanted = skb->len < HEADERS_LEN ? skb->len : HEADERS_LEN;
 
-	if ((void *)(long)skb->data + wanted > (void *)(long)skb->data_end)
-		return bpf_skb_pull_data(skb, wanted);
-	return 0;
+	return (void *)(long)skb->data + wanted > (void *)(long)skb->data_end && !bpf_skb_pull_data(skb, wanted);
+}
+
+/*
+ * True: a TCP segment. Pulling copies the headers of a packet that TCP may have to send again, so only what is
+ * needed is asked for: the fixed headers, and the options of a SYN.
+ */
+static __always_inline bool find_segment(struct __sk_buff *skb, struct segment *s)
+{
+	bool found = parse_skb(skb, s);
+
+	if ((!found || s->flags & TCP_SYN) && pull_headers(skb))
+		found = parse_skb(skb, s);
+	return found;
 }
 
 static __always_inline void question_of(struct question *q, const struct __sk_buff *skb)
 {
 	q->ifindex = skb->ifindex;
 	q->frame_len = skb->len;
-	q->now_ns = bpf_ktime_get_ns();
 	q->packets = skb->gso_segs ? skb->gso_segs : 1;
 }
 
@@ -227,10 +248,7 @@ int weir_ingress_tc(struct __sk_buff *skb)
 	__u32 at = offsetof(struct tcphdr, window);
 
 	question_of(&q, skb);
-	if (!find_port(&p, q.ifindex))
-		return TC_ACT_UNSPEC;
-	pull_headers(skb);
-	if (!parse_skb(skb, &q.segment))
+	if (!find_port(q.ifindex, &p.port, &p.state) || !find_segment(skb, &q.segment))
 		return TC_ACT_UNSPEC;
 	c = CURSOR_OF(skb);
 	if (ingress(&p, &q, &c, &after)) {
@@ -259,40 +277,44 @@ static __always_inline void count_simply(struct weir_port_state *state, __u32 co
 	}
 }
 
+static __always_inline void count(struct passage *p, const struct question *q, const struct weir_settings *host)
+{
+	__u32 count_op = count_by_rules(q, p->port);
+
+	if (host->simple_count) {
+		count_simply(p->state, count_op);
+	} else if (p->flow && count_op == WEIR_INCREMENT_NI) {
+		count_in(p->flow, p->state);
+		note_crowd(p->state, q->now_ns);
+	} else if (p->flow && count_op == WEIR_DECREMENT_NI) {
+		end_count(p->flow, p->state);
+	}
+}
+
 SEC("tc")
 int weir_egress(struct __sk_buff *skb)
 {
+	struct weir_settings *host = host_settings();
 	struct question q = {};
 	struct passage p = {};
 	struct cursor c;
-	__u32 count_op;
+	bool is_tcp;
 
 	question_of(&q, skb);
-	if (!find_port(&p, q.ifindex))
+	if (!host || !find_port(q.ifindex, &p.port, &p.state))
 		return TC_ACT_UNSPEC;
-	pull_headers(skb);
+	is_tcp = find_segment(skb, &q.segment);
+	mark(skb, p.port, p.state);
 	c = CURSOR_OF(skb);
-	mark(c, p.port, p.state);
-	if (!parse_skb(skb, &q.segment))
-		return TC_ACT_UNSPEC;
-	p.tcp = tcp_header(&c, &q.segment);
+	p.tcp = is_tcp ? tcp_header(&c, &q.segment) : NULL;
 	if (!p.tcp)
 		return TC_ACT_UNSPEC;
-	if (p.host->simple_count) {
-		count_simply(p.state, count_by_rules(&q, p.port));
-		return TC_ACT_UNSPEC;
-	}
-	follow_flow(&p, &q, &c, WEIR_EGRESS);
-	if (!p.flow)
-		return TC_ACT_UNSPEC;
-	count_op = count_by_rules(&q, p.port);
-	if (count_op == WEIR_INCREMENT_NI) {
-		count_in(p.flow, p.state);
-		note_crowd(p.state, q.now_ns);
-	} else if (count_op == WEIR_DECREMENT_NI) {
-		end_count(p.flow, p.state);
-	}
-	if (q.segment.payload && one_at_a_time(p.flow, p.port, p.state, mss_of(p.flow)))
+	q.now_ns = time_of(&q.segment);
+	if (!host->simple_count)
+		follow_flow(&p, &q, &c, WEIR_EGRESS);
+	if (is_listed(&q, p.port, WEIR_EGRESS))
+		count(&p, &q, host);
+	if (p.flow && q.segment.payload && one_at_a_time(p.flow, p.port, p.state, mss_of(p.flow)))
 		push(skb, &q.segment, p.tcp);
 	return TC_ACT_UNSPEC;
 }

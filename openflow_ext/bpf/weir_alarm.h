@@ -69,10 +69,10 @@ static __always_inline bool moves(const struct weir_port *port, const struct wei
 
 static int look(void *map, __u32 *ifindex, struct alarm_timer *alarm)
 {
-	struct weir_port_state *state = bpf_map_lookup_elem(&port_states, ifindex);
-	struct weir_port *port = bpf_map_lookup_elem(&ports, ifindex);
+	struct weir_port_state *state;
+	struct weir_port *port;
 
-	if (!state || !port)
+	if (!find_port(*ifindex, &port, &state))
 		return 0;
 	state->looks++;
 	state->looked_ns = bpf_ktime_get_ns();
@@ -138,13 +138,10 @@ static __always_inline void queue_changed(struct Qdisc *q)
 {
 	struct net_device *dev = q->dev_queue->dev;
 	__u32 ifindex = dev->ifindex;
-	struct weir_port *port = bpf_map_lookup_elem(&ports, &ifindex);
 	struct weir_port_state *state;
+	struct weir_port *port;
 
-	if (!port || port->netns != dev->nd_net.net->ns.inum)
-		return;
-	state = bpf_map_lookup_elem(&port_states, &ifindex);
-	if (!state)
+	if (!find_port(ifindex, &port, &state) || port->netns != dev->nd_net.net->ns.inum)
 		return;
 	state->queue_pkts = q->q.qlen;
 	state->queue_bytes = q->qstats.backlog;

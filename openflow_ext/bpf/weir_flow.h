@@ -121,7 +121,7 @@ static __always_inline void note_ack(struct weir_flow *flow, const struct weir_p
 	if (port->capacity_bps)
 		late_ns += state->queue_bytes * 8ull * NS_PER_S / port->capacity_bps;
 	if (now_ns - flow->payload_ns >= late_ns)
-		flow->late_ack_ns = now_ns;
+		flow->late_ack_ns = bpf_ktime_get_ns();
 }
 
 /* Payload leaves by the port: a flow that was idle is one of N_i again. */
@@ -130,7 +130,7 @@ static __always_inline void note_payload(struct weir_flow *flow, const struct we
 {
 	if (segment > flow->segment)
 		flow->segment = segment;
-	if (flow->late_ack_ns && now_ns - flow->late_ack_ns < RESUMED_NS)
+	if (flow->late_ack_ns && bpf_ktime_get_ns() - flow->late_ack_ns < RESUMED_NS)
 		pair(flow, port, state, flow->segment);
 	flow->late_ack_ns = 0;
 	flow->payload_ns = now_ns;

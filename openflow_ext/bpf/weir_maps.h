@@ -10,17 +10,18 @@ struct {
 	__type(value, struct weir_settings);
 } settings SEC(".maps");
 
+/* A look-up in an array costs no call. A port and its state lie at the same place; see weir_port.h. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, __u32); /* ifindex */
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, WEIR_MAX_PORTS);
+	__type(key, __u32);
 	__type(value, struct weir_port);
 } ports SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, __u32); /* ifindex */
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, WEIR_MAX_PORTS);
+	__type(key, __u32);
 	__type(value, struct weir_port_state);
 } port_states SEC(".maps");
 
@@ -30,7 +31,7 @@ struct alarm_timer {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
+	__uint(max_entries, WEIR_MAX_PORTS);
 	__type(key, __u32); /* ifindex */
 	__type(value, struct alarm_timer);
 } alarm_timers SEC(".maps");
@@ -71,11 +72,19 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 512);
+	__uint(max_entries, 2 * WEIR_MAX_BRIDGES);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct weir_list_key);
 	__type(value, struct weir_list);
 } lists SEC(".maps");
+
+/* Segments without any of these TCP flags match no rule of the list. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * WEIR_MAX_BRIDGES);
+	__type(key, __u32); /* 2 bridge + direction */
+	__type(value, __u32);
+} list_flags SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

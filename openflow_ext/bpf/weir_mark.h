@@ -24,48 +24,51 @@ static __always_inline bool joins_long_queue(const struct weir_port *port, const
 	return bpf_get_prandom_u32() % (port->mark_max_pkts - port->mark_min_pkts) < queue - port->mark_min_pkts;
 }
 
-static __always_inline bool mark_ipv4(struct iphdr *ip)
+/*
+ * Writes by helpers alone: a program that stored into a packet would be given a copy of each that TCP may have to
+ * send again, marked or not.
+ */
+static __always_inline bool mark_ipv4(struct __sk_buff *skb, __u32 at, __u8 tos)
 {
-	__u16 before = bpf_htons(ip->tos); /* the checksum's word, but for its other byte, which stays */
+	__u8 marked = tos | ECN_CE;
 
-	if ((ip->tos & ECN_MASK) == ECN_NOT_ECT || (ip->tos & ECN_MASK) == ECN_CE)
+	if ((tos & ECN_MASK) == ECN_NOT_ECT || (tos & ECN_MASK) == ECN_CE)
 		return false;
-	ip->tos |= ECN_CE;
-	ip->check = weir_checksum_update(ip->check, before, bpf_htons(ip->tos));
-	return true;
+	bpf_l3_csum_replace(skb, at + offsetof(struct iphdr, check), bpf_htons(tos), bpf_htons(marked), sizeof(__u16));
+	return !bpf_skb_store_bytes(skb, at + offsetof(struct iphdr, tos), &marked, sizeof(marked), 0);
 }
 
-static __always_inline bool mark_ipv6(struct ipv6hdr *ip)
+static __always_inline bool mark_ipv6(struct __sk_buff *skb, __u32 at, __u8 byte)
 {
-	__u8 *byte = (__u8 *)ip + 1;
-	__u8 ecn = *byte >> IPV6_ECN_SHIFT & ECN_MASK;
+	__u8 ecn = byte >> IPV6_ECN_SHIFT & ECN_MASK, marked = byte | ECN_CE << IPV6_ECN_SHIFT;
 
 	if (ecn == ECN_NOT_ECT || ecn == ECN_CE)
 		return false;
-	*byte |= ECN_CE << IPV6_ECN_SHIFT;
-	return true;
+	return !bpf_skb_store_bytes(skb, at + 1, &marked, sizeof(marked), 0);
 }
 
-static __always_inline void mark(struct cursor c, const struct weir_port *port, struct weir_port_state *state)
+static __always_inline void mark(struct __sk_buff *skb, const struct weir_port *port, struct weir_port_state *state)
 {
+	struct cursor c = CURSOR_OF(skb);
+	void *frame = c.pos;
+	bool marked = false;
 	int ethertype;
-	void *ip;
+	__u8 *ip;
+	__u32 at;
 
 	if (!port->mark_mode || !joins_long_queue(port, state))
 		return;
 	ethertype = ethertype_of(&c);
-	if (ethertype == ETH_P_IP) {
-		ip = take(&c, sizeof(struct iphdr));
-		if (!ip || !mark_ipv4(ip))
-			return;
-	} else if (ethertype == ETH_P_IPV6) {
-		ip = take(&c, sizeof(struct ipv6hdr));
-		if (!ip || !mark_ipv6(ip))
-			return;
-	} else {
+	ip = take(&c, sizeof(struct iphdr));
+	if (!ip)
 		return;
-	}
-	__sync_fetch_and_add(&state->marked, 1);
+	at = (void *)ip - frame;
+	if (ethertype == ETH_P_IP)
+		marked = mark_ipv4(skb, at, ip[offsetof(struct iphdr, tos)]);
+	else if (ethertype == ETH_P_IPV6)
+		marked = mark_ipv6(skb, at, ip[1]);
+	if (marked)
+		__sync_fetch_and_add(&state->marked, 1);
 }
 
 #endif

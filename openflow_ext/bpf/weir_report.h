@@ -22,14 +22,14 @@ static __always_inline void count_lost_report(void)
 }
 
 /* Report the direction that leaves by the port: the remote host is its source. */
-static __always_inline void report(const struct weir_settings *host, const struct weir_flow_key *key,
-				   const struct weir_flow *flow, const struct weir_port *port, __u8 kind, __u8 reason,
-				   __u64 rtt_ns)
+static __always_inline void report(const struct weir_flow_key *key, const struct weir_flow *flow,
+				   const struct weir_port *port, __u8 kind, __u8 reason, __u64 rtt_ns)
 {
+	const struct weir_settings *host = host_settings();
 	struct weir_report *r;
 	bool ipv4 = !key->local[0] && !key->local[1] && key->local[2] == bpf_htonl(0xffff);
 
-	if (!(host->report_kinds >> kind & 1))
+	if (!host || !(host->report_kinds >> kind & 1))
 		return;
 	r = bpf_ringbuf_reserve(&reports, sizeof(*r), 0);
 	if (!r) {

@@ -17,7 +17,7 @@ static __always_inline bool alive(const struct weir_action *action, const struct
 /*
  * The place of the first rule at or after `from` that the segment matches and whose table is not in
  * `tables`; WEIR_MAX_LISTED for none. A function of its own that the verifier checks once: unrolled
- * into its callers, the loop is beyond it. For the same reason the match has no branches.
+ * into its callers, the loop is beyond it. For the same reason the match has few branches.
  */
 __noinline __u32 next_listed(const struct segment *s, const struct weir_list *list, __u32 in_ofport,
 			     __u64 from_tables)
@@ -32,6 +32,8 @@ __noinline __u32 next_listed(const struct segment *s, const struct weir_list *li
 
 		if (i >= list->len)
 			break;
+		if ((s->flags & r->flags_mask) ^ r->flags) /* first, for it tells most rules apart */
+			continue;
 		differs |= (s->src[0] & r->src_mask[0]) ^ r->src[0];
 		differs |= (s->src[1] & r->src_mask[1]) ^ r->src[1];
 		differs |= (s->src[2] & r->src_mask[2]) ^ r->src[2];
@@ -42,7 +44,6 @@ __noinline __u32 next_listed(const struct segment *s, const struct weir_list *li
 		differs |= (s->dst[3] & r->dst_mask[3]) ^ r->dst[3];
 		differs |= (s->src_port & r->src_port_mask) ^ r->src_port;
 		differs |= (s->dst_port & r->dst_port_mask) ^ r->dst_port;
-		differs |= (s->flags & r->flags_mask) ^ r->flags;
 		differs |= s->ip_version ^ r->action.ip_version;
 		differs |= (in_ofport & r->in_ofport_mask) ^ r->in_ofport;
 		if (!differs && i >= from)
@@ -175,13 +176,21 @@ static __always_inline struct weir_list *list_of(const struct weir_port *port, _
 	return bpf_map_lookup_elem(&lists, &key);
 }
 
+/* Whether a rule of the list may match: most segments are none that open or close a connection. */
+static __always_inline bool is_listed(const struct question *q, const struct weir_port *port, __u32 direction)
+{
+	__u32 place = 2 * port->bridge + direction, *flags = bpf_map_lookup_elem(&list_flags, &place);
+
+	return flags && q->segment.flags & *flags;
+}
+
 /* The next listed rule that is met, its table not yet in a->tables; NULL: none is left. */
 static __always_inline struct weir_listed *meet_next(const struct question *q, struct weir_list *list,
 						     __u32 in_ofport, __u32 tables, __u32 *from)
 {
 	__u32 i;
 
-	if (!list || !(q->segment.flags & list->flags) || !(list->tables & ~tables))
+	if (!list || !(list->tables & ~tables))
 		return NULL;
 	i = next_listed(&q->segment, list, in_ofport, (__u64)*from << 32 | tables);
 	if (i >= WEIR_MAX_LISTED)
@@ -200,7 +209,7 @@ __noinline __u32 field_by_rules(const struct question *q, const struct weir_port
 
 	if (!q || !port || !state)
 		return 0;
-	list = list_of(port, WEIR_INGRESS);
+	list = is_listed(q, port, WEIR_INGRESS) ? list_of(port, WEIR_INGRESS) : NULL;
 	if (exact && !alive(&exact->action, &exact->tally, q->now_ns))
 		exact = NULL;
 	for (int hit = 0; hit < MAX_HITS; hit++) {

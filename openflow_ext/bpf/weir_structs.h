@@ -10,6 +10,9 @@
 #define WEIR_STRUCTS_H
 
 #define WEIR_MAX_LISTED 64
+#define WEIR_MAX_BRIDGES 256
+#define WEIR_MAX_PORTS 4096
+#define WEIR_PORT_PLACES 8 /* a port lies at the first that is free of so many places, from its ifindex on */
 #define WEIR_ANY_PORT 0xffffffff
 #define WEIR_NO_SCALE 0xff
 
@@ -29,6 +32,7 @@ struct weir_settings {
 /* ---- ports: facts by the agent, state by the programs ------------------------------------------ */
 
 struct weir_port {
+	__u32 ifindex; /* 0: no port is here */
 	__u32 bridge;
 	__u32 ofport;
 	__u64 capacity_bps;
@@ -208,12 +212,10 @@ struct weir_list_key {
 	__u32 direction; /* enum weir_direction */
 };
 
-/* By falling priority. flags: segments without any of them match no rule of the list. */
+/* By falling priority. */
 struct weir_list {
 	__u32 len;
-	__u32 flags;
 	__u32 tables; /* bit t: a rule of table t is here */
-	__u32 pad;
 	struct weir_listed rules[WEIR_MAX_LISTED];
 };
 

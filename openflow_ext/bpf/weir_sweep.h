@@ -28,27 +28,27 @@ static __always_inline bool active_again(const struct weir_sweep *s, const struc
 
 static long sweep_flow(struct bpf_map *map, struct weir_flow_key *key, struct weir_flow *flow, struct weir_sweep *s)
 {
-	struct weir_port_state *state = bpf_map_lookup_elem(&port_states, &key->ifindex);
-	struct weir_port *port = bpf_map_lookup_elem(&ports, &key->ifindex);
-	struct weir_settings *host = host_settings();
-	bool told = port && host && flow->seen & WEIR_ESTABLISHED && !(flow->seen & (WEIR_FIN_OUT | WEIR_RST));
+	struct weir_port_state *state;
+	struct weir_port *port;
+	bool known = find_port(key->ifindex, &port, &state);
+	bool told = known && flow->seen & WEIR_ESTABLISHED && !(flow->seen & (WEIR_FIN_OUT | WEIR_RST));
 
 	if (leaves(s, key, flow)) {
-		if (state)
+		if (known)
 			end_count(flow, state);
 		if (told)
-			report(host, key, flow, port, WEIR_FLOW_CLOSED, WEIR_BY_SILENCE, 0);
+			report(key, flow, port, WEIR_FLOW_CLOSED, WEIR_BY_SILENCE, 0);
 		bpf_map_delete_elem(map, key);
 		s->removed++;
 		return 0;
 	}
-	if (state && s->idle_ns && since(s->now_ns, flow->payload_ns) >= s->idle_ns && make_idle(flow, state)) {
+	if (known && s->idle_ns && since(s->now_ns, flow->payload_ns) >= s->idle_ns && make_idle(flow, state)) {
 		s->idled++;
 		if (told)
-			report(host, key, flow, port, WEIR_FLOW_IDLE, WEIR_NOT_CLOSED, 0);
+			report(key, flow, port, WEIR_FLOW_IDLE, WEIR_NOT_CLOSED, 0);
 	} else if (told && (s->all || active_again(s, flow))) {
 		flow->reported_ns = s->now_ns;
-		report(host, key, flow, port, flow->seen & WEIR_IDLE ? WEIR_FLOW_IDLE : WEIR_FLOW_ACTIVE,
+		report(key, flow, port, flow->seen & WEIR_IDLE ? WEIR_FLOW_IDLE : WEIR_FLOW_ACTIVE,
 		       WEIR_NOT_CLOSED, 0);
 	}
 	return 0;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from openflow_ext.switch.dataplane import DataPlaneError, NoShare, NoSuchPort, PortCounters
 from openflow_ext.switch.layout import constants, ffi
@@ -26,6 +27,7 @@ _TYPES = {
     "armed_rules": ("struct weir_exact_key", "struct weir_exact"),
     "exact_rules": ("struct weir_exact_key", "struct weir_exact"),
     "lists": ("struct weir_list_key", "struct weir_list"),
+    "list_flags": ("__u32", "__u32"),
     "tallies": ("__u32", "struct weir_tally"),
 }
 
@@ -43,7 +45,8 @@ class PinnedMaps:
             raise DataPlaneError(
                 f"no data plane at {self.folder}: start `weir switch` first ({error})"
             ) from error
-        self._rules = RuleMaps(self._maps["exact_rules"], self._maps["lists"], self._maps["tallies"])
+        names = ("exact_rules", "lists", "list_flags", "tallies")
+        self._rules = RuleMaps(*(self._maps[name] for name in names))
         self._qdiscs = Qdiscs()
         self._dropped_before: dict[int, int] = {}
 
@@ -55,14 +58,27 @@ class PinnedMaps:
 
     def ports(self) -> dict[int, tuple[int, int]]:
         """ifindex -> (bridge, OpenFlow port) of every port that carries the programs."""
-        return {int(k[0]): (int(v.bridge), int(v.ofport)) for k, v in self._maps["ports"].items()}
+        held = (port for _, port in self._maps["ports"].items() if port.ifindex)
+        return {int(port.ifindex): (int(port.bridge), int(port.ofport)) for port in held}
+
+    def _find_port(self, ifindex: int) -> tuple[Any, Any]:
+        """Where a port lies (the key of its place) and what is there. Raises NoSuchPort."""
+        for key, port in self._places(ifindex):
+            if port.ifindex == ifindex:
+                return key, port
+        raise NoSuchPort(f"interface {ifindex} does not carry the data plane")
+
+    def _places(self, ifindex: int) -> Iterator[tuple[Any, Any]]:
+        """The places where a port may lie, in the order in which the programs look there (weir_port.h)."""
+        ports = self._maps["ports"]
+        for step in range(int(constants.WEIR_PORT_PLACES)):
+            key = ports.key((ifindex + step) % int(constants.WEIR_MAX_PORTS))
+            yield key, ports.get(key)
 
     def counters(self, ifindex: int) -> PortCounters:
         """A port's counters. Raises NoSuchPort."""
-        key = self._maps["ports"].key(ifindex)
-        port, state = self._maps["ports"].get(key), self._maps["port_states"].get(key)
-        if port is None or state is None:
-            raise NoSuchPort(f"interface {ifindex} does not carry the data plane")
+        key, port = self._find_port(ifindex)
+        state: Any = self._maps["port_states"].get(key)
         return PortCounters(
             n_i=int(state.n_i),
             fair_share_bytes=min(int(port.bdp_bytes) // max(int(state.n_i), 1), 0xFFFFFFFF),

@@ -42,14 +42,14 @@ def same_entry(a: Rule, b: Rule) -> bool:
 
 
 class RuleMaps:
-    """Rules in the maps `exact_rules`, `lists` and `tallies`.
+    """Rules in the maps `exact_rules`, `lists` with `list_flags`, and `tallies`.
 
     Exact rules that have a timeout are looked at when it may have come; those that an earlier agent left
     are found by one walk through the map, when expired() is asked for the first time.
     """
 
-    def __init__(self, exact: Map, lists: Map, tallies: Map) -> None:
-        self._exact, self._lists, self._tallies = exact, lists, tallies
+    def __init__(self, exact: Map, lists: Map, list_flags: Map, tallies: Map) -> None:
+        self._exact, self._lists, self._list_flags, self._tallies = exact, lists, list_flags, tallies
         self._ends: EndTimes | None = None
 
     def put(self, bridge: int, rule: Rule) -> None:
@@ -181,17 +181,19 @@ class RuleMaps:
         self._write(bridge, direction, [*kept[:after], listed[0], *kept[after:]])
 
     def _write(self, bridge: int, direction: int, listed: list[Any]) -> None:
-        key = self._list_key(bridge, direction)
-        if not listed:
-            self._lists.delete(key)
-            return
+        key, flags = self._list_key(bridge, direction), 0
         value = self._lists.value()
         value.len = len(listed)
         for i, rule in enumerate(listed):
             value.rules[i] = rule
-            value.flags |= (rule.flags & rule.flags_mask) or 0xFFFFFFFF
+            flags |= (rule.flags & rule.flags_mask) or 0xFFFFFFFF
             value.tables |= 1 << rule.action.table_id
-        self._lists.put(key, value)
+        if listed:
+            self._lists.put(key, value)
+        else:
+            self._lists.delete(key)
+        place = 2 * bridge + direction
+        self._list_flags.put(self._list_flags.key(place), self._list_flags.value(flags))
 
     def _list_key(self, bridge: int, direction: int) -> Any:
         return self._lists.key({"bridge": bridge, "direction": direction})

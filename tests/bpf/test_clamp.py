@@ -182,6 +182,7 @@ def test_entry_past_its_hard_timeout_does_nothing(bench: Bench, monkeypatch: pyt
     monkeypatch.setattr("openflow_ext.switch.ruleforms.NS", 1)
     bench.put(Rule(0, 1, 0, TcpMatch(), WindowOp.SET_WINDOW, 1, hard_timeout_s=1))
     bench.handshake(LOCAL)
+    time.sleep(0.05)  # the programs see the time of the last clock tick
 
     assert window_of(bench.ingress(LOCAL), LOCAL) == LOCAL.window
     assert [hard for _, _, _, hard in bench.plane.expired()] == [True]

@@ -6,12 +6,14 @@ retransmitted before it comes to the port. In between the table is swept, the li
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import os
 import random
 import time
 from collections import deque
 from collections.abc import Iterator
+from operator import itemgetter
 
 import pytest
 
@@ -28,6 +30,8 @@ ROOM = 40
 KEYS = 60
 STEPS_A_SWEEP = 500
 CHECKED_EVERY = 8
+STEPS_A_TICK = 150
+CLOCK_MONOTONIC_COARSE = 6
 LOG = 30
 WAYS = ("in", "out")
 
@@ -120,7 +124,7 @@ class Trial:
         self.reference = Reference(ROOM)
         self.log: deque[str] = deque(maxlen=LOG)
         self.at = 0
-        self._times_ns = [time.monotonic_ns()]
+        self._moments = [(0, time.monotonic_ns())]
         self._open()
         self._plug()
         Bench(self.plane).count_by_flags()
@@ -142,18 +146,27 @@ class Trial:
         self.at += 1
         self.log.append(str(step))
         libbpf.run(self._programs[step[1]], packet=frame(step))
-        self._times_ns.append(time.monotonic_ns())
         self.reference.segment(*step, at=self.at)
+
+    def let_time_pass(self) -> None:
+        """Until the kernel's coarse clock has passed this moment: the programs stamp most segments by it."""
+        now = time.monotonic_ns()
+        self._moments.append((self.at, now))
+        while time.clock_gettime_ns(CLOCK_MONOTONIC_COARSE) <= now:
+            time.sleep(0.0005)
+
+    def _moment(self, mean: int) -> tuple[int, int]:
+        """A moment of chance at which time passed, about `mean` segments ago."""
+        wanted = max(self.at - int(self.chance.expovariate(1 / mean)), 0)
+        return self._moments[bisect.bisect(self._moments, wanted, key=itemgetter(0)) - 1]
 
     def sweep(self) -> None:
         """Flows that were silent since moments of chance leave both."""
-        closed_at, silent_at, idle_at = (
-            max(self.at - int(self.chance.expovariate(1 / mean)), 0) for mean in (50, 600, 200)
-        )
+        moments = [self._moment(mean) for mean in (50, 600, 200)]
+        closed_at, silent_at, idle_at = (at for at, _ in moments)
         now = time.monotonic_ns()
-        times = (now - self._times_ns[at] for at in (closed_at, silent_at, idle_at))
         asked = ffi.new("struct weir_sweep *", {"now_ns": now})
-        asked.closed_ns, asked.silent_ns, asked.idle_ns = times
+        asked.closed_ns, asked.silent_ns, asked.idle_ns = (now - then for _, then in moments)
         context = bytearray(ffi.buffer(asked))
         libbpf.run(self.plane.program("weir_sweep"), context=context)
         removed = ffi.from_buffer("struct weir_sweep *", context).removed
@@ -198,6 +211,8 @@ def test_n_i_is_the_reference_models(trial: Trial) -> None:
         trial.feed(step)
         if trial.at % CHECKED_EVERY == 0:
             trial.check()
+        if trial.at % STEPS_A_TICK == 0:
+            trial.let_time_pass()
         if trial.at % STEPS_A_SWEEP == 0:
             most = max(most, trial.reference.n_i)
             trial.sweep()

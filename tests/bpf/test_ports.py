@@ -1,0 +1,56 @@
+"""Where ports lie: interface numbers that want the same place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from openflow_ext.switch.dataplane import DataPlaneError, NoSuchPort
+from openflow_ext.switch.layout import constants
+from tests.bpf.conftest import BRIDGE, OFPORT, PORT, Bench, reverse
+from tests.bpf.packets import SYN, Offer, Segment
+
+PLACES, PORTS = int(constants.WEIR_PORT_PLACES), int(constants.WEIR_MAX_PORTS)
+RIVALS = [PORT + PORTS * n for n in range(1, PLACES + 1)]
+
+
+def count_one(bench: Bench) -> None:
+    bench.egress(replace(reverse(Segment()), flags=SYN, options=Offer().pack()))
+
+
+def test_a_port_whose_place_is_taken_lies_further_on(bench: Bench) -> None:
+    bench.count_by_flags()
+    bench.plane.detach(PORT)
+    for ifindex in (RIVALS[0], PORT):
+        bench.plane.enter_port(ifindex, BRIDGE, OFPORT)
+    try:
+        count_one(bench)
+        assert (bench.counters.n_i, bench.plane.counters(RIVALS[0]).n_i) == (1, 0)
+        assert set(bench.plane.attached()) == {PORT, RIVALS[0]}
+    finally:
+        bench.plane.detach(RIVALS[0])
+    assert bench.counters.n_i == 1
+    with pytest.raises(NoSuchPort, match=str(RIVALS[0])):
+        bench.plane.counters(RIVALS[0])
+
+
+def test_a_port_that_finds_no_place_is_refused_by_name(bench: Bench) -> None:
+    *others, last = RIVALS
+    try:
+        for ifindex in others:
+            bench.plane.enter_port(ifindex, BRIDGE, OFPORT)
+        with pytest.raises(DataPlaneError, match=f"no place for interface {last}"):
+            bench.plane.enter_port(last, BRIDGE, OFPORT)
+    finally:
+        for ifindex in others:
+            bench.plane.detach(ifindex)
+    assert set(bench.plane.attached()) == {PORT}
+
+
+def test_a_place_is_as_new_for_the_next_port(bench: Bench) -> None:
+    bench.count_by_flags()
+    count_one(bench)
+    bench.plane.detach(PORT)
+    bench.plane.enter_port(PORT, BRIDGE, OFPORT)
+    assert bench.counters.n_i == 0
