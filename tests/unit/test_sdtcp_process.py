@@ -182,7 +182,7 @@ def test_a_flow_that_only_the_switch_knows_is_slowed(start, connect, engine):
     )
     switch.extension(wire.FlowReport(records))
     switch.wait(lambda: extensions(switch, wire.PortConfig))
-    switch.barrier()
+    wait_for(lambda: len(controller.rows(FlowRow)) == 2)
     switch.extension(alarm())
     (clamp,) = switch.wait(lambda: clamps(switch))
     assert (clamp.match["ipv4_dst"], clamp.match["tcp_dst"]) == ("10.0.0.1", 1001)
