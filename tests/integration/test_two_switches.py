@@ -1,4 +1,4 @@
-"""SDTCP on the paper's figure 7: the full link is between two switches."""
+"""SDTCP on the paper's figure 7: the full link is between two switches, or one of two links between them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from flowdb.models import AlarmRow, ClampRow, HopRow
+from fabric_app.pipeline import TABLE_SDTCP
+from flowdb.models import AlarmRow, ClampRow, FlowRow, HopRow
 from mininet_topos.experiment import Case, Experiment
 from mininet_topos.lab import Progress, run_experiment
+from mininet_topos.layout import TRUNK, lay_out
+from mininet_topos.links import Bottleneck
+from mininet_topos.net import network
 from mininet_topos.records import queries, read_run
 from mininet_topos.report import make_report
 from mininet_topos.summary import Row
+from mininet_topos.traffic import SINK_PORT
+from tests.integration.fabric_bench import watching
+from tests.integration.stage import Stage, stage
+from tests.integration.switch_bench import until
 from tests.unit.database import rows
 
 pytestmark = pytest.mark.timeout(400)
+SENDERS_SWITCH = 1
+LINK = Bottleneck(100_000_000, queue_bytes=150_000)
+SDTCP = {"policy": "longest-lived", "rtt_us": 10_000, "k_pkts": 40}
+LONG_FLOWS_SYNS = f"tcp port {SINK_PORT} and tcp[tcpflags] & tcp-syn != 0"
 REACTED_MS = 250
 """When all flows of a first burst have been slowed, one in 3/2 RTT, and what was on its way has come."""
 
@@ -99,3 +111,62 @@ def test_the_full_port_is_the_one_between_the_switches(folder: Path) -> None:
     punished = {row.flow_id for row in rows(database, ClampRow)}
     assert punished
     assert punished <= crossing
+
+
+def test_of_two_links_the_flow_punished_is_on_the_full_one(tmp_path: Path) -> None:
+    """Long flows are kept where the first went; both directions of each are seen on that link alone."""
+    layout = lay_out("dumbbell,14,2,2", 4, 10, {TRUNK: LINK})
+    with network(layout) as net:
+        links = [net.ifname(port) for port in layout.ports if port.switch == "s1" and port.towards == "s2"]
+        with (
+            watching(links[0], LONG_FLOWS_SYNS) as on_first,
+            watching(links[1], LONG_FLOWS_SYNS) as on_second,
+            stage(net, tmp_path, "sdtcp", {"sdtcp": SDTCP}) as on,
+        ):
+            on.start_queries()
+            full, addresses = long_flows_on_one_link(on)
+            in_force = until(lambda: clamps_in_force(on, addresses), "the link's long flows are punished")
+            punished_at = [bool(punished(on, number)) for number in (0, 1)]
+            flows = {row.id: row for row in on.rows(FlowRow)}
+            clamps = [row for row in on.rows(ClampRow) if flows[row.flow_id].dst_port == SINK_PORT]
+    assert {(row.dpid, row.port_no) for row in in_force} == {(SENDERS_SWITCH, full)}
+    assert punished_at == [False, True], "where ACKs pass first"
+    for clamp in clamps:
+        port = flows[clamp.flow_id].src_port
+        here, there = (on_first, on_second) if clamp.port_no == 1 else (on_second, on_first)
+        assert (here.get(port), there.get(port)) == ({"out", "back"}, None)
+
+
+def long_flows_on_one_link(on: Stage) -> tuple[int, set[str]]:
+    """The port of the link that the first long flow takes, and who sends there; others are ended at once."""
+    ports = {}
+    for sender in on.net.senders:
+        flow = on.start_long_flow(sender)
+        address = sender.IP()
+        ports[address] = until(lambda at=address: port_of(on, at), "its path is in the database")
+        full = next(iter(ports.values()))
+        if ports[address] != full:
+            flow.stop()
+    on_it = {address for address, port in ports.items() if port == full}
+    assert 2 <= len(on_it) < len(ports), "flows take both links"
+    return full, on_it
+
+
+def port_of(on: Stage, sender: str) -> int | None:
+    """The port by which a sender's long flow leaves its switch; None: not yet known."""
+    flows = {row.id for row in on.rows(FlowRow) if (row.src, row.dst_port) == (sender, SINK_PORT)}
+    hops = (hop for hop in on.rows(HopRow) if hop.flow_id in flows and hop.dpid == SENDERS_SWITCH)
+    return next((hop.out_port for hop in hops), None)
+
+
+def clamps_in_force(on: Stage, senders: set[str]) -> list[ClampRow]:
+    """The clamps of these senders' long flows; none before all of them have one."""
+    flows = {row.id: row for row in on.rows(FlowRow)}
+    long_flows = {row.id for row in flows.values() if row.src in senders and row.dst_port == SINK_PORT}
+    found = [row for row in on.rows(ClampRow) if row.lifted_ns is None and row.flow_id in long_flows]
+    return found if {row.flow_id for row in found} >= long_flows else []
+
+
+def punished(on: Stage, switch: int) -> list[str]:
+    """The MOD_WINDOW entries of a switch, as Open vSwitch has their plain part."""
+    return [line for line in on.entries(TABLE_SDTCP, switch) if "priority=65535" in line]
