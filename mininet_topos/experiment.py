@@ -127,7 +127,9 @@ class Experiment:
         for case in self.cases:
             case.check(self.seed)
         self._require_rates()
-        lay_out(self.topology, self.workers, self.senders, {})
+        full = (layout := lay_out(self.topology, self.workers, self.senders, {})).bottleneck
+        if sum((port.switch, port.towards) == (full.switch, full.towards) for port in layout.ports) > 1:
+            raise BadExperiment(f"{self.topology} has several links where it is narrow: an incast wants one")
 
     def _require_rates(self) -> None:
         others = [role for role in ROLES if role != bottleneck_role(self.topology)]

@@ -79,6 +79,7 @@ def lay_out(spec: str, workers: int, senders: int, widths: Mapping[str, Bottlene
     _require_addresses(spec, 1 + workers + senders)
     topo = _sized(spec, workers, senders)
     _require_addresses(spec, len(topo.hosts()))
+    _require_one_link(spec, topo)
     receivers, others = _cast(topo)
     if len(others) < workers + senders:
         raise BadExperiment(
@@ -115,6 +116,15 @@ def _require_addresses(spec: str, hosts: int) -> None:
     most = SUBNET.num_addresses - 2
     if hosts > most:
         raise BadExperiment(f"{spec}: {hosts} hosts are more than the {most} addresses of {SUBNET}")
+
+
+def _require_one_link(spec: str, topo: Topo) -> None:
+    for host in topo.hosts():
+        if len(topo.ports[host]) != 1:
+            raise BadExperiment(
+                f"{spec}: its hosts forward for others, which the lab's do not: choose one whose hosts "
+                f"have one link each"
+            )
 
 
 def ports_of(topo: Topo) -> list[Port]:

@@ -65,14 +65,16 @@ class Dumbbell(_Numbered):
 
         snd1..sndN -- [s1] 1--1 [s2] -- rcv1..rcvM
 
-    SDTCP's figure 7 is Dumbbell(40, 3), the thesis' figure 15 Dumbbell(2, 2).
+    SDTCP's figure 7 is Dumbbell(40, 3), the thesis' figure 15 Dumbbell(2, 2). More links than one, on ports
+    1 upwards, are equal paths.
     """
 
-    def build(self, senders: int = 2, receivers: int = 2) -> None:
-        """senders, receivers: how many of each."""
-        _at_least(1, senders=senders, receivers=receivers)
+    def build(self, senders: int = 2, receivers: int = 2, links: int = 1) -> None:
+        """senders, receivers: how many of each; links: between the switches."""
+        _at_least(1, senders=senders, receivers=receivers, links=links)
         left, right = self._switch("s1"), self._switch("s2")
-        self.addLink(left, right, port1=1, port2=1)
+        for number in range(1, links + 1):
+            self.addLink(left, right, port1=number, port2=number)
         self._hosts(senders, left, "snd")
         self._hosts(receivers, right, "rcv")
 

@@ -171,24 +171,30 @@ class Bench:
     def _inside(self, host: str) -> list[str]:
         return ["mnexec", "-a", str(self.net[host].pid)]
 
-    @contextlib.contextmanager
-    def watching(self, number: int) -> Iterator[dict[int, set[str]]]:
+    def watching(self, number: int) -> contextlib.AbstractContextManager[dict[int, set[str]]]:
         """While it lasts: client ports of TCP connections over a middle switch, with the directions seen."""
-        argv = ["tcpdump", "-nn", "-U", "-l", "-i", f"{switch(number)}-eth1", "tcp"]
-        found: dict[int, set[str]] = {}
-        process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "listening on" in line:
-                break
-        try:
-            yield found
-        finally:
-            time.sleep(0.2)
-            process.terminate()
-            for src, dst in re.findall(r"IP6? \S+\.(\d+) > \S+\.(\d+):", process.communicate()[0]):
-                found.setdefault(max(int(src), int(dst)), set()).add("out" if src > dst else "back")
+        return watching(f"{switch(number)}-eth1")
+
+
+@contextlib.contextmanager
+def watching(ifname: str, only: str = "tcp") -> Iterator[dict[int, set[str]]]:
+    """Filled at its end: client ports of TCP connections over an interface, with the directions seen."""
+    argv = ["tcpdump", "-nn", "-U", "-l", "-i", ifname, only]
+    found: dict[int, set[str]] = {}
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "listening on" in line:
+            break
+    try:
+        yield found
+    finally:
+        time.sleep(0.2)
+        process.terminate()
+        for src, dst in re.findall(r"IP6? \S+\.(\d+) > \S+\.(\d+):", process.communicate()[0]):
+            way = "out" if int(src) > int(dst) else "back"
+            found.setdefault(max(int(src), int(dst)), set()).add(way)
 
 
 @contextlib.contextmanager

@@ -64,22 +64,27 @@ class Stage:
         self.traffic = Traffic(self.folder / "traffic.jsonl", self.net.state)
         for worker in self.net.workers:
             self.traffic.start(worker, "worker", port=WORKER_PORT)
-        self.sink = self.traffic.start(self.net.root, "sink", port=SINK_PORT)
-        self.traffic.await_event("listening", len(self.net.workers) + 1, DEADLINE_S)
+        self.sinks = [self.traffic.start(host, "sink", port=SINK_PORT) for host in self.net.sinks]
+        self.traffic.await_event("listening", len(self.net.workers) + len(self.sinks), DEADLINE_S)
 
     def start(self) -> tuple[list[Program], Program]:
         """Long flows and, younger, the burst's connections, with queries on them.
 
-        The sink reads nothing before all are open, so that the first lasting alarm finds all of them.
+        The sinks read nothing before all are open, so that the first lasting alarm finds all of them.
         """
-        options = ("--to", self.net.root.IP())
-        os.kill(self.sink.pid, signal.SIGSTOP)
+        for sink in self.sinks:
+            os.kill(sink.pid, signal.SIGSTOP)
         try:
-            flows = [self.traffic.start(one, "source", *options, port=SINK_PORT) for one in self.net.senders]
+            flows = [self.start_long_flow(sender) for sender in self.net.senders]
             self.traffic.await_event("connected", len(flows), DEADLINE_S)
             return flows, self.start_queries()
         finally:
-            os.kill(self.sink.pid, signal.SIGCONT)
+            for sink in self.sinks:
+                os.kill(sink.pid, signal.SIGCONT)
+
+    def start_long_flow(self, sender: LabHost) -> Program:
+        """A long flow to the first sink."""
+        return self.traffic.start(sender, "source", "--to", self.net.sinks[0].IP(), port=SINK_PORT)
 
     def start_queries(self, size_bytes: int = 4000, gap_ms: int = 50) -> Program:
         """A root that asks all workers again and again until it is stopped; it has begun to."""
@@ -138,9 +143,9 @@ class Stage:
         """What `weir ports` shows of the port to the root."""
         return next(port for port in self.running.ports() if port["ofport"] == ROOT_PORT)
 
-    def entries(self, table: int) -> list[str]:
-        """A table as ovs-ofctl shows it."""
-        argv = ("ovs-ofctl", "-O", "OpenFlow13", "--no-stats", "dump-flows", self.net.switches[0].name)
+    def entries(self, table: int, switch: int = 0) -> list[str]:
+        """A table of a switch as ovs-ofctl shows it."""
+        argv = ("ovs-ofctl", "-O", "OpenFlow13", "--no-stats", "dump-flows", self.net.switches[switch].name)
         lines = run(*argv, f"table={table}").splitlines()
         return [line.strip() for line in lines if "reply" not in line]
 

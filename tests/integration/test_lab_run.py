@@ -95,6 +95,17 @@ def test_incast_under_plain_tcp_and_sccp(tmp_path: Path, before: dict[str, Any])
     _folder_is_whole(out)
 
 
+@pytest.mark.parametrize(("spec", "scheme"), [("star,149", "plain"), ("fattree,4", "sccp")])
+def test_large_networks_come_up_reach_all_hosts_and_go_down(
+    tmp_path: Path, before: dict[str, Any], spec: str, scheme: str
+) -> None:
+    done = _lab("rehearse", spec, "--scheme", scheme, "--out", str(tmp_path / "out"), "--json")
+    assert done.returncode == 0, done.stderr
+    _nothing_left(before, tmp_path / "out")
+    (row,) = json.loads(done.stdout)
+    assert all(0 < row[stage] < 60 for stage in ("up_s", "reached_s", "down_s")), row
+
+
 def _folder_is_whole(out: Path) -> None:
     names = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
     assert {"metadata.json", "summary.json", "report.html", "plots/query_times.svg"} <= names

@@ -42,6 +42,12 @@ def test_a_dumbbell_without_parameters_is_as_large_as_is_needed(senders: int, si
     assert layout.sinks == sinks
 
 
+def test_a_dumbbell_of_two_links_is_narrow_on_both() -> None:
+    layout = lay_out("dumbbell,4,1,2", 4, 0, {TRUNK: NARROW})
+    assert [port.number for port in layout.shapes if port.switch == "s1"] == [1, 2]
+    assert layout.bottleneck.number == 1
+
+
 def test_elsewhere_each_switch_gives_a_host_in_turn() -> None:
     layout = lay_out("threetier,2,1,3", 4, 1, {ROOT: NARROW, TRUNK: WIDE})
     assert layout.root == "h1"
@@ -59,6 +65,7 @@ def test_elsewhere_each_switch_gives_a_host_in_turn() -> None:
         ("ring", 1, 0, "no topology is called 'ring'"),
         ("fattree,3", 1, 0, "want an even number"),
         ("fattree,4", 15, 1, "has 15 hosts beside .* 15 workers and 1 long flows"),
+        ("dcell,4,1", 1, 0, "hosts forward for others"),
         ("star", 1022, 0, "1023 hosts are more than the 1022 addresses"),
         ("fattree,16", 1, 0, "1024 hosts are more than"),
     ],
@@ -99,6 +106,7 @@ def make(**changes: Any) -> Experiment:
     ("changes", "message"),
     [
         ({"topology": "ring"}, "no topology is called"),
+        ({"topology": "dumbbell,4,1,2"}, "several links where it is narrow"),
         ({"rates_mbps": {"root": 1000}}, "a rate for 'root': want one for trunk or access"),
         ({"rates_mbps": {"trunk": 10}}, "trunk ports of 10 Mbit/s are narrower than the bottleneck"),
         ({"rates_mbps": {"trunk": 1e9}}, "want 1 to 10000"),

@@ -1,0 +1,70 @@
+"""`mn --switch weir` from the command line, with the lab's topologies."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mininet_topos.programs import free_port, is_listening
+from tests.integration.switch_bench import DEADLINE_S, run, until
+
+PROJECT = Path(__file__).resolve().parents[2]
+WEIR = str(Path(sys.executable).with_name("weir"))
+BRIDGES = {"core", "agg1", "tor1", "tor2"}
+CUSTOM = "mininet_topos/topo.py,mininet_topos/mn_switch.py"
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[int]:
+    """Where SCCP's controller listens."""
+    listen = free_port()
+    config = tmp_path / "weir.toml"
+    config.write_text(f"[flowdb]\nurl = 'sqlite:///{tmp_path}/weir.db'\n")
+    argv = (WEIR, "controller", "--apps", "fabric_app.app,sccp_app.app", "--listen", f"127.0.0.1:{listen}")
+    with (tmp_path / "controller.log").open("wb") as log:
+        controller = subprocess.Popen((*argv, "--config", str(config)), stdout=log, stderr=log)
+    until(lambda: is_listening(listen), "the controller listens")
+    yield listen
+    controller.terminate()
+    controller.wait(DEADLINE_S)
+
+
+def test_a_tree_of_extended_switches_from_the_command_line(port: int, tmp_path: Path) -> None:
+    assert not BRIDGES & set(run("ovs-vsctl", "list-br").split())
+    argv = ("mn", "--custom", CUSTOM, "--topo", "threetier,1,2,1", "--switch", "weir")
+    said = tmp_path / "mn.log"
+    with (
+        said.open("wb") as log,
+        subprocess.Popen(
+            (*argv, "--controller", f"remote,ip=127.0.0.1,port={port}"),
+            cwd=PROJECT,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            text=True,
+        ) as mn,
+    ):
+        assert mn.stdin is not None
+
+        def all_reached() -> bool:
+            """Asks once, and says what came of it."""
+            asked = said.read_text().count("Results:")
+            print("pingall 1", file=mn.stdin, flush=True)
+            until(lambda: mn.poll() is not None or said.read_text().count("Results:") > asked, "an answer")
+            assert mn.poll() is None, said.read_text()
+            return "Results: 0% dropped" in said.read_text()
+
+        try:
+            until(all_reached, "hosts reach each other")
+            ports = json.loads(run(WEIR, "ports", "--name", "mn", "--json"))["ports"]
+            assert {one["name"].partition("-")[0] for one in ports} == BRIDGES
+        finally:
+            mn.communicate("exit\n", timeout=DEADLINE_S)
+    assert mn.returncode == 0
+    assert not BRIDGES & set(run("ovs-vsctl", "list-br").split())
+    assert not Path("/sys/fs/bpf/mn").exists()

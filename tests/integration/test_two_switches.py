@@ -1,0 +1,172 @@
+"""SDTCP on the paper's figure 7: the full link is between two switches, or one of two links between them."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from fabric_app.pipeline import TABLE_SDTCP
+from flowdb.models import AlarmRow, ClampRow, FlowRow, HopRow
+from mininet_topos.experiment import Case, Experiment
+from mininet_topos.lab import Progress, run_experiment
+from mininet_topos.layout import TRUNK, lay_out
+from mininet_topos.links import Bottleneck
+from mininet_topos.net import network
+from mininet_topos.records import queries, read_run
+from mininet_topos.report import make_report
+from mininet_topos.summary import Row
+from mininet_topos.traffic import SINK_PORT
+from tests.integration.fabric_bench import watching
+from tests.integration.stage import Stage, stage
+from tests.integration.switch_bench import until
+from tests.unit.database import rows
+
+pytestmark = pytest.mark.timeout(400)
+SENDERS_SWITCH = 1
+LINK = Bottleneck(100_000_000, queue_bytes=150_000)
+SDTCP = {"policy": "longest-lived", "rtt_us": 10_000, "k_pkts": 40}
+LONG_FLOWS_SYNS = f"tcp port {SINK_PORT} and tcp[tcpflags] & tcp-syn != 0"
+REACTED_MS = 250
+"""When all flows of a first burst have been slowed, one in 3/2 RTT, and what was on its way has come."""
+
+FIGURE_7 = Experiment(
+    name="figure7",
+    cases=(
+        Case("A", "10 bursts of 500 KB beside 10 long flows", 10, 500_000, 10, 6),
+        Case("B", "30 bursts of 170 KB alone", 30, 170_000, 0, 6),
+    ),
+    schemes=("plain", "sdtcp"),
+    bandwidth_mbps=100,
+    queue_bytes=150_000,
+    topology="dumbbell,40,3",
+    gap_ms=500,
+    repeat_until_s=0,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sections V.A and V.B at 100 Mbit/s, run once."""
+    out = tmp_path_factory.mktemp("figure7") / "out"
+    run_experiment(FIGURE_7, out, Progress(lambda text: None, lambda: None, print))
+    return out
+
+
+@pytest.fixture(scope="module")
+def row_of(folder: Path) -> dict[tuple[str, str], Row]:
+    return {(row["case"], row["scheme"]): row for row in make_report(folder)}
+
+
+def burst_ms(folder: Path, run: str) -> float:
+    """How long all bursts of a run took together."""
+    _, records = read_run(folder / "raw" / run)
+    return sum(float(query["qct_ms"]) for query in queries(records))
+
+
+def test_bursts_beside_long_flows_are_over_sooner_than_under_plain_tcp(
+    folder: Path, row_of: dict[tuple[str, str], Row]
+) -> None:
+    plain, sdtcp = row_of["A", "plain"], row_of["A", "sdtcp"]
+    assert burst_ms(folder, sdtcp["run"]) < burst_ms(folder, plain["run"])
+
+
+def test_bursts_alone_keep_the_link_busy(folder: Path, row_of: dict[tuple[str, str], Row]) -> None:
+    """The paper has nine tenths of the link; TCP has as much here, where a round trip is a full queue."""
+    sdtcp = row_of["B", "sdtcp"]
+    assert burst_ms(folder, sdtcp["run"]) < sdtcp["queries"] * sdtcp["ideal_ms"] / 0.8
+
+
+@pytest.mark.parametrize("case", ["A", "B"])
+def test_few_packets_are_dropped_and_the_queue_is_drawn(
+    folder: Path, row_of: dict[tuple[str, str], Row], case: str
+) -> None:
+    assert row_of[case, "sdtcp"]["drops"] < row_of[case, "plain"]["drops"] / 2
+    assert (folder / "plots" / f"queue_{case}.svg").exists()
+
+
+def test_long_flows_get_their_rate_back(row_of: dict[tuple[str, str], Row]) -> None:
+    sdtcp = row_of["A", "sdtcp"]
+    assert sdtcp["recovery_s"] is not None
+    assert sdtcp["background_mbps"]["after"] > 80
+
+
+@pytest.mark.parametrize("case", ["A", "B"])
+def test_nothing_is_dropped_after_the_first_reaction(
+    folder: Path, row_of: dict[tuple[str, str], Row], case: str
+) -> None:
+    run = folder / "raw" / row_of[case, "sdtcp"]["run"]
+    record, records = read_run(run)
+    reacted_ms = (queries(records)[0]["start_ns"] - record["trace_start_ns"]) / 1e6 + REACTED_MS
+    with open(run / "queue.csv") as file:
+        late = [line for line in csv.DictReader(file) if int(line["time_ms"]) > reacted_ms]
+    assert sum(int(line["drops"]) for line in late) == 0
+
+
+def test_the_full_port_is_the_one_between_the_switches(folder: Path) -> None:
+    database = folder / "raw" / "sdtcp" / "flowdb.sqlite"
+    assert {(row.dpid, row.port_no) for row in rows(database, AlarmRow) if row.kind == "alarm"} == {(1, 1)}
+    crossing = {row.flow_id for row in rows(database, HopRow) if (row.dpid, row.out_port) == (1, 1)}
+    punished = {row.flow_id for row in rows(database, ClampRow)}
+    assert punished
+    assert punished <= crossing
+
+
+def test_of_two_links_the_flow_punished_is_on_the_full_one(tmp_path: Path) -> None:
+    """Long flows are kept where the first went; both directions of each are seen on that link alone."""
+    layout = lay_out("dumbbell,14,2,2", 4, 10, {TRUNK: LINK})
+    with network(layout) as net:
+        links = [net.ifname(port) for port in layout.ports if port.switch == "s1" and port.towards == "s2"]
+        with (
+            watching(links[0], LONG_FLOWS_SYNS) as on_first,
+            watching(links[1], LONG_FLOWS_SYNS) as on_second,
+            stage(net, tmp_path, "sdtcp", {"sdtcp": SDTCP}) as on,
+        ):
+            on.start_queries()
+            full, addresses = long_flows_on_one_link(on)
+            in_force = until(lambda: clamps_in_force(on, addresses), "the link's long flows are punished")
+            punished_at = [bool(punished(on, number)) for number in (0, 1)]
+            flows = {row.id: row for row in on.rows(FlowRow)}
+            clamps = [row for row in on.rows(ClampRow) if flows[row.flow_id].dst_port == SINK_PORT]
+    assert {(row.dpid, row.port_no) for row in in_force} == {(SENDERS_SWITCH, full)}
+    assert punished_at == [False, True], "where ACKs pass first"
+    for clamp in clamps:
+        port = flows[clamp.flow_id].src_port
+        here, there = (on_first, on_second) if clamp.port_no == 1 else (on_second, on_first)
+        assert (here.get(port), there.get(port)) == ({"out", "back"}, None)
+
+
+def long_flows_on_one_link(on: Stage) -> tuple[int, set[str]]:
+    """The port of the link that the first long flow takes, and who sends there; others are ended at once."""
+    ports = {}
+    for sender in on.net.senders:
+        flow = on.start_long_flow(sender)
+        address = sender.IP()
+        ports[address] = until(lambda at=address: port_of(on, at), "its path is in the database")
+        full = next(iter(ports.values()))
+        if ports[address] != full:
+            flow.stop()
+    on_it = {address for address, port in ports.items() if port == full}
+    assert 2 <= len(on_it) < len(ports), "flows take both links"
+    return full, on_it
+
+
+def port_of(on: Stage, sender: str) -> int | None:
+    """The port by which a sender's long flow leaves its switch; None: not yet known."""
+    flows = {row.id for row in on.rows(FlowRow) if (row.src, row.dst_port) == (sender, SINK_PORT)}
+    hops = (hop for hop in on.rows(HopRow) if hop.flow_id in flows and hop.dpid == SENDERS_SWITCH)
+    return next((hop.out_port for hop in hops), None)
+
+
+def clamps_in_force(on: Stage, senders: set[str]) -> list[ClampRow]:
+    """The clamps of these senders' long flows; none before all of them have one."""
+    flows = {row.id: row for row in on.rows(FlowRow)}
+    long_flows = {row.id for row in flows.values() if row.src in senders and row.dst_port == SINK_PORT}
+    found = [row for row in on.rows(ClampRow) if row.lifted_ns is None and row.flow_id in long_flows]
+    return found if {row.flow_id for row in found} >= long_flows else []
+
+
+def punished(on: Stage, switch: int) -> list[str]:
+    """The MOD_WINDOW entries of a switch, as Open vSwitch has their plain part."""
+    return [line for line in on.entries(TABLE_SDTCP, switch) if "priority=65535" in line]
