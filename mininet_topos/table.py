@@ -88,10 +88,15 @@ def _cells(row: Row) -> list[str | Text]:
     look = LOOKS[row["scheme"]]
     return [
         Text(f"{look.label}{'' if row['valid'] else ' *'}", style=look.colour),
-        *(f"{row['qct_ms'][name]:.1f}" if row["qct_ms"] else "-" for name in PERCENTILES),
+        *(_ms(row["qct_ms"][name]) if row["qct_ms"] else "-" for name in PERCENTILES),
         *(f"{row['x_ideal'][name]:.2f}" if row["x_ideal"] else "-" for name in ("p50", "p99")),
         *(_count(row[name]) for name in COUNTS.values()),
     ]
+
+
+def _ms(value: float) -> str:
+    """With a tenth as long as there is room for it."""
+    return f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
 def _count(number: int | None) -> str:
