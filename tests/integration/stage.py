@@ -21,7 +21,7 @@ from mininet_topos.records import Record, read_records
 from mininet_topos.schemes import SCHEMES, Settings
 from mininet_topos.traffic import SINK_PORT, WORKER_PORT, Traffic
 from openflow_ext.switch.pinned import PinnedMaps
-from openflow_ext.switch.rules import Rule
+from openflow_ext.switch.rules import Rule, WindowOp
 from tests.integration.switch_bench import DEADLINE_S, run, until
 from tests.unit.database import Row, rows
 
@@ -72,12 +72,18 @@ class Stage:
 
         The sinks read nothing before all are open, so that the first lasting alarm finds all of them.
         """
-        for sink in self.sinks:
-            os.kill(sink.pid, signal.SIGSTOP)
-        try:
+        with self.sinks_stopped():
             flows = [self.start_long_flow(sender) for sender in self.net.senders]
             self.traffic.await_event("connected", len(flows), DEADLINE_S)
             return flows, self.start_queries()
+
+    @contextlib.contextmanager
+    def sinks_stopped(self) -> Iterator[None]:
+        """The long flows' data is not read meanwhile."""
+        for sink in self.sinks:
+            os.kill(sink.pid, signal.SIGSTOP)
+        try:
+            yield
         finally:
             for sink in self.sinks:
                 os.kill(sink.pid, signal.SIGCONT)
@@ -138,6 +144,11 @@ class Stage:
     def rules(self) -> list[Rule]:
         with contextlib.closing(PinnedMaps(self.running.dataplane)) as maps:
             return [rule for rule, _ in maps.rules(BRIDGE)]
+
+    def punished(self) -> set[tuple[str, int]]:
+        """Whose ACKs fall under a MOD_WINDOW entry: (address of the sender of data, its port)."""
+        acks = [rule.match for rule in self.rules() if rule.window_op is WindowOp.MOD_WINDOW]
+        return {(str(match.dst.network_address), match.dst_port) for match in acks}  # type: ignore[union-attr]
 
     def root_port(self) -> dict[str, Any]:
         """What `weir ports` shows of the port to the root."""

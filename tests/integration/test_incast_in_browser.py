@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +12,11 @@ from selenium.webdriver.common.by import By
 
 from fabric_app.pipeline import TABLE_SDTCP
 from flowdb.models import ClampRow, DecisionRow, FlowRow, PortRow
+from mininet_topos.layout import star
 from mininet_topos.links import Bottleneck
 from mininet_topos.net import Network, network
 from mininet_topos.process import Program
 from mininet_topos.traffic import SINK_PORT
-from openflow_ext.switch.rules import WindowOp
 from tests.integration.stage import ROOT_PORT, Stage, sockets, stage
 from tests.integration.switch_bench import until
 from tests.web.browser import chromium, dashboard, drawn, is_live, log_in, region
@@ -32,7 +30,7 @@ SDTCP = {"policy": "longest-lived", "rtt_us": 10_000, "k_pkts": 40, **LIMITS}
 
 @pytest.fixture(scope="module")
 def net() -> Iterator[Network]:
-    with network(6, 2, Bottleneck(100_000_000, queue_bytes=150_000)) as built:
+    with network(star(6, 2, Bottleneck(100_000_000, queue_bytes=150_000))) as built:
         yield built
 
 
@@ -51,12 +49,6 @@ def watched(net: Network, folder: Path) -> Iterator[tuple[Stage, str]]:
             yield on, root
 
 
-def punished(on: Stage) -> set[tuple[str, int]]:
-    """Whose ACKs the switch clamps now: (address of the sender of data, its port)."""
-    rules = [rule for rule in on.rules() if rule.window_op is WindowOp.MOD_WINDOW]
-    return {(str(rule.match.dst.network_address), rule.match.dst_port) for rule in rules}  # type: ignore[union-attr]
-
-
 def end_of(flow: FlowRow) -> tuple[str, int]:
     return flow.src, flow.src_port
 
@@ -65,7 +57,7 @@ def all_slowed(on: Stage) -> list[FlowRow]:
     """The long flows, once all of them are clamped in the switch and in the database."""
     long_flows = [row for row in on.rows(FlowRow) if row.dst_port == SINK_PORT and row.closed_ns is None]
     standing = {row.flow_id for row in on.rows(ClampRow) if row.lifted_ns is None}
-    slowed = [row for row in long_flows if row.id in standing and end_of(row) in punished(on)]
+    slowed = [row for row in long_flows if row.id in standing and end_of(row) in on.punished()]
     return slowed if len(slowed) == len(on.net.senders) else []
 
 
@@ -97,7 +89,7 @@ def test_an_incast_appears_while_the_pages_are_open(
         (flow, *_), burst = slowed_by_an_incast(on)
         until(lambda: f"{flow.src}:{flow.src_port}" in region(browser, "punished_now"), "the punished flow")
         port = next(row.name for row in on.rows(PortRow) if row.port_no == ROOT_PORT)
-        assert f"{port}: queue of " in region(browser, "happened"), "the alarm"
+        until(lambda: f"{port}: queue of " in region(browser, "happened"), "the alarm")
         browser.get(f"{root}/flows/{flow.id}")
         until(lambda: is_live(browser) and drawn(browser), "the flow's page is live, with its chart")
         assert f"Slowed down on purpose: the queue of {port} grew to " in region(browser, "verdict")
@@ -114,26 +106,16 @@ def test_a_flow_released_from_the_page_is_released_in_the_switch(
         log_in(browser, root)
         browser.get(f"{root}/flows/{flow.id}")
         until(lambda: is_live(browser), "the flow's page is live")
-        assert {end_of(flow), end_of(other)} <= punished(on)
+        assert {end_of(flow), end_of(other)} <= on.punished()
         assert clamped_by_an_entry(on, flow)
-        with nobody_reads(on):
+        with on.sinks_stopped():  # once their receiver is full no alarm can choose one of them anew
+            until(lambda: not any(windows(on)), "the receiver is full")
             browser.find_element(By.XPATH, "//button[.='Release it']").click()
             until(lambda: "released by hand" in region(browser, "clamps"), "the lift on the page")
             until(lambda: " released" in region(browser, "clamps"), "the controller's answer on the page")
-            assert end_of(flow) not in punished(on), "its clamp is gone in the switch"
+            assert end_of(flow) not in on.punished(), "its clamp is gone in the switch"
             assert not clamped_by_an_entry(on, flow)
-            assert end_of(other) in punished(on)
-
-
-@contextmanager
-def nobody_reads(on: Stage) -> Iterator[None]:
-    """The long flows stand still before a full receiver, so that no alarm chooses one of them anew."""
-    os.kill(on.sink.pid, signal.SIGSTOP)
-    try:
-        until(lambda: not any(windows(on)), "the receiver is full")
-        yield
-    finally:
-        os.kill(on.sink.pid, signal.SIGCONT)
+            assert end_of(other) in on.punished()
 
 
 def windows(on: Stage) -> list[int]:

@@ -15,7 +15,6 @@ from mininet_topos.links import Bottleneck
 from mininet_topos.net import Network, network
 from mininet_topos.node import LabHost
 from mininet_topos.traffic import SINK_PORT, WORKER_PORT
-from openflow_ext.switch.rules import WindowOp
 from tests.integration.stage import ROOT_PORT, Socket, Stage, capture, sockets, stage
 from tests.integration.switch_bench import until
 
@@ -33,14 +32,8 @@ def net() -> Iterator[Network]:
         yield built
 
 
-def punished(on: Stage) -> set[tuple[str, int]]:
-    """Whose ACKs fall under a MOD_WINDOW entry: (address of the sender of data, its port)."""
-    rules = [rule for rule in on.rules() if rule.window_op is WindowOp.MOD_WINDOW]
-    return {(str(rule.match.dst.network_address), rule.match.dst_port) for rule in rules}  # type: ignore[union-attr]
-
-
 def senders_punished(on: Stage) -> bool:
-    return {address for address, _ in punished(on)} >= {host.IP() for host in on.net.senders}
+    return {address for address, _ in on.punished()} >= {host.IP() for host in on.net.senders}
 
 
 def is_least(window_bytes: int, sender: Socket) -> bool:
@@ -66,7 +59,7 @@ def test_sdtcp_s_loop(net: Network, tmp_path: Path) -> None:
         clamped = on.root_port()["clamped"]
         sender = behind_its_clamp(on, net.senders[0], SINK_PORT, 500)
         assert sender.rwnd_limited > 0
-        for address, port in punished(on):
+        for address, port in on.punished():
             flow = f"nw_src={net.root.IP()},nw_dst={address},"
             entry = next(
                 line for line in on.entries(TABLE_SDTCP) if flow in line and f"tp_dst={port}" in line
