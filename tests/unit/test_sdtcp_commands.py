@@ -62,7 +62,7 @@ def test_a_port_has_a_policy_of_its_own(desk):
     assert desk.policies == {PORT: "largest-volume"}
     desk.rank_anew()
     assert first(desk) == [3, 2, 1]
-    desk.obey("policy", place | {"policy": None}, 0)
+    desk.obey("policy", place, 0)
     assert first(desk) == [1, 2, 3]
     assert desk.policies == {}
 

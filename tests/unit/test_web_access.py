@@ -133,6 +133,30 @@ def test_a_command_from_the_page_lands_in_the_table(client, told, tmp_path):
     assert "The controller&#39;s answer will stand under Actions" in client.get(f"/flows/{flow}").text
 
 
+@pytest.mark.parametrize(
+    ("form", "arguments"),
+    [
+        ({"kind": "protect", "flow": "7"}, {"flow": 7}),
+        ({"kind": "protect", "flow": "7", "on": "false"}, {"flow": 7, "on": False}),
+        (
+            {"kind": "policy", "dpid": "5", "port_no": "1", "policy": ""},
+            {"dpid": "0000000000000005", "port_no": 1},
+        ),
+    ],
+)
+def test_what_a_form_asks_for(client, tmp_path, form, arguments):
+    """Left out is what the controllers take by default: protection on, the configured policy."""
+    log_in(client)
+    client.post("/commands", data=form | {"csrf_token": token_of(client.get("/").text)})
+    assert (form["kind"], arguments, NAME) in asked(tmp_path)
+
+
+def test_a_late_answer_does_not_undo_a_session(client):
+    """Only an answer that changes the session sends its cookie; a chart's would bring an older one back."""
+    log_in(client)
+    assert "Set-Cookie" not in client.get("/api/v1/totals").headers
+
+
 def test_the_controller_takes_a_command_on_and_the_page_shows_its_answer(client, told, tmp_path):
     log_in(client)
     form = {"kind": "punish", "flow": 7, "csrf_token": token_of(client.get("/").text)}
