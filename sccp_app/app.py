@@ -117,10 +117,11 @@ class SccpApp(App):
 
     def _give(self, datapath: Any, share: Share) -> None:
         datapath.send_msg(entries.configure_port(datapath, self.settings.policy, share))
-        if not share.common_rtt_us:
-            text = "port %s counts flows and clamps none: the quickest of its last handshakes took %d us;"
+        if not share.fills:
+            text = "port %s %s: the quickest of its last handshakes took %d us, the common RTT is less;"
             text += " raise [sccp] common_rtt_us or most_common_rtt_us"
-            self.logger.warning(text, share.port, share.least_us)
+            outcome = "cannot be filled" if share.common_rtt_us else "counts flows and clamps none"
+            self.logger.warning(text, share.port, outcome, share.least_us)
             return
         needed_bytes = share.buffer_bytes(self._capacities_bps.get(share.port, 0))
         text = (

@@ -1,9 +1,10 @@
 """Which common RTT each port gets, by the handshakes of its flows (section III.B). Pure.
 
-Fixed: the setting holds, unless even the quickest of a port's last handshakes took longer. Then the fair
-share is less than the flows need to fill the port, and it falls back to counting without clamping.
-Measured: a percentile of those handshakes with head-room. A handshake that waited in a queue measured the
-queue too, so ``most_us`` bounds what a port may be given.
+Fixed: the setting holds. Measured: a percentile of the port's last handshakes with head-room. A handshake
+that waited in a queue measured the queue too, so ``most_us`` bounds what a port may be given.
+Where even the quickest of them took longer than the common RTT, the flows cannot fill the port, which is
+said; where it took more than twice as long they would be held below half of it, and the port falls back to
+counting without clamping.
 Of handshakes that begin together only one counts: those of a burst wait for each other.
 """
 
@@ -23,6 +24,8 @@ LEAST_HANDSHAKES = 16
 """Fewer tell nothing about a port."""
 SPACING_NS = 10_000_000
 """Handshakes that begin within so long of the last that counted do not."""
+STRANGLING = 2
+"""The least handshake over the common RTT, from which on a port does not clamp."""
 _STEP = 0.1
 """By which part a measured common RTT has to differ from the one in force, to be sent."""
 
@@ -55,6 +58,11 @@ class Share:
     common_rtt_us: int
     least_us: int
     median_us: int
+
+    @property
+    def fills(self) -> bool:
+        """Whether flows that keep to it can fill the port."""
+        return self.common_rtt_us >= self.least_us
 
     def buffer_bytes(self, capacity_bps: int) -> int:
         """What of the port's queue the overshoot takes."""
@@ -96,12 +104,10 @@ class Shares:
         if len(kept.rtts_us) < LEAST_HANDSHAKES:
             return None
         ordered = sorted(kept.rtts_us)
-        before = self._in_force.get(port)
-        before_us = before.common_rtt_us if before else self._policy.fixed_us
-        common_us = self._common_us(ordered)
-        if abs(common_us - before_us) <= _STEP * before_us and bool(common_us) == bool(before_us):
+        before = self._in_force.get(port) or Share(port, self._policy.fixed_us, 0, 0)
+        share = Share(port, self._common_us(ordered), ordered[0], ordered[len(ordered) // 2])
+        if not _differ(before, share):
             return None
-        share = Share(port, common_us, ordered[0], ordered[len(ordered) // 2])
         self._in_force[port] = share
         return share
 
@@ -110,7 +116,12 @@ class Shares:
         if policy.measured:
             at = ceil(policy.percentile / 100 * len(ordered)) - 1
             common_us = min(ceil(ordered[at] * policy.headroom), policy.most_us)
-        return common_us if ordered[0] <= common_us else 0
+        return common_us if ordered[0] <= STRANGLING * common_us else 0
+
+
+def _differ(before: Share, now: Share) -> bool:
+    step_us = abs(now.common_rtt_us - before.common_rtt_us)
+    return step_us > _STEP * before.common_rtt_us or before.fills != now.fills
 
 
 def why_counted_only(flags: PortCountersFlags) -> str:
