@@ -3,8 +3,8 @@
 Fixed: the setting holds. Measured: a percentile of the port's last handshakes with head-room. A handshake
 that waited in a queue measured the queue too, so ``most_us`` bounds what a port may be given.
 Where even the quickest of them took longer than the common RTT, the flows cannot fill the port, which is
-said; where it took more than twice as long they would be held below half of it, and the port falls back to
-counting without clamping.
+said; where all that are kept took more than twice as long they would be held below half of it, and the port
+falls back to counting without clamping.
 Of handshakes that begin together only one counts: those of a burst wait for each other.
 """
 
@@ -25,7 +25,7 @@ LEAST_HANDSHAKES = 16
 SPACING_NS = 10_000_000
 """Handshakes that begin within so long of the last that counted do not."""
 STRANGLING = 2
-"""The least handshake over the common RTT, from which on a port does not clamp."""
+"""The least of all handshakes that are kept over the common RTT, beyond which a port does not clamp."""
 _STEP = 0.1
 """By which part a measured common RTT has to differ from the one in force, to be sent."""
 
@@ -116,7 +116,8 @@ class Shares:
         if policy.measured:
             at = ceil(policy.percentile / 100 * len(ordered)) - 1
             common_us = min(ceil(ordered[at] * policy.headroom), policy.most_us)
-        return common_us if ordered[0] <= STRANGLING * common_us else 0
+        strangles = len(ordered) == KEPT_HANDSHAKES and ordered[0] > STRANGLING * common_us
+        return 0 if strangles else common_us
 
 
 def _differ(before: Share, now: Share) -> bool:

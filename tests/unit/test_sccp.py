@@ -20,7 +20,7 @@ from sccp_app.app import SccpApp
 from sccp_app.config import SccpSettings
 from sccp_app.core import TABLE_I, Act, PolicyError, PortPolicy, fair_share_bytes, overshoot_bytes
 from sccp_app.metrics import ShareFigures
-from sccp_app.shares import SPACING_NS, RttPolicy, Share, Shares, why_counted_only
+from sccp_app.shares import KEPT_HANDSHAKES, SPACING_NS, RttPolicy, Share, Shares, why_counted_only
 from telemetry_app.core import PortSample
 from telemetry_app.events import EventPortSamples
 from tests.unit.database import rows
@@ -94,8 +94,9 @@ def test_a_fixed_rtt_below_the_measured_one_is_told():
 
 def test_a_fixed_rtt_below_half_of_the_measured_one_ends_the_clamping_until_it_suffices():
     shares = Shares(RttPolicy(300))
-    (fallback,) = handshakes(shares, [700, 601, 800] * 20)
-    assert fallback == Share(A_PORT, 0, 601, 700)
+    told = handshakes(shares, [700, 601, 800] * 100)
+    assert told == [Share(A_PORT, 300, 601, 700), Share(A_PORT, 0, 601, 700)]
+    fallback = told[-1]
     assert list(shares) == shares.of_switch(1) == [fallback]
     assert shares.of_switch(2) == []
     again = shares.on_handshake(A_PORT, 250, 10**12)
@@ -121,11 +122,20 @@ def test_a_burst_counts_as_one_handshake():
     assert handshakes(Shares(RttPolicy(300)), [400] * 1000, spacing_ns=1000) == []
 
 
-@given(st.lists(st.integers(1, 5000), max_size=400), st.booleans())
-def test_a_port_is_never_given_less_than_half_of_its_quickest_handshake(rtts_us, measured):
-    for share in handshakes(Shares(RttPolicy(600, measured)), rtts_us):
-        assert share.common_rtt_us == 0 or 2 * share.common_rtt_us >= share.least_us
+@given(st.lists(st.integers(1, 5000), max_size=400))
+def test_a_measured_rtt_is_bounded(rtts_us):
+    for share in handshakes(Shares(RttPolicy(600, measured=True)), rtts_us):
         assert share.common_rtt_us <= 2000
+
+
+@given(st.integers(0, 300), st.lists(st.integers(1, 5000), max_size=10), st.integers(0, 300))
+def test_a_port_counts_only_where_all_that_are_kept_took_over_twice_as_long(before, quick_us, after):
+    rtts_us = [1201] * before + quick_us + [1201] * after
+    shares = Shares(RttPolicy(600))
+    handshakes(shares, rtts_us)
+    kept_us = rtts_us[-KEPT_HANDSHAKES:]
+    strangled = len(kept_us) == KEPT_HANDSHAKES and min(kept_us) > 1200
+    assert [share for share in shares if not share.common_rtt_us] == list(shares) * strangled
 
 
 @pytest.mark.parametrize(
@@ -198,13 +208,14 @@ def configs(datapath):
 def test_a_common_rtt_that_is_too_short_is_said_and_sent_also_after_a_reconnect(app, caplog):
     datapath, again = FakeDatapath(), FakeDatapath()
     app.on_switch(event(datapath))
-    app.on_flow_report(flow_report(datapath, [0, *[1300] * 20]))
-    assert configs(datapath) == [(wire.OFPP_ANY, 600), (2, 0)]
+    app.on_flow_report(flow_report(datapath, [0, *[1300] * 260]))
+    assert configs(datapath) == [(wire.OFPP_ANY, 600), (2, 600), (2, 0)]
+    assert "cannot be filled: the quickest of its last handshakes took 1300 us" in caplog.text
     assert "clamps none: the quickest of its last handshakes took 1300 us" in caplog.text
     app.on_switch_gone(SimpleNamespace(datapath=again))
     app.on_switch_gone(SimpleNamespace(datapath=datapath))
     app.on_flow_report(flow_report(datapath, [100] * 20))
-    assert len(configs(datapath)) == 2, "nobody to tell"
+    assert len(configs(datapath)) == 3, "nobody to tell"
     app.on_switch(event(again))
     assert configs(again) == [(wire.OFPP_ANY, 600), (2, 600)]
 
