@@ -23,6 +23,8 @@ def run(command: str) -> None:
 def port() -> Iterator[str]:
     name = f"we{os.getpid() % 100000}"
     run(f"ip link add {name} type veth peer name {name}p")
+    run(f"ip link set {name}p up")
+    run(f"ip link set {name} up")
     yield name
     run(f"ip link del {name}")
 
