@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import signal
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 import click
+from flask import Flask
 
 from flowdb.config import FlowDbSettings, database_url
 from openflow_ext.settings import SettingsError, check, load, read
 from webui.accounts import Accounts, AccountsError
 from webui.app import create_app
 from webui.config import WebSettings
-from webui.server import CannotListen, make_server, stop
-
-
-class Terminated(BaseException):
-    """SIGTERM came."""
-
+from webui.server import CannotListen, end_live_pages, make_server, stop
 
 _accounts_file = click.option(
     "--file",
@@ -144,11 +140,13 @@ def _serve(settings: WebSettings, url: str, as_json: bool) -> None:
         server = make_server(app, settings)
     where = f"http://{server.effective_host}:{server.effective_port}/"
     click.echo(json.dumps({"event": "listening", "url": where}) if as_json else f"Weir's dashboard: {where}")
-    signal.signal(signal.SIGTERM, _terminate)
-    with contextlib.suppress(Terminated):
-        server.run()
-    stop(server, app)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, partial(_end, app))
+    server.run()
+    stop(server)
 
 
-def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise Terminated
+def _end(app: Flask, _number: int, _frame: FrameType | None) -> NoReturn:
+    """End the live pages, then the server; other exceptions than this waitress may log and go on after."""
+    end_live_pages(app)
+    raise SystemExit

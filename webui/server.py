@@ -19,9 +19,13 @@ class CannotListen(Exception):
     """The address cannot be listened on; the message says why and what to do."""
 
 
-def stop(server: waitress.server.BaseWSGIServer, app: Flask) -> None:
-    """End the live pages and what else is being answered, then the server."""
+def end_live_pages(app: Flask) -> None:
+    """Their threads answer for as long as a page is open; nothing else is waited for without end."""
     app.extensions[KEY].hub.close()
+
+
+def stop(server: waitress.server.BaseWSGIServer) -> None:
+    """End what is being answered, then the server."""
     server.task_dispatcher.shutdown(timeout=SHUTDOWN_S)
     server.close()
 

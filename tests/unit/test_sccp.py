@@ -245,7 +245,7 @@ def test_a_switch_without_the_extension_is_named_once(app, caplog):
 
 
 def test_a_port_that_cannot_clamp_is_said_once_and_when_it_can_again(app, caplog):
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", app.logger.name)  # Mininet gives new loggers a level
     lacking = PortCountersFlags.ATTACHED | PortCountersFlags.NO_QUEUE
     for flags in (PortCountersFlags.ATTACHED, lacking, lacking, PortCountersFlags.ATTACHED):
         sample = PortSample(A_PORT, "s1-eth2", 1, PortCountersRecord(2, flags=flags))
