@@ -18,7 +18,7 @@ from mininet_topos.links import Bottleneck
 from mininet_topos.net import Network, network
 from mininet_topos.process import Program
 from mininet_topos.traffic import SINK_PORT
-from tests.integration.stage import ROOT_PORT, Stage, sockets, stage
+from tests.integration.stage import ROOT_PORT, Stage, in_host, sockets, stage
 from tests.integration.switch_bench import until
 from tests.web.browser import chromium, dashboard, drawn, is_live, log_in, region
 from webui.text import count
@@ -31,7 +31,9 @@ SDTCP = {"policy": "longest-lived", "rtt_us": 10_000, "k_pkts": 40, **LIMITS}
 
 @pytest.fixture(scope="module")
 def net() -> Iterator[Network]:
+    """A star whose receiver, once it is stopped, is full within seconds also at the rate of a slowed flow."""
     with network(star(6, 2, Bottleneck(100_000_000, queue_bytes=150_000))) as built:
+        in_host(built.root, "sysctl", "-qw", "net.ipv4.tcp_rmem=4096 131072 131072")
         yield built
 
 
