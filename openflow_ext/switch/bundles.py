@@ -23,7 +23,6 @@ _OFPBCT_COMMIT_REQUEST, _OFPBCT_DISCARD_REQUEST = 4, 6
 _MSG_UNSUP, _MSG_FAILED = 10, 13
 _CONTROL, _ADDED = struct.Struct("!IH"), struct.Struct("!I")
 _ADD_HEAD_SIZE = 8
-_MODIFIES = (of.OFPFC_MODIFY, of.OFPFC_MODIFY_STRICT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ def _checked(inner: bytes) -> Split:
     flow_mod = of.FlowMod.parse(inner)
     parts = split.split(inner)
     split.refuse_windows(flow_mod.match)
-    if parts.actions and flow_mod.command in _MODIFIES:
+    if parts.actions and flow_mod.command in of.MODIFIES:
         raise Refused(of.OFPET_BUNDLE_FAILED, _MSG_UNSUP, "a MODIFY with actions of the extension")
     if parts.actions and flow_mod.command == of.OFPFC_ADD:
         split.rule_for(flow_mod, parts.actions)

@@ -19,7 +19,6 @@ from openflow_ext.switch.table import SETTLED_S, Change, Entry, ExtensionTable, 
 
 log = logging.getLogger(__name__)
 
-_MODIFIES = (of.OFPFC_MODIFY, of.OFPFC_MODIFY_STRICT)
 _DELETES = {of.OFPT_GROUP_MOD: of.OFPGC_DELETE, of.OFPT_METER_MOD: of.OFPMC_DELETE}
 
 
@@ -46,7 +45,7 @@ class FlowEntries:
             flow_mod = of.FlowMod.parse(message)
             parts = split.split(message)
             split.refuse_windows(flow_mod.match)
-            if parts.actions and flow_mod.command in _MODIFIES:
+            if parts.actions and flow_mod.command in of.MODIFIES:
                 return self._look_up(message, flow_mod, parts)
             return self._carried_out(message, parts, self._table.apply(message, parts.actions))
         except ValueError as error:

@@ -105,7 +105,7 @@ class ExtensionTable:
         flow_mod = of.FlowMod.parse(message)
         if flow_mod.command == of.OFPFC_ADD:
             return self._commit(self._add(flow_mod, actions))
-        if flow_mod.command in (of.OFPFC_MODIFY, of.OFPFC_MODIFY_STRICT):
+        if flow_mod.command in of.MODIFIES:
             return self._commit(Change(entry, None) for entry in self._selected(flow_mod))
         if flow_mod.command in (of.OFPFC_DELETE, of.OFPFC_DELETE_STRICT):
             return self._commit(Change(entry, None) for entry in self._deleted(flow_mod))
