@@ -34,8 +34,12 @@ def started_ticks(pid: int) -> int | None:
     return int(stat.rpartition(")")[2].split()[19])
 
 
+def _interface_exists(name: str) -> bool:
+    return Path(f"/sys/class/net/{name}").exists()
+
+
 def _bridge_exists(name: str) -> bool:
-    if Path(f"/sys/class/net/{name}").exists():
+    if _interface_exists(name):
         return True
     try:
         return subprocess.run(("ovs-vsctl", "-t", "5", "br-exists", name), check=False).returncode == 0
@@ -116,7 +120,7 @@ class LabState:
     def note_network(self, bridges: Iterable[str], interfaces: Iterable[str]) -> None:
         """Note bridges and interfaces that are about to be made. Raises LabError where one is there."""
         for name in (*bridges, *interfaces):
-            if Path(f"/sys/class/net/{name}").exists():
+            if _interface_exists(name):
                 raise LabError(
                     f"{name} exists, and no lab made it: remove it (ovs-vsctl del-br, ip link del)"
                 )
@@ -145,7 +149,7 @@ class LabState:
 
     def left(self) -> list[str]:
         """What of the lab is still there, or there again."""
-        names = [name for name in (*self.bridges, *self.interfaces) if _bridge_exists(name)]
+        names = [*filter(_bridge_exists, self.bridges), *filter(_interface_exists, self.interfaces)]
         processes = [f"process {pid}" for pid, ticks in self.processes.items() if started_ticks(pid) == ticks]
         pins = [str(_pins(self.dataplane))] if _pins(self.dataplane).exists() else []
         return [*names, *processes, *pins]
@@ -207,10 +211,9 @@ def _remove(made: dict) -> list[str]:
     for bridge in filter(_bridge_exists, made.get("bridges", [])):
         subprocess.run(("ovs-vsctl", "-t", "10", "--if-exists", "del-br", bridge), check=False)
         removed.append(f"bridge {bridge}")
-    for name in made.get("interfaces", []):
-        if Path(f"/sys/class/net/{name}").exists():
-            subprocess.run(("ip", "link", "del", name), check=False, stderr=subprocess.DEVNULL)
-            removed.append(f"interface {name}")
+    for name in filter(_interface_exists, made.get("interfaces", [])):
+        subprocess.run(("ip", "link", "del", name), check=False, stderr=subprocess.DEVNULL)
+        removed.append(f"interface {name}")
     for name in made.get("transports", []):
         unload = (weir, "transports", "unload", name)
         subprocess.run(unload, check=False, stdout=subprocess.DEVNULL)
