@@ -61,7 +61,7 @@ def test_ecn_tcp_keeps_a_short_queue_too(rows: RowsOf) -> None:
 def test_tcp_and_dctcp_share_one_link_in_one_run(rows: RowsOf) -> None:
     both = rows("long2", "reno+dctcp")[0]
     assert set(both["goodput_by_transport"]) == {"reno", "dctcp"}
-    assert min(both["goodput_by_transport"].values()) > 0
+    assert min(both["goodput_by_transport"].values()) > 1
     assert both["marks"] > 100
     assert both["goodput_mbps"] > 80
 
