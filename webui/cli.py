@@ -18,7 +18,7 @@ from openflow_ext.settings import SettingsError, check, load, read
 from webui.accounts import Accounts, AccountsError
 from webui.app import create_app
 from webui.config import WebSettings
-from webui.server import CannotListen, end_live_pages, make_server, stop
+from webui.server import CannotListen, end_live_pages, make_server
 
 _accounts_file = click.option(
     "--file",
@@ -143,7 +143,7 @@ def _serve(settings: WebSettings, url: str, as_json: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, partial(_end, app))
     server.run()
-    stop(server)
+    server.close()
 
 
 def _end(app: Flask, _number: int, _frame: FrameType | None) -> NoReturn:

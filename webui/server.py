@@ -11,8 +11,8 @@ from flask import Flask
 from webui.config import WebSettings
 from webui.parts import KEY
 
-WORKERS, SHUTDOWN_S = 16, 5
-"""Threads for what is not a live page; how long what is being answered may take at the end."""
+WORKERS = 16
+"""Threads for what is not a live page."""
 
 
 class CannotListen(Exception):
@@ -24,14 +24,10 @@ def end_live_pages(app: Flask) -> None:
     app.extensions[KEY].hub.close()
 
 
-def stop(server: waitress.server.BaseWSGIServer) -> None:
-    """End what is being answered, then the server."""
-    server.task_dispatcher.shutdown(timeout=SHUTDOWN_S)
-    server.close()
-
-
 def make_server(app: Flask, settings: WebSettings) -> waitress.server.BaseWSGIServer:
-    """A server that listens; ``run`` serves. Raises CannotListen.
+    """A server that listens; ``run`` serves until SystemExit, then gives what is being answered 5 s.
+
+    Raises CannotListen.
 
     What the process has loaded until now stays, so Python need not look through it for garbage any more: that
     took 70 ms out of a request now and then.
