@@ -9,6 +9,7 @@
  */
 static __always_inline bool find_port(__u32 ifindex, struct weir_port **port, struct weir_port_state **state)
 {
+	*state = NULL; /* also where there is none: before Linux 6.3 no stack may be read that nothing wrote */
 	for (__u32 i = 0; i < WEIR_PORT_PLACES; i++) {
 		__u32 place = (ifindex + i) % WEIR_MAX_PORTS;
 
