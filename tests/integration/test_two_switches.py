@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fabric_app.pipeline import TABLE_SDTCP
-from flowdb.models import AlarmRow, ClampRow, FlowRow, HopRow
+from flowdb.models import AlarmRow, ClampRow, FlowRow, HopRow, LinkRow
 from mininet_topos.experiment import Case, Experiment
 from mininet_topos.lab import Progress, run_experiment
 from mininet_topos.layout import TRUNK, lay_out
@@ -123,6 +123,7 @@ def test_of_two_links_the_flow_punished_is_on_the_full_one(tmp_path: Path) -> No
             watching(links[1], LONG_FLOWS_SYNS) as on_second,
             stage(net, tmp_path, "sdtcp", {"sdtcp": SDTCP}) as on,
         ):
+            until(lambda: links_found(on) == {1, 2}, "both links are found")
             on.start_queries()
             full, addresses = long_flows_on_one_link(on)
             in_force = until(lambda: clamps_in_force(on, addresses), "the link's long flows are punished")
@@ -135,6 +136,11 @@ def test_of_two_links_the_flow_punished_is_on_the_full_one(tmp_path: Path) -> No
         port = flows[clamp.flow_id].src_port
         here, there = (on_first, on_second) if clamp.port_no == 1 else (on_second, on_first)
         assert (here.get(port), there.get(port)) == ({"out", "back"}, None)
+
+
+def links_found(on: Stage) -> set[int]:
+    """The senders' switch's ports to the other."""
+    return {row.src_port_no for row in on.rows(LinkRow) if row.src_dpid == SENDERS_SWITCH and row.up}
 
 
 def long_flows_on_one_link(on: Stage) -> tuple[int, set[str]]:
