@@ -7,12 +7,22 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.switch_bench import Bench, Controller, open_vswitch
+from weir import probes
 
 
-@pytest.fixture
-def bench() -> Iterator[Bench]:
+def datapaths() -> tuple[str, ...]:
+    """Open vSwitch's datapaths on this machine: the one in the kernel needs a module."""
+    try:
+        probes.kernel_datapath()
+    except probes.ProbeFailed:
+        return ("netdev",)
+    return ("netdev", "system")
+
+
+@pytest.fixture(params=datapaths())
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     with open_vswitch() as ovs:
-        bench = Bench(ovs)
+        bench = Bench(ovs, request.param)
         try:
             bench.build()
             yield bench

@@ -1,4 +1,4 @@
-"""An Open vSwitch of the tests' own (userspace datapath, own run directory), hosts behind it, the agent."""
+"""An Open vSwitch of the tests' own (its own run directory), hosts behind it, the agent."""
 
 from __future__ import annotations
 
@@ -139,13 +139,16 @@ class Controller:
         self.sock: socket.socket | None = None
 
     def accept(self) -> None:
-        """Take the next session through its handshake."""
-        self.hang_up()
-        self.sock, _ = self.listener.accept()
-        self.sock.settimeout(DEADLINE_S)
-        self.send(of.HEADER.pack(self.version, 0, 8, 1))
-        self.send(of.HEADER.pack(self.version, 5, 8, 2))
-        self.answer_of(2)
+        """Take the next session through its handshake; one given up while it waited here is passed over."""
+        while True:
+            self.hang_up()
+            self.sock, _ = self.listener.accept()
+            self.sock.settimeout(DEADLINE_S)
+            with contextlib.suppress(ConnectionError):
+                self.send(of.HEADER.pack(self.version, 0, 8, 1))
+                self.send(of.HEADER.pack(self.version, 5, 8, 2))
+                self.answer_of(2)
+                return
 
     def send(self, *messages: bytes) -> None:
         assert self.sock is not None
@@ -165,7 +168,8 @@ class Controller:
         data = b""
         while len(data) < size:
             more = self.sock.recv(size - len(data))
-            assert more, "the session ended"
+            if not more:
+                raise ConnectionResetError("the session ended")
             data += more
         return data
 
@@ -220,8 +224,9 @@ class Controller:
 class Bench:
     """One bridge with two hosts behind it, in namespaces; names are unique to this process."""
 
-    def __init__(self, ovs: OpenVSwitch) -> None:
+    def __init__(self, ovs: OpenVSwitch, datapath: str = "netdev") -> None:
         self.ovs = ovs
+        self.datapath = datapath
         self.name = f"wt{os.getpid() % 100000}"
         self.bridge = f"{self.name}b"
         self.agents: list[Agent] = []
@@ -233,11 +238,15 @@ class Bench:
         return f"{self.name}h{number}"
 
     def build(self) -> None:
-        self.ovs.vsctl("add-br", self.bridge, "--", "set", "bridge", self.bridge, "datapath_type=netdev")
+        self.add_bridge()
         self.ovs.vsctl("set-fail-mode", self.bridge, "secure")
         for number in (1, 2):
             run("ip", "netns", "add", self.host(number))
             self.plug(number)
+
+    def add_bridge(self) -> None:
+        kind = f"datapath_type={self.datapath}"
+        self.ovs.vsctl("add-br", self.bridge, "--", "set", "bridge", self.bridge, kind)
 
     def plug(self, number: int) -> None:
         """Give a host a link to the bridge."""

@@ -101,7 +101,7 @@ def test_a_bridge_made_anew_is_taken_over_without_the_old_rules(bench: Bench, co
     assert bench.rules()
     bench.ovs.vsctl("del-br", bench.bridge)
     until(lambda: bench.attached() == {}, "the ports are detached")
-    bench.ovs.vsctl("add-br", bench.bridge, "--", "set", "bridge", bench.bridge, "datapath_type=netdev")
+    bench.add_bridge()
     bench.ovs.vsctl("add-port", bench.bridge, bench.port(1))
     controller.accept()
     until(lambda: list(bench.attached()) == [bench.port(1)], "the port is attached")
