@@ -37,9 +37,9 @@ struct passage {
 };
 
 /* Exact for what opens or ends a connection, else as of the last clock tick, which costs a fraction. */
-static __always_inline __u64 time_of(const struct segment *s)
+static __always_inline __u64 time_of(const struct segment *s, struct weir_port_state *state)
 {
-	return s->flags & (TCP_SYN | TCP_FIN | TCP_RST) ? bpf_ktime_get_ns() : bpf_ktime_get_coarse_ns();
+	return s->flags & (TCP_SYN | TCP_FIN | TCP_RST) ? bpf_ktime_get_ns() : tick_ns(state);
 }
 
 /* On a crowded port the host's peers shall send smaller segments; a repeated SYN is told the same. */
@@ -135,7 +135,8 @@ static __always_inline void follow_flow(struct passage *p, const struct question
 static __always_inline __u16 lowered(struct passage *p, struct question *q)
 {
 	__u16 before = p->tcp->window;
-	struct weir_exact *exact;
+	struct weir_rule *exact, *rule;
+	__u32 listed, place;
 
 	q->scale = p->port->assumed_scale;
 	q->mss = DEFAULT_MSS;
@@ -155,9 +156,14 @@ static __always_inline __u16 lowered(struct passage *p, struct question *q)
 	}
 	q->field = bpf_ntohs(before);
 	exact = exact_of(q, p->port, p->flow);
-	if (!exact && !p->state->reflex_level && !is_listed(q, p->port, WEIR_INGRESS))
+	listed = by_flags(q, p->port, WEIR_INGRESS);
+	if (p->state->reflex_level || listed == WEIR_ASK_LIST)
+		return bpf_htons(field_by_rules(q, p->port, p->state, exact));
+	if (listed == WEIR_NO_RULE && !exact)
 		return before;
-	return bpf_htons(field_by_rules(q, p->port, p->state, exact));
+	place = listed - WEIR_FIRST_RULE; /* beyond the map for none */
+	rule = bpf_map_lookup_elem(&tallies, &place);
+	return bpf_htons(field_by_two(q, p->port, p->state, exact, rule));
 }
 
 /* What both forms of the ingress do with a segment: true where its window shall become *after. */
@@ -171,7 +177,7 @@ static __always_inline bool ingress(struct passage *p, struct question *q, struc
 	is_ack = (q->segment.flags & (TCP_SYN | TCP_ACK)) == TCP_ACK;
 	if (is_ack) /* before the flow is written to: an atomic operation waits for what was written, cold memory too */
 		__sync_fetch_and_add(&p->state->acks_seen, q->packets);
-	q->now_ns = time_of(&q->segment);
+	q->now_ns = time_of(&q->segment, p->state);
 	follow_flow(p, q, c, WEIR_INGRESS);
 	if (p->flow && q->segment.flags & TCP_RST)
 		end_count(p->flow, p->state);
@@ -194,7 +200,9 @@ int weir_ingress(struct xdp_md *ctx)
 	struct passage p = {};
 	__u16 after, *word;
 
-	if (!find_port(q.ifindex, &p.port, &p.state) || !parse_xdp(ctx, &q.segment))
+	if (!find_port(q.ifindex, &p.port, &p.state))
+		return XDP_PASS;
+	if (!parse_segment(c, &q.segment, true) && !parse_xdp(ctx, &q.segment))
 		return XDP_PASS;
 	if (ingress(&p, &q, &c, &after)) {
 		p.tcp->check = weir_checksum_update(p.tcp->check, p.tcp->window, after);
@@ -223,7 +231,7 @@ static __noinline int pull_headers(struct __sk_buff *skb)
  */
 static __always_inline bool find_segment(struct __sk_buff *skb, struct segment *s)
 {
-	bool found = parse_skb(skb, s);
+	bool found = parse_segment(CURSOR_OF(skb), s, true) || parse_skb(skb, s);
 
 	if ((!found || s->flags & TCP_SYN) && pull_headers(skb))
 		found = parse_skb(skb, s);
@@ -309,10 +317,10 @@ int weir_egress(struct __sk_buff *skb)
 	p.tcp = is_tcp ? tcp_header(&c, &q.segment) : NULL;
 	if (!p.tcp)
 		return TC_ACT_UNSPEC;
-	q.now_ns = time_of(&q.segment);
+	q.now_ns = time_of(&q.segment, p.state);
 	if (!host->simple_count)
 		follow_flow(&p, &q, &c, WEIR_EGRESS);
-	if (is_listed(&q, p.port, WEIR_EGRESS))
+	if (by_flags(&q, p.port, WEIR_EGRESS) != WEIR_NO_RULE)
 		count(&p, &q, host);
 	if (p.flow && q.segment.payload && one_at_a_time(p.flow, p.port, p.state, mss_of(p.flow)))
 		push(skb, &q.segment, p.tcp);

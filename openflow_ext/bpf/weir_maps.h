@@ -50,7 +50,7 @@ struct {
 	__uint(max_entries, 1000000);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct weir_exact_key);
-	__type(value, struct weir_exact);
+	__type(value, struct weir_rule);
 } exact_rules SEC(".maps");
 
 /* From 1; another one with each rule and each port that comes. */
@@ -67,7 +67,7 @@ struct {
 	__uint(max_entries, 65536);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct weir_exact_key);
-	__type(value, struct weir_exact);
+	__type(value, struct weir_rule);
 } armed_rules SEC(".maps");
 
 struct {
@@ -78,19 +78,19 @@ struct {
 	__type(value, struct weir_list);
 } lists SEC(".maps");
 
-/* Segments without any of these TCP flags match no rule of the list. */
+/* Most segments need no look at the list itself. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2 * WEIR_MAX_BRIDGES);
 	__type(key, __u32); /* 2 bridge + direction */
-	__type(value, __u32);
+	__type(value, struct weir_flags_table);
 } list_flags SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 4096);
 	__type(key, __u32); /* struct weir_listed.tally */
-	__type(value, struct weir_tally);
+	__type(value, struct weir_rule);
 } tallies SEC(".maps");
 
 struct {

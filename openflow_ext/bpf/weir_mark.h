@@ -58,7 +58,7 @@ static __always_inline void mark(struct __sk_buff *skb, const struct weir_port *
 
 	if (!port->mark_mode || !joins_long_queue(port, state))
 		return;
-	ethertype = ethertype_of(&c);
+	ethertype = ethertype_of(&c, MAX_VLAN_TAGS);
 	ip = take(&c, sizeof(struct iphdr));
 	if (!ip)
 		return;

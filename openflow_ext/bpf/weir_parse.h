@@ -67,7 +67,7 @@ static __always_inline void *take(struct cursor *c, __u32 len)
 	return start;
 }
 
-static __always_inline int ethertype_of(struct cursor *c)
+static __always_inline int ethertype_of(struct cursor *c, int max_tags)
 {
 	struct ethhdr *eth = take(c, sizeof(*eth));
 	__be16 ethertype;
@@ -75,7 +75,7 @@ static __always_inline int ethertype_of(struct cursor *c)
 	if (!eth)
 		return 0;
 	ethertype = eth->h_proto;
-	for (int i = 0; i < MAX_VLAN_TAGS; i++) {
+	for (int i = 0; i < max_tags; i++) {
 		struct vlan_tag *tag;
 
 		if (ethertype != bpf_htons(ETH_P_8021Q) && ethertype != bpf_htons(ETH_P_8021AD))
@@ -96,12 +96,12 @@ static __always_inline __u32 payload_of(__u32 after_ip, const struct tcphdr *tcp
 	return after_ip > header ? after_ip - header : 0;
 }
 
-static __always_inline bool parse_ipv4(struct cursor *c, struct segment *s)
+static __always_inline bool parse_ipv4(struct cursor *c, struct segment *s, bool plain)
 {
 	struct iphdr *ip = take(c, sizeof(*ip));
 	__u32 options;
 
-	if (!ip || ip->version != 4 || ip->ihl < 5 || ip->protocol != IPPROTO_TCP)
+	if (!ip || ip->version != 4 || ip->ihl < 5 || (plain && ip->ihl > 5) || ip->protocol != IPPROTO_TCP)
 		return false;
 	if (ip->frag_off & bpf_htons(IP_OFFSET_MASK))
 		return false;
@@ -111,10 +111,10 @@ static __always_inline bool parse_ipv4(struct cursor *c, struct segment *s)
 	s->ip_version = 4;
 	s->payload = ip->tot_len ? bpf_ntohs(ip->tot_len) - ip->ihl * 4 : BIG_TCP;
 	options = ip->ihl * 4 - sizeof(*ip);
-	return take(c, options & 0x3f);
+	return plain || take(c, options & 0x3f);
 }
 
-static __always_inline bool parse_ipv6(struct cursor *c, struct segment *s)
+static __always_inline bool parse_ipv6(struct cursor *c, struct segment *s, bool plain)
 {
 	struct ipv6hdr *ip = take(c, sizeof(*ip));
 	__u8 next;
@@ -126,7 +126,7 @@ static __always_inline bool parse_ipv6(struct cursor *c, struct segment *s)
 	s->ip_version = 6;
 	s->payload = ip->payload_len ? bpf_ntohs(ip->payload_len) : BIG_TCP;
 	next = ip->nexthdr;
-	for (int i = 0; i < MAX_IPV6_EXTENSIONS; i++) {
+	for (int i = 0; i < (plain ? 0 : MAX_IPV6_EXTENSIONS); i++) {
 		struct ipv6_extension *extension;
 
 		if (next != IPV6_HOP_BY_HOP && next != IPV6_ROUTING && next != IPV6_FRAGMENT &&
@@ -147,18 +147,19 @@ static __always_inline bool parse_ipv6(struct cursor *c, struct segment *s)
 	return next == IPPROTO_TCP;
 }
 
-static __always_inline int parse_segment(struct cursor c, struct segment *s)
+/* 1 for a TCP segment with its whole fixed header here; `plain`: of those without tags, IP options and extensions. */
+static __always_inline int parse_segment(struct cursor c, struct segment *s, bool plain)
 {
 	void *frame = c.pos;
-	int ethertype = ethertype_of(&c);
+	int ethertype = ethertype_of(&c, plain ? 0 : MAX_VLAN_TAGS);
 	struct tcphdr *tcp;
 
 	__builtin_memset(s, 0, sizeof(*s));
 	if (ethertype == ETH_P_IP) {
-		if (!parse_ipv4(&c, s))
+		if (!parse_ipv4(&c, s, plain))
 			return 0;
 	} else if (ethertype == ETH_P_IPV6) {
-		if (!parse_ipv6(&c, s))
+		if (!parse_ipv6(&c, s, plain))
 			return 0;
 	} else {
 		return 0;
@@ -175,17 +176,17 @@ static __always_inline int parse_segment(struct cursor c, struct segment *s)
 }
 
 /*
- * 1 for a TCP segment with its whole fixed header here, 0 for all else. Functions of their own that the verifier
- * checks once: what comes after need not be checked again for each way through the headers.
+ * All segments. Functions of their own that the verifier checks once: what comes after need not be checked again
+ * for each way through the headers. A call costs as much as the look at plain headers, so that comes first.
  */
 __noinline int parse_xdp(struct xdp_md *ctx, struct segment *s)
 {
-	return s ? parse_segment(CURSOR_OF(ctx), s) : 0;
+	return s ? parse_segment(CURSOR_OF(ctx), s, false) : 0;
 }
 
 __noinline int parse_skb(struct __sk_buff *ctx, struct segment *s)
 {
-	return s ? parse_segment(CURSOR_OF(ctx), s) : 0;
+	return s ? parse_segment(CURSOR_OF(ctx), s, false) : 0;
 }
 
 /* The cursor moves behind the TCP header that was found; NULL never happens but for the verifier. */

@@ -3,6 +3,7 @@
 #ifndef WEIR_PORT_H
 #define WEIR_PORT_H
 
+
 /*
  * The port of an interface and its state; false: the interface is no port. Interface numbers grow without end on
  * a host that makes and deletes many, so they are no places themselves.
@@ -22,6 +23,21 @@ static __always_inline bool find_port(__u32 ifindex, struct weir_port **port, st
 		}
 	}
 	return false;
+}
+
+/*
+ * The time of the last clock tick. The kernel's coarse clock is asked once a tick and port: the count of ticks is
+ * read in place, the clock by two calls.
+ */
+static __always_inline __u64 tick_ns(struct weir_port_state *state)
+{
+	__u64 tick = bpf_jiffies64();
+
+	if (state->tick != tick) {
+		state->tick_ns = bpf_ktime_get_coarse_ns();
+		state->tick = tick;
+	}
+	return state->tick_ns;
 }
 
 #endif

@@ -120,11 +120,11 @@ static __always_inline void exact_key_of(struct weir_exact_key *key, const struc
  * The segment's exact rule. A flow that was found to have none is not looked for again until the agent adds a
  * rule: most flows have none, and the look-up is a cache miss.
  */
-static __always_inline struct weir_exact *exact_of(const struct question *q, const struct weir_port *port,
+static __always_inline struct weir_rule *exact_of(const struct question *q, const struct weir_port *port,
 						   struct weir_flow *flow)
 {
 	struct weir_exact_key key = {};
-	struct weir_exact *exact;
+	struct weir_rule *exact;
 	__u32 zero = 0, epoch, *held = bpf_map_lookup_elem(&rules_epoch, &zero);
 
 	if (!held)
@@ -139,14 +139,14 @@ static __always_inline struct weir_exact *exact_of(const struct question *q, con
 	return exact;
 }
 
-/* Meet an exact rule, unless one of its table was met before. */
-static __always_inline void meet_exact(struct answer *a, const struct question *q, const struct weir_port *port,
-				       const struct weir_port_state *state, struct weir_exact *exact)
+/* Meet a window rule, unless one of its table was met before. */
+static __always_inline void meet_window(struct answer *a, const struct question *q, const struct weir_port *port,
+					const struct weir_port_state *state, struct weir_rule *rule)
 {
-	if (table_done(a, &exact->action))
+	if (table_done(a, &rule->action))
 		return;
-	meet(a, &exact->action, &exact->tally, q);
-	ask_window(a, q, port, state, &exact->action, &exact->tally);
+	meet(a, &rule->action, &rule->tally, q);
+	ask_window(a, q, port, state, &rule->action, &rule->tally);
 }
 
 /* A reflex entry counts as met in its table; it is on while its rank is below the port's level. */
@@ -154,7 +154,7 @@ static __always_inline void meet_armed(struct answer *a, const struct question *
 				       const struct weir_port_state *state)
 {
 	struct weir_exact_key key = {};
-	struct weir_exact *armed;
+	struct weir_rule *armed;
 
 	if (!port->armed || !state->reflex_level)
 		return;
@@ -166,7 +166,7 @@ static __always_inline void meet_armed(struct answer *a, const struct question *
 		armed->tally.epoch = state->reflex_epoch;
 		armed->tally.window_bytes = armed->action.window_bytes;
 	}
-	meet_exact(a, q, port, state, armed);
+	meet_window(a, q, port, state, armed);
 }
 
 static __always_inline struct weir_list *list_of(const struct weir_port *port, __u32 direction)
@@ -176,12 +176,13 @@ static __always_inline struct weir_list *list_of(const struct weir_port *port, _
 	return bpf_map_lookup_elem(&lists, &key);
 }
 
-/* Whether a rule of the list may match: most segments are none that open or close a connection. */
-static __always_inline bool is_listed(const struct question *q, const struct weir_port *port, __u32 direction)
+/* What the list does with such segments: enum weir_by_flags. */
+static __always_inline __u32 by_flags(const struct question *q, const struct weir_port *port, __u32 direction)
 {
-	__u32 place = 2 * port->bridge + direction, *flags = bpf_map_lookup_elem(&list_flags, &place);
+	__u32 flags = q->segment.flags % WEIR_PLAIN_FLAGS, place = 2 * port->bridge + direction;
+	struct weir_flags_table *table = bpf_map_lookup_elem(&list_flags, &place);
 
-	return flags && q->segment.flags & *flags;
+	return table ? table->rule[q->segment.ip_version == 4 ? flags : WEIR_PLAIN_FLAGS + flags] : WEIR_NO_RULE;
 }
 
 /* The next listed rule that is met, its table not yet in a->tables; NULL: none is left. */
@@ -199,42 +200,72 @@ static __always_inline struct weir_listed *meet_next(const struct question *q, s
 	return &list->rules[i];
 }
 
-/* The window field with which the segment goes on, by the rules of the ingress; `exact` may be NULL. */
+static __always_inline __u32 field_of(const struct answer *a, const struct question *q)
+{
+	__u32 field;
+
+	if (a->window_bytes == NO_WINDOW)
+		return q->field;
+	field = weir_clamp_field(q->field, a->window_bytes, q->scale, q->mss, q->least_bytes);
+	if (field != q->field && a->clamper)
+		__sync_fetch_and_add(&a->clamper->clamped, 1);
+	return field;
+}
+
+/* Of two rules in one table, NULL for none, the one that does not act is forgotten. */
+static __always_inline void settle(struct weir_rule **exact, struct weir_rule **listed)
+{
+	if (!*exact || !*listed || (*exact)->action.table_id != (*listed)->action.table_id)
+		return;
+	*((*exact)->action.priority >= (*listed)->action.priority ? listed : exact) = NULL;
+}
+
+/* The window field with which the segment goes on where all that may act on it are these two; NULL: none. */
+static __always_inline __u32 field_by_two(const struct question *q, const struct weir_port *port,
+					  const struct weir_port_state *state, struct weir_rule *exact,
+					  struct weir_rule *listed)
+{
+	struct answer a = {.window_bytes = NO_WINDOW};
+
+	if (exact && !alive(&exact->action, &exact->tally, q->now_ns))
+		exact = NULL;
+	settle(&exact, &listed);
+	if (exact)
+		meet_window(&a, q, port, state, exact);
+	if (listed)
+		meet_window(&a, q, port, state, listed);
+	return field_of(&a, q);
+}
+
+/* The window field with which the segment goes on, by all rules of the ingress; `exact` may be NULL. */
 __noinline __u32 field_by_rules(const struct question *q, const struct weir_port *port,
-				const struct weir_port_state *state, struct weir_exact *exact)
+				const struct weir_port_state *state, struct weir_rule *exact)
 {
 	struct answer a = {.window_bytes = NO_WINDOW};
 	struct weir_list *list;
-	__u32 from = 0, field;
+	__u32 from = 0;
 
 	if (!q || !port || !state)
 		return 0;
-	list = is_listed(q, port, WEIR_INGRESS) ? list_of(port, WEIR_INGRESS) : NULL;
+	list = by_flags(q, port, WEIR_INGRESS) != WEIR_NO_RULE ? list_of(port, WEIR_INGRESS) : NULL;
 	if (exact && !alive(&exact->action, &exact->tally, q->now_ns))
 		exact = NULL;
 	for (int hit = 0; hit < MAX_HITS; hit++) {
-		struct weir_listed *rule = meet_next(q, list, port->ofport, a.tables, &from);
-		struct weir_tally *tally;
+		struct weir_listed *listed = meet_next(q, list, port->ofport, a.tables, &from);
+		struct weir_rule *rule;
 
-		if (exact && (!rule || exact->action.priority >= rule->action.priority)) {
-			meet_exact(&a, q, port, state, exact);
+		if (exact && (!listed || exact->action.priority >= listed->action.priority)) {
+			meet_window(&a, q, port, state, exact);
 			exact = NULL;
 		}
-		if (!rule)
+		if (!listed)
 			break;
-		tally = bpf_map_lookup_elem(&tallies, &rule->tally);
-		if (!tally || table_done(&a, &rule->action) || !alive(&rule->action, tally, q->now_ns))
-			continue;
-		meet(&a, &rule->action, tally, q);
-		ask_window(&a, q, port, state, &rule->action, tally);
+		rule = bpf_map_lookup_elem(&tallies, &listed->tally);
+		if (rule && alive(&rule->action, &rule->tally, q->now_ns))
+			meet_window(&a, q, port, state, rule);
 	}
 	meet_armed(&a, q, port, state);
-	if (a.window_bytes == NO_WINDOW)
-		return q->field;
-	field = weir_clamp_field(q->field, a.window_bytes, q->scale, q->mss, q->least_bytes);
-	if (field != q->field && a.clamper)
-		__sync_fetch_and_add(&a.clamper->clamped, 1);
-	return field;
+	return field_of(&a, q);
 }
 
 /* What the rules of the egress do to N_i for this segment: enum weir_count_op. */
@@ -248,15 +279,15 @@ __noinline __u32 count_by_rules(const struct question *q, const struct weir_port
 		return 0;
 	list = list_of(port, WEIR_EGRESS);
 	for (int hit = 0; hit < MAX_HITS; hit++) {
-		struct weir_listed *rule = meet_next(q, list, port->ofport, a.tables, &from);
-		struct weir_tally *tally;
+		struct weir_listed *listed = meet_next(q, list, port->ofport, a.tables, &from);
+		struct weir_rule *rule;
 
-		if (!rule)
+		if (!listed)
 			break;
-		tally = bpf_map_lookup_elem(&tallies, &rule->tally);
-		if (!tally || !alive(&rule->action, tally, q->now_ns))
+		rule = bpf_map_lookup_elem(&tallies, &listed->tally);
+		if (!rule || !alive(&rule->action, &rule->tally, q->now_ns))
 			continue;
-		meet(&a, &rule->action, tally, q);
+		meet(&a, &rule->action, &rule->tally, q);
 		if (rule->action.count_ofport == WEIR_ANY_PORT || rule->action.count_ofport == port->ofport)
 			a.count_op = rule->action.count_op;
 	}

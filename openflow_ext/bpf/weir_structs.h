@@ -15,6 +15,7 @@
 #define WEIR_PORT_PLACES 8 /* a port lies at the first that is free of so many places, from its ifindex on */
 #define WEIR_ANY_PORT 0xffffffff
 #define WEIR_NO_SCALE 0xff
+#define WEIR_PLAIN_FLAGS 64 /* FIN, SYN, RST, PSH, ACK, URG */
 
 enum weir_direction { WEIR_INGRESS, WEIR_EGRESS };
 enum weir_window_op { WEIR_WINDOW_NONE, WEIR_MOD_WINDOW, WEIR_SET_WINDOW, WEIR_FAIR_SHARE };
@@ -84,6 +85,8 @@ struct weir_port_state {
 	__u32 paired;       /* flows of N_i that have two segments for the least */
 	__u64 crowd_ns;     /* when the port last had */
 	__u32 crowd;        /* so many flows: the most in the last minute */
+	__u64 tick;         /* the kernel's count of clock ticks */
+	__u64 tick_ns;      /* and its coarse time, together */
 };
 
 /* ---- flows: one entry a port and connection ---------------------------------------------------- */
@@ -184,7 +187,7 @@ struct weir_exact_key {
 	__u16 dst_port;
 };
 
-struct weir_exact {
+struct weir_rule {
 	struct weir_action action;
 	struct weir_tally tally;
 };
@@ -217,6 +220,17 @@ struct weir_list {
 	__u32 len;
 	__u32 tables; /* bit t: a rule of table t is here */
 	struct weir_listed rules[WEIR_MAX_LISTED];
+};
+
+/*
+ * What a list does with all segments of an IP version and a set of flags: nothing, what the one rule does whose
+ * tally lies at FIRST_RULE and so many places, or different things with some of them.
+ */
+enum weir_by_flags { WEIR_NO_RULE, WEIR_FIRST_RULE, WEIR_ASK_LIST = 0xffff };
+
+/* First of IPv4, then of IPv6. */
+struct weir_flags_table {
+	__u16 rule[2 * WEIR_PLAIN_FLAGS];
 };
 
 /* ---- events ------------------------------------------------------------------------------------ */

@@ -24,11 +24,11 @@ _TYPES = {
     "settings": ("__u32", "struct weir_settings"),
     "reports_lost": ("__u32", "__u64"),
     "rules_epoch": ("__u32", "__u32"),
-    "armed_rules": ("struct weir_exact_key", "struct weir_exact"),
-    "exact_rules": ("struct weir_exact_key", "struct weir_exact"),
+    "armed_rules": ("struct weir_exact_key", "struct weir_rule"),
+    "exact_rules": ("struct weir_exact_key", "struct weir_rule"),
     "lists": ("struct weir_list_key", "struct weir_list"),
-    "list_flags": ("__u32", "__u32"),
-    "tallies": ("__u32", "struct weir_tally"),
+    "list_flags": ("__u32", "struct weir_flags_table"),
+    "tallies": ("__u32", "struct weir_rule"),
 }
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ipaddress
 import socket
 import time
+from collections.abc import Sequence
 from typing import Any
 
-from openflow_ext.switch.layout import ffi
+from openflow_ext.switch.layout import constants, ffi
 from openflow_ext.switch.rules import CountOp, Network, Rule, RuleStats, TcpMatch, WindowOp
 
 ANY_PORT = 0xFFFFFFFF
@@ -145,3 +146,36 @@ def decode_listed(listed: Any) -> Rule:
         in_port=int(listed.in_ofport) if listed.in_ofport_mask else None,
     )
     return decode_action(listed.action, match)
+
+
+def flags_table(rules: Sequence[tuple[Rule, int]]) -> list[int]:
+    """What a list, by falling priority and each with its tally's place, does: struct weir_flags_table."""
+    cells = []
+    for version in (4, 6):
+        these = [(rule, place) for rule, place in rules if rule.match.ip_version == version]
+        cells += [_flags_cell(these, flags) for flags in range(constants.WEIR_PLAIN_FLAGS)]
+    return cells
+
+
+def _flags_cell(rules: Sequence[tuple[Rule, int]], flags: int) -> int:
+    """The one rule that acts on all segments with these flags, if one does and no other on any of them."""
+    acts: tuple[Rule, int] | None = None
+    for rule, place in rules:
+        match = rule.match
+        if flags & match.flags_mask != match.flags % constants.WEIR_PLAIN_FLAGS:
+            continue
+        if acts and acts[0].table_id == rule.table_id:
+            continue
+        if acts or not _takes_all(rule):
+            return int(constants.WEIR_ASK_LIST)
+        acts = rule, place
+    return int(constants.WEIR_FIRST_RULE) + acts[1] if acts else int(constants.WEIR_NO_RULE)
+
+
+def _takes_all(rule: Rule) -> bool:
+    """Of the segments with flags that it matches, always."""
+    match = rule.match
+    anywhere = match.src is None and match.dst is None and match.in_port is None
+    any_port = match.src_port is None and match.dst_port is None
+    forever = not rule.idle_timeout_s and not rule.hard_timeout_s
+    return anywhere and any_port and forever and match.flags_mask < constants.WEIR_PLAIN_FLAGS

@@ -25,6 +25,7 @@ from openflow_ext.switch.ruleforms import (
     exact_key,
     fill_action,
     fill_listed,
+    flags_table,
     over,
     start_tally,
     stats_of,
@@ -32,6 +33,7 @@ from openflow_ext.switch.ruleforms import (
 from openflow_ext.switch.rules import CountOp, Rule, RuleStats, WindowOp
 
 MAX_LISTED = 64
+ASK_LIST = [int(constants.WEIR_ASK_LIST)] * (2 * int(constants.WEIR_PLAIN_FLAGS))
 INGRESS, EGRESS = int(constants.WEIR_INGRESS), int(constants.WEIR_EGRESS)
 MAX_TABLE = 31
 
@@ -174,26 +176,27 @@ class RuleMaps:
         place = self._free_tally()
         listed = ffi.new("struct weir_listed *")
         fill_listed(listed, rule, place)
-        tally = self._tallies.value()
-        start_tally(tally, rule)
-        self._tallies.put(self._tallies.key(place), tally)
+        counted = self._tallies.value()
+        fill_action(counted.action, rule)
+        start_tally(counted.tally, rule)
+        self._tallies.put(self._tallies.key(place), counted)
         after = next((i for i, r in enumerate(kept) if r.action.priority < rule.priority), len(kept))
         self._write(bridge, direction, [*kept[:after], listed[0], *kept[after:]])
 
     def _write(self, bridge: int, direction: int, listed: list[Any]) -> None:
-        key, flags = self._list_key(bridge, direction), 0
+        key, by_flags = self._list_key(bridge, direction), self._list_flags.key(2 * bridge + direction)
+        self._list_flags.put(by_flags, self._list_flags.value({"rule": ASK_LIST}))
         value = self._lists.value()
         value.len = len(listed)
         for i, rule in enumerate(listed):
             value.rules[i] = rule
-            flags |= (rule.flags & rule.flags_mask) or 0xFFFFFFFF
             value.tables |= 1 << rule.action.table_id
         if listed:
             self._lists.put(key, value)
         else:
             self._lists.delete(key)
-        place = 2 * bridge + direction
-        self._list_flags.put(self._list_flags.key(place), self._list_flags.value(flags))
+        rules = [(decode_listed(rule), int(rule.tally)) for rule in listed]
+        self._list_flags.put(by_flags, self._list_flags.value({"rule": flags_table(rules)}))
 
     def _list_key(self, bridge: int, direction: int) -> Any:
         return self._lists.key({"bridge": bridge, "direction": direction})
@@ -206,7 +209,8 @@ class RuleMaps:
         return next(place for place in range(len(taken) + 1) if place not in taken)
 
     def _tally(self, place: int) -> Any:
-        return self._tallies.get(self._tallies.key(place))
+        counted: Any = self._tallies.get(self._tallies.key(place))
+        return counted.tally
 
     # -- what both kinds share -----------------------------------------------------------------
 

@@ -1,0 +1,127 @@
+"""The kernel datapath's form on real links, a Linux bridge in Open vSwitch's place.
+
+The hosts leave checksums to be filled in and send super-packets; the bridge's ports fill in and cut them
+behind the programs, so that the hosts check what the programs left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from openflow_ext.switch.kernel import KernelDataPlane
+from openflow_ext.switch.rules import Rule, TcpMatch, WindowOp
+from tests.bpf.test_alarm import run
+from tests.bpf.wire import MSS, PATIENCE_S, Space
+
+BRIDGE, TCP_PORT = 1, 5001
+BYTES = 1 << 20
+WINDOW_BYTES = 8 * MSS
+TCP_INFO = 11
+SND_WND = struct.Struct("228xI")  # of struct tcp_info, since Linux 5.4
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    space: Space
+    port: str  # of the bridge, to which it is attached
+    address: str
+
+    @property
+    def ifindex(self) -> int:
+        return socket.if_nametoindex(self.port)
+
+    def bad_checksums(self) -> int:
+        """TCP segments that its stack refused for their checksum."""
+        snmp = self.space.run(lambda: Path("/proc/thread-self/net/snmp").read_text())
+        names, values = (line.split() for line in snmp.splitlines() if line.startswith("Tcp:"))
+        return int(values[names.index("InCsumErrors")])
+
+    def socket(self) -> socket.socket:
+        made = self.space.run(socket.socket)
+        made.settimeout(PATIENCE_S)
+        return made
+
+
+@pytest.fixture
+def hosts() -> Iterator[tuple[Host, Host]]:
+    """Two hosts behind one Linux bridge."""
+    bridge = f"wk{os.getpid() % 100000}"
+    with contextlib.ExitStack() as undo:
+        run("ip", "link", "add", bridge, "type", "bridge")
+        undo.callback(run, "ip", "link", "del", bridge)
+        run("ip", "link", "set", bridge, "up")
+        made = []
+        for number in (1, 2):
+            host = Host(Space(f"{bridge}-{number}"), f"{bridge}p{number}", f"10.78.0.{number}")
+            undo.callback(host.space.close)
+            name = host.space.name
+            run(*f"ip link add {host.port} type veth peer name eth0 netns {name}".split())
+            run(*f"ethtool -K {host.port} tx off".split())
+            run(*f"ip link set {host.port} master {bridge} up".split())
+            run(*f"ip -n {name} address add {host.address}/24 dev eth0".split())
+            run(*f"ip -n {name} link set eth0 up".split())
+            made.append(host)
+        yield made[0], made[1]
+
+
+@pytest.fixture
+def plane(hosts: tuple[Host, Host]) -> Iterator[KernelDataPlane]:
+    """The programs on both ports; every window is lowered to WINDOW_BYTES."""
+    plane = KernelDataPlane(f"weir-kernel-form-{os.getpid()}", max_flows=1000)
+    try:
+        for number, host in enumerate(hosts, 1):
+            plane.attach(host.ifindex, host.port, BRIDGE, number, kernel_datapath=True)
+        plane.put(BRIDGE, Rule(0, 1, 0, TcpMatch(), WindowOp.SET_WINDOW, WINDOW_BYTES))
+        yield plane
+    finally:
+        plane.destroy()
+
+
+def send(sender: socket.socket, receiver: socket.socket) -> None:
+    """BYTES that arrive as they were."""
+    data = os.urandom(BYTES)
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        sending = thread.submit(sender.sendall, data)
+        got = bytearray()
+        while len(got) < BYTES:
+            got += receiver.recv(1 << 20)
+        sending.result()
+    assert got == data
+
+
+def snd_wnd_of(end: socket.socket) -> int:
+    """The peer's window as this end saw it last, in bytes."""
+    (window,) = SND_WND.unpack(end.getsockopt(socket.IPPROTO_TCP, TCP_INFO, SND_WND.size))
+    return int(window)
+
+
+def test_windows_fall_under_checksums_that_are_still_to_be_filled_in(
+    hosts: tuple[Host, Host], plane: KernelDataPlane
+) -> None:
+    client, server = hosts
+    with server.socket() as listener, client.socket() as there:
+        listener.bind((server.address, TCP_PORT))
+        listener.listen()
+        there.connect((server.address, TCP_PORT))
+        back, _ = listener.accept()
+        with back:
+            send(there, back)
+            packets = int(Path(f"/sys/class/net/{client.port}/statistics/rx_packets").read_text())
+            segments = plane.counters(client.ifindex).acks_seen
+            send(back, there)
+            windows = [snd_wnd_of(end) for end in (there, back)]
+
+    assert packets < BYTES // MSS <= segments, "super-packets, counted by their segments"
+    assert all(WINDOW_BYTES - 512 <= window <= WINDOW_BYTES for window in windows)
+    for host in hosts:
+        assert plane.counters(host.ifindex).clamped > 0
+        assert host.bad_checksums() == 0
