@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
+from flowdb.apart import StoreApart
 from flowdb.config import FlowDbSettings
 from flowdb.db import FlowDb
 from flowdb.engine import FlowDbError
@@ -28,6 +29,7 @@ class FlowDbContext(FlowDb):
                 settings.adopt_within_s,
                 settings.max_pending,
                 settings.retention,
+                StoreApart,
             )
         except FlowDbError as error:
             raise SystemExit(f"weir: {error}") from error
