@@ -6,7 +6,8 @@ A real controller (fabric_app, sdtcp_app) takes the flows over from a database a
 switch of 100 ports. ``calm``: one alarm at a time; ``load``: 2,000 a second over all ports for 10 s. The time
 is taken at the switch: from the alarm's bytes into the socket to the FLOW_MOD's bytes out of it, so both ways
 through the kernel are in it. An alarm is ``unanswered`` when no FLOW_MOD came for it before its port's next.
-``rss_mb``: the controller's memory with the flows known, and after each round once all clamps are lifted.
+``rss_mb``: the controller's memory with the flows known, and after each round once all clamps are lifted;
+``writer_mb``: that of its process for the database.
 """
 
 from __future__ import annotations
@@ -204,7 +205,14 @@ def load(switch: Switch) -> tuple[list[float], int]:
     return taken, unanswered
 
 
-def rss_mb(pid: int) -> int:
+def memory(pid: int) -> dict[str, int]:
+    """Of the controller and of its writer."""
+    lists = (task.joinpath("children").read_text() for task in Path(f"/proc/{pid}/task").iterdir())
+    writers = (_rss_mb(child) for children in lists for child in children.split())
+    return {"rss_mb": _rss_mb(pid), "writer_mb": sum(writers)}
+
+
+def _rss_mb(pid: int | str) -> int:
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.split("VmRSS:")[1].split()[0]) // 1024
 
@@ -225,7 +233,7 @@ def main(flows: int, engine: str, rounds: int, as_json: bool) -> None:
         remember(url, flows)
         with controller(engine, Path(folder), url) as (process, switch):
             switch.serve(time.perf_counter() + 3)
-            rows = [row("calm", calm(switch), unanswered=0, rss_mb=rss_mb(process.pid))]
+            rows = [row("calm", calm(switch), unanswered=0, **memory(process.pid))]
             for number in range(rounds):
                 clamped, lifted = len(switch.clamped), switch.lifted
                 taken, unanswered = load(switch)
@@ -234,9 +242,8 @@ def main(flows: int, engine: str, rounds: int, as_json: bool) -> None:
                     time.perf_counter() + 15,
                     lambda want=lifted + all_of_them: switch.lifted >= want,  # type: ignore[misc]
                 )
-                memory = rss_mb(process.pid)
-                rows.append(row(f"load {number + 1}", taken, unanswered=unanswered, rss_mb=memory))
-    columns = ["phase", "alarms", "p50_ms", "p95_ms", "p99_ms", "max_ms", "unanswered", "rss_mb"]
+                rows.append(row(f"load {number + 1}", taken, unanswered=unanswered, **memory(process.pid)))
+    columns = ["phase", "alarms", "p50_ms", "p95_ms", "p99_ms", "max_ms", "unanswered", "rss_mb", "writer_mb"]
     present(f"alarm to FLOW_MOD, {engine}, {flows} flows known", columns, rows, as_json)
 
 
