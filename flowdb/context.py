@@ -12,6 +12,7 @@ from flowdb.engine import FlowDbError
 from openflow_ext.settings import load_or_exit
 
 _SWITCH_S = 0.0005
+_YOUNG = 100_000
 
 
 class FlowDbContext(FlowDb):
@@ -38,10 +39,10 @@ class FlowDbContext(FlowDb):
 def favour_alarms() -> None:
     """Have Python do without what keeps an alarm waiting.
 
-    A full search for garbage walks every flow of the index, 0.5 s for 100,000 of them: so Python searches
-    what is new, and hardly ever all that lives. The thread that writes the database may keep the
+    A full search for garbage walks every flow of the index, 0.5 s for 100,000 of them, and one of what is new
+    walks all that opened since the last: so Python hardly ever looks at all that lives, and seldom at what is
+    new. Most objects need no search: they go when nobody knows them any more. A thread may keep the
     interpreter's lock for a switch interval, which is 5 ms by default: an alarm takes 0.5 ms.
     """
-    young, middle, _ = gc.get_threshold()
-    gc.set_threshold(young, middle, 10_000)
+    gc.set_threshold(_YOUNG, 10, 10_000)
     sys.setswitchinterval(_SWITCH_S)

@@ -70,5 +70,6 @@ def test_from_alarm_to_clamp_and_lift_without_sql(flowdb, sql_statements, tmp_pa
 
 
 def test_live_flows_are_hardly_ever_walked_for_garbage(flowdb):
+    assert gc.get_threshold()[0] >= 100_000
     assert gc.get_threshold()[2] >= 10_000
     assert sys.getswitchinterval() < 0.001
