@@ -1,13 +1,15 @@
 """What the first packet of a flow waits for: SYN to SYN-ACK while many senders begin at once.
 
-    python -m bench.first_packet [--senders N ...] [--trials N] [--rounds N] [--json]
+    python -m bench.first_packet [--senders N ...] [--case NAME ...] [--trials N] [--rounds N] [--json]
 
 The paper's Packet_In pressure test (SDTCP, section V.C, figure 12), without its 30 ms of transmission: 50
 senders at one switch, their receiver at another, Open vSwitch and Ryu as they are. In a trial so many of them
 open a connection at once, each a flow that no switch has seen. The time is what the sender's kernel measured.
 
-``entries``: no controller, the entries for all hosts are there. ``proactive``, ``reactive``: fabric_app and
-sdtcp_app with the agent. ``simple_switch_13``: Ryu's own, which has forgotten its entries before each trial.
+``entries``: no controller, the entries for all hosts are there. ``agent``: the same with the agent and its
+programs, whom no controller asks for anything. ``proactive``, ``reactive``: fabric_app and sdtcp_app with the
+agent; ``stopped``: proactive, but the controller's process stands still during each trial, so that it takes
+none of the two CPUs. ``simple_switch_13``: Ryu's own, which has forgotten its entries before each trial.
 Hosts have each other's addresses. The cases take turns, ``rounds`` times; ``added`` is against ``entries``.
 ``again``: connections whose SYN had to be sent again; they are in no percentile.
 """
@@ -17,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import signal
 import socket
 import struct
 import subprocess
@@ -43,6 +46,7 @@ FIRST_PORT = 10_000
 PATIENCE_S, SETTLE_S = 3.0, 0.03
 RTT_AT, RETRANSMITS_AT = 68, 100
 """tcpi_rtt (us) and tcpi_total_retrans in struct tcp_info of linux/tcp.h."""
+PLAIN = "entries"
 UNICAST = "dl_src=00:00:00:00:00:00/01:00:00:00:00:00"
 COLUMNS = ("case", "senders", "connections", "p50 us", "p99 us", "added p50", "added p99", "again", "failed")
 
@@ -160,15 +164,39 @@ Before = Callable[[], None]
 @contextlib.contextmanager
 def entries(ovs: OpenVSwitch) -> Iterator[Before]:
     """Switches without a controller that have an entry for each host."""
+    add_entries(ovs)
+    yield lambda: None
+
+
+def add_entries(ovs: OpenVSwitch) -> None:
     for switch, away in zip(SWITCHES, (range(RECEIVER, RECEIVER + 1), range(1, RECEIVER)), strict=True):
         for number in range(1, RECEIVER + 1):
             out = 100 if number in away else number
             ovs.ofctl("add-flow", switch, f"dl_dst={mac(number)},actions=output:{out}")
-    yield lambda: None
 
 
 @contextlib.contextmanager
-def fabric(ovs: OpenVSwitch, mode: str) -> Iterator[Before]:
+def agent(env: dict[str, str], port: int) -> Iterator[None]:
+    """The agent of both switches, whose controller listens on ``port``."""
+    bridges = [word for name in SWITCHES for word in ("--bridge", name)]
+    running = Agent("--name", "wfp", *bridges, "--controller", f"tcp:127.0.0.1:{port}", env=env)
+    try:
+        running.await_event("ready")
+        yield
+    finally:
+        running.end()
+
+
+@contextlib.contextmanager
+def agent_alone(ovs: OpenVSwitch) -> Iterator[Before]:
+    """Entries as without it, and a controller that is not there."""
+    with agent(ovs.env | {"PYTHONPATH": os.getcwd()}, free_port()):
+        add_entries(ovs)
+        yield lambda: None
+
+
+@contextlib.contextmanager
+def fabric(ovs: OpenVSwitch, mode: str, stopped: bool = False) -> Iterator[Before]:
     """fabric_app and sdtcp_app under Ryu, and the agent."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder, "weir.toml")
@@ -176,14 +204,15 @@ def fabric(ovs: OpenVSwitch, mode: str) -> Iterator[Before]:
         env = ovs.env | {"PYTHONPATH": os.getcwd(), "WEIR_CONFIG": str(config)}
         port = free_port()
         weir = ("-m", "weir", "controller", "--listen", f"127.0.0.1:{port}")
-        bridges = [word for name in SWITCHES for word in ("--bridge", name)]
-        with process(*weir, env=env):
-            agent = Agent("--name", "wfp", *bridges, "--controller", f"tcp:127.0.0.1:{port}", env=env)
-            try:
-                agent.await_event("ready")
-                yield lambda: None
-            finally:
-                agent.end()
+        with process(*weir, env=env) as controller, agent(env, port):
+
+            def stand_still() -> None:
+                controller.send_signal(signal.SIGCONT)
+                time.sleep(SETTLE_S)
+                controller.send_signal(signal.SIGSTOP)
+
+            yield stand_still if stopped else lambda: None
+            controller.send_signal(signal.SIGCONT)
 
 
 @contextlib.contextmanager
@@ -206,41 +235,42 @@ def simple_switch(ovs: OpenVSwitch) -> Iterator[Before]:
 
 
 @contextlib.contextmanager
-def process(*argv: str, env: dict[str, str]) -> Iterator[None]:
+def process(*argv: str, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """A Python process, whose output nobody wants."""
     quiet = subprocess.DEVNULL
     running = subprocess.Popen([sys.executable, "-W", "ignore", *argv], env=env, stdout=quiet, stderr=quiet)
     try:
-        yield
+        yield running
     finally:
         running.terminate()
         running.wait(30)
 
 
-def cases(ovs: OpenVSwitch) -> dict[str, Callable[[], contextlib.AbstractContextManager[Before]]]:
-    return {
-        "entries": lambda: entries(ovs),
-        "proactive": lambda: fabric(ovs, "proactive"),
-        "reactive": lambda: fabric(ovs, "reactive"),
-        "simple_switch_13": lambda: simple_switch(ovs),
-    }
+CASES: dict[str, Callable[[OpenVSwitch], contextlib.AbstractContextManager[Before]]] = {
+    "entries": entries,
+    "agent": agent_alone,
+    "stopped": lambda ovs: fabric(ovs, "proactive", stopped=True),
+    "proactive": lambda ovs: fabric(ovs, "proactive"),
+    "reactive": lambda ovs: fabric(ovs, "reactive"),
+    "simple_switch_13": simple_switch,
+}
 
 
 Trials = dict[tuple[str, int], list[Trial]]
 """By case and number of senders."""
 
 
-def measure(senders: Sequence[int], trials: int, rounds: int) -> Trials:
-    """All trials of all cases."""
+def measure(names: Sequence[str], senders: Sequence[int], trials: int, rounds: int) -> Trials:
+    """All trials of the cases that were asked for."""
     found: Trials = defaultdict(list)
     with open_vswitch() as ovs:
         build(ovs)
         hosts = Senders()
         for _ in range(rounds):
-            for name, case in cases(ovs).items():
+            for name in names:
                 for switch in SWITCHES:
                     ovs.ofctl("del-flows", switch)
-                with case() as before:
+                with CASES[name](ovs) as before:
                     until(lambda: len(hosts.trial(MOST).taken_us) == MOST, f"{name}: all are known")
                     for count in [count for count in senders for _ in range(trials // rounds)]:
                         before()
@@ -253,7 +283,7 @@ def rows(found: Trials) -> Iterator[dict[str, Any]]:
     taken_us = {which: [one for trial in trials for one in trial.taken_us] for which, trials in found.items()}
     for (name, count), trials in found.items():
         p50, p99 = (quantile(taken_us[name, count], part) for part in (0.5, 0.99))
-        plain_p50, plain_p99 = (quantile(taken_us["entries", count], part) for part in (0.5, 0.99))
+        plain_p50, plain_p99 = (quantile(taken_us[PLAIN, count], part) for part in (0.5, 0.99))
         yield {
             "case": name,
             "senders": count,
@@ -271,13 +301,15 @@ def rows(found: Trials) -> Iterator[dict[str, Any]]:
 @click.option(
     "--senders", multiple=True, type=click.IntRange(1, MOST), default=(10, 20, 30, 40, 50), show_default=True
 )
+@click.option("--case", "names", type=click.Choice(list(CASES)), multiple=True, help="Beside entries.")
 @click.option("--trials", default=100, show_default=True, help="Of each case with so many senders.")
 @click.option("--rounds", default=2, show_default=True, help="How often the cases take turns.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def main(senders: tuple[int, ...], trials: int, rounds: int, as_json: bool) -> None:
+def main(senders: tuple[int, ...], names: tuple[str, ...], trials: int, rounds: int, as_json: bool) -> None:
     sandbox.enter()
     os.environ.pop("OVS_RUNDIR", None)
-    found = measure(senders, trials, rounds)
+    chosen = [name for name in CASES if name in (PLAIN, *(names or CASES))]
+    found = measure(chosen, senders, trials, rounds)
     present(f"SYN to SYN-ACK, {trials} trials", COLUMNS, list(rows(found)), as_json)
 
 

@@ -1,13 +1,14 @@
 """The flow database under load: flow events into SQL, and what that costs who put them there.
 
-    python -m bench.flow_events [--rate N] [--seconds N] [--hops N] [--database sqlite|postgres] [--json]
+    python -m bench.flow_events [--rate N] [--seconds N] [--hops N] [--database NAME] [--json]
 
 An event is a flow that opens, over so many switches, or the one of 20,000 live ones that closes for it. They
 come in bunches of 100, as FLOW_REPORTs bring them. Beside them SDTCP's app gets an alarm every 5 ms, from 100
 ports in turn; ``alarm`` is the time of its handler, with the FLOW_MOD built and serialized, first without and
-then under the load. ``lost`` is what is not in the database after an orderly stop; ``lag`` is how long the
-oldest change waited; CPU in shares of one core: the thread of the events and alarms (``put``), the writer's,
-PostgreSQL's processes. PostgreSQL is a private one, whose commits wait for the disk.
+then under the load; ``none``: the same events, and no database behind them. ``lost`` is what is not in the
+database after an orderly stop; ``lag`` is how long the oldest change waited; CPU in shares of one core: the
+controller's process (``own``), the writer's, PostgreSQL's. PostgreSQL is a private one on this machine, whose
+commits wait for the disk.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ from __future__ import annotations
 import itertools
 import os
 import random
-import resource
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,16 @@ from sqlalchemy import func, select
 from bench.figures import present, quantile
 from fabric_app.events import EventFlowClosed
 from flowdb import schema
+from flowdb.apart import StoreApart
+from flowdb.changes import Change
+from flowdb.commands import Command
 from flowdb.context import favour_alarms
 from flowdb.db import FlowDb
 from flowdb.engine import open_engine, open_reader
 from flowdb.flow import FiveTuple, Flow, Hop
 from flowdb.models import FlowRow, HopRow
+from flowdb.run_store import RunSpec
+from flowdb.store import StoreCounters
 from openflow_ext import wire
 from sdtcp_app.app import SdtcpApp
 from tests.unit.fake_datapath import FakeDatapath, event
@@ -44,8 +49,9 @@ BUNCH = 100
 PORTS = 100
 ALARM_EVERY_S = 0.005
 LIVE = 20_000
+NAMES = ("none", "sqlite", "postgres")
 COLUMNS = (
-    *("database", "events/s", "lost", "lag max ms", "lag p50 ms", "put CPU", "writer CPU", "server CPU"),
+    *("database", "events/s", "lost", "lag max ms", "lag p50 ms", "own CPU", "writer CPU", "server CPU"),
     *("alarm p50 us", "p50 loaded", "alarm p99 us", "p99 loaded"),
 )
 
@@ -124,33 +130,54 @@ class Load:
         self.lags_ms.append(self._db.counters.lag_s * 1000)
 
 
+class Nowhere:
+    """A store that writes nothing."""
+
+    counters = StoreCounters(0, 0, 0, 0, 0.0)
+
+    def __init__(self, _spec: RunSpec) -> None:
+        pass
+
+    def put(self, changes: Iterable[Change]) -> None:
+        pass
+
+    def take_commands(self) -> list[Command]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+
 def measure(
     name: str, url: str, rate: int, seconds: float, hops: int, server: Postgres | None
 ) -> dict[str, Any]:
     """One database under one load."""
     favour_alarms()
-    db = FlowDb(url)
+    store: Any = Nowhere if name == "none" else StoreApart
+    db = FlowDb(url, store=store)
     load = Load(db, hops)
     load.fill(LIVE)
-    load.run(0, seconds / 5)
+    load.run(0, seconds / 2)
     idle_us, load.alarm_us = load.alarm_us, []
     load.lags_ms.clear()
-    before = load.opened + load.closed
-    put_s, all_s, server_s, start_s = time.thread_time(), _cpu_s(), _server_cpu_s(server), time.monotonic()
+    before, start_s = load.opened + load.closed, time.monotonic()
+    groups = [[os.getpid()], _children(), server.processes() if server else []]
+    used_s = [_cpu_s(pids) for pids in groups]
     load.run(rate, seconds)
     passed_s = time.monotonic() - start_s
-    put_s, all_s = time.thread_time() - put_s, _cpu_s() - all_s
-    server_s = _server_cpu_s(server) - server_s
+    own, writer, its = (
+        round((_cpu_s(pids) - s) / passed_s, 2) for pids, s in zip(groups, used_s, strict=True)
+    )
     db.close()
     return {
         "database": name,
         "events/s": round((load.opened + load.closed - before) / passed_s),
-        "lost": _missing(url, load, hops) + db.counters.lost,
+        "lost": "-" if name == "none" else _missing(url, load, hops) + db.counters.lost,
         "lag max ms": round(max(load.lags_ms)),
         "lag p50 ms": round(quantile(load.lags_ms, 0.5)),
-        "put CPU": round(put_s / passed_s, 2),
-        "writer CPU": round((all_s - put_s) / passed_s, 2),
-        "server CPU": round(server_s / passed_s, 2),
+        "own CPU": own,
+        "writer CPU": writer,
+        "server CPU": its,
         "alarm p50 us": round(quantile(idle_us, 0.5)),
         "p50 loaded": round(quantile(load.alarm_us, 0.5)),
         "alarm p99 us": round(quantile(idle_us, 0.99)),
@@ -166,15 +193,16 @@ def _missing(url: str, load: Load, hops: int) -> int:
     return load.opened - flows + load.closed - closed + load.opened * hops - crossed
 
 
-def _cpu_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+def _children() -> list[int]:
+    """The writer's process."""
+    lists = (task.joinpath("children").read_text() for task in Path("/proc/self/task").iterdir())
+    return [int(pid) for pids in lists for pid in pids.split()]
 
 
-def _server_cpu_s(server: Postgres | None) -> float:
-    """What the cluster's processes have used, those that live."""
+def _cpu_s(pids: Iterable[int]) -> float:
+    """What processes have used, those that live."""
     ticks = 0
-    for pid in server.processes() if server else ():
+    for pid in pids:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")
@@ -182,7 +210,7 @@ def _server_cpu_s(server: Postgres | None) -> float:
 
 @contextmanager
 def _database(name: str) -> Iterator[tuple[str, Postgres | None]]:
-    if name == "sqlite":
+    if name != "postgres":
         with tempfile.TemporaryDirectory() as folder:
             yield f"sqlite:///{folder}/flow.db", None
     else:
@@ -195,11 +223,11 @@ def _database(name: str) -> Iterator[tuple[str, Postgres | None]]:
 @click.option("--rate", default=20_000, show_default=True, help="Flow events a second.")
 @click.option("--seconds", default=10.0, show_default=True, help="For so long.")
 @click.option("--hops", default=3, show_default=True, help="Switches that a flow crosses.")
-@click.option("--database", "names", type=click.Choice(["sqlite", "postgres"]), multiple=True)
+@click.option("--database", "names", type=click.Choice(NAMES), multiple=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def main(rate: int, seconds: float, hops: int, names: tuple[str, ...], as_json: bool) -> None:
     rows = []
-    for name in names or ("sqlite", "postgres"):
+    for name in names or NAMES:
         with _database(name) as (url, server):
             rows.append(measure(name, url, rate, seconds, hops, server))
     present(f"{rate:,} flow events a second for {seconds:g} s, {hops} hops", COLUMNS, rows, as_json)

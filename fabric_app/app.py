@@ -49,6 +49,8 @@ registry.install()
 _OTHER_APPS = {"SdtcpApp": (TABLE_SDTCP, COOKIE_SDTCP), "SccpApp": (TABLE_SCCP, COOKIE_SCCP)}
 _UP = [CONFIG_DISPATCHER, MAIN_DISPATCHER]
 _TICK_S = 0.1
+_RECORDS_AT_ONCE = 16
+"""Of a flow report, which may have hundreds: an alarm that came behind it is answered in between."""
 _REPORTS = 0
 """The number of the barrier behind the request for flow reports; the core's begin at 1."""
 
@@ -140,8 +142,11 @@ class FabricApp(App):
 
     @set_ev_cls(ofp_event.EventOFPFlowReport, _UP)
     def on_flow_report(self, ev: Any) -> None:
-        msg, dpid = ev.msg, ev.msg.datapath.id
-        self._carry_out(self.core.on_records(dpid, msg.records, self._now_ns()))
+        msg, dpid, now_ns = ev.msg, ev.msg.datapath.id, self._now_ns()
+        for start in range(0, len(msg.records), _RECORDS_AT_ONCE):
+            some = msg.records[start : start + _RECORDS_AT_ONCE]
+            self._carry_out(self.core.on_records(dpid, some, now_ns))
+            hub.sleep(0)
         if msg.lost:
             self.logger.warning("switch %016x lost %d flow reports", dpid, msg.lost)
             self._carry_out(self.core.roll_not_called(dpid))

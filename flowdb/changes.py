@@ -20,6 +20,10 @@ from flowdb.statements import Verb, execute
 _VERB_ORDER: dict[Verb, int] = {"merge": 0, "insert": 1, "update": 2}
 
 
+Packed = tuple[Any, ...]
+"""A table's name first."""
+
+
 class _Columns(NamedTuple):
     table: Table
     order: int
@@ -54,6 +58,10 @@ class Change:
         """The changes of single rows that it consists of."""
         return (self,)
 
+    def packed(self) -> Packed:
+        """As plain values, for another process."""
+        return self.row.__tablename__, self.verb, self.values
+
     def then(self, later: Change) -> None:
         """Take a later change of the same row in."""
         if later.verb == "delete":
@@ -81,6 +89,17 @@ def make_change(row: type[Base], verb: Verb, values: dict[str, Any]) -> Change:
     if missing := [name for name in needed if name not in values]:
         raise TypeError(f"{row.__tablename__} needs {', '.join(sorted(missing))}")
     return Change(row, tuple(values[name] for name in columns.key), verb, values)
+
+
+def unpacked(packed: Packed) -> Change:
+    """The change that was packed so."""
+    name, verb, values = packed
+    return make_change(_rows()[name], verb, values)
+
+
+@cache
+def _rows() -> dict[str, type[Base]]:
+    return {mapper.class_.__tablename__: mapper.class_ for mapper in Base.registry.mappers}
 
 
 def in_order(changes: Iterable[Change]) -> list[Change]:

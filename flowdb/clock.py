@@ -20,10 +20,11 @@ class Clock:
 
     Whoever sets the system's clock in between (NTP, a person) makes no flow older or younger. ``boot_ns`` is
     the Unix time of the boot by this clock: two clocks of one boot differ by the difference of theirs.
+    Given one, it is the same clock as the one that has it.
     """
 
-    def __init__(self) -> None:
-        self.boot_ns = time.time_ns() - since_boot_ns()
+    def __init__(self, boot_ns: int | None = None) -> None:
+        self.boot_ns = time.time_ns() - since_boot_ns() if boot_ns is None else boot_ns
         self._told_ns = 0
 
     def now_ns(self) -> int:

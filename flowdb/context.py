@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import sys
 
+from flowdb.apart import StoreApart
 from flowdb.config import FlowDbSettings
 from flowdb.db import FlowDb
 from flowdb.engine import FlowDbError
 from openflow_ext.settings import load_or_exit
 
 _SWITCH_S = 0.0005
+_YOUNG = 100_000
 
 
 class FlowDbContext(FlowDb):
@@ -28,6 +30,7 @@ class FlowDbContext(FlowDb):
                 settings.adopt_within_s,
                 settings.max_pending,
                 settings.retention,
+                StoreApart,
             )
         except FlowDbError as error:
             raise SystemExit(f"weir: {error}") from error
@@ -36,10 +39,10 @@ class FlowDbContext(FlowDb):
 def favour_alarms() -> None:
     """Have Python do without what keeps an alarm waiting.
 
-    A full search for garbage walks every flow of the index, 0.5 s for 100,000 of them: so Python searches
-    what is new, and hardly ever all that lives. The thread that writes the database may keep the
+    A full search for garbage walks every flow of the index, 0.5 s for 100,000 of them, and one of what is new
+    walks all that opened since the last: so Python hardly ever looks at all that lives, and seldom at what is
+    new. Most objects need no search: they go when nobody knows them any more. A thread may keep the
     interpreter's lock for a switch interval, which is 5 ms by default: an alarm takes 0.5 ms.
     """
-    young, middle, _ = gc.get_threshold()
-    gc.set_threshold(young, middle, 10_000)
+    gc.set_threshold(_YOUNG, 10, 10_000)
     sys.setswitchinterval(_SWITCH_S)

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import atexit
 import itertools
-from collections import deque
+from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import update
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import Engine
 from sqlalchemy.orm import Session
 
 from flowdb import schema
+from flowdb.apart import StoreApart
 from flowdb.changes import make_change
 from flowdb.clock import Clock
-from flowdb.commands import Command, take
+from flowdb.commands import Command
 from flowdb.engine import open_engine, said_plainly
-from flowdb.flow import NS_PER_S, Flow, FlowState
+from flowdb.flow import Flow, FlowState
 from flowdb.flow_rows import FlowOpened, changed
 from flowdb.index import FlowIndex
 from flowdb.models import Base, CommandRow, FlowRow, RunRow, SettingRow
-from flowdb.retention import Retention, prune
+from flowdb.retention import Retention
+from flowdb.run_store import RunSpec, RunStore
 from flowdb.runs import RUN_SHIFT, Start, start_run
-from flowdb.store import Chore, Store, StoreCounters
+from flowdb.store import StoreCounters
 from openflow_ext.settings import Section
-
-_HEARTBEAT_S, _COMMANDS_S, _PRUNE_S = 5.0, 0.5, 60.0
-_PRUNE_AT_ONCE = 5_000
 
 
 class FlowDb:
@@ -35,7 +33,8 @@ class FlowDb:
     Reads on the hot path go to ``index``. Writes (``insert``, ``update``, ``merge``, ``delete``) return at
     once and reach SQL in the background; ``close`` writes what is left. Flows that a predecessor left open,
     alive at most ``adopt_within_s`` ago, are in the index from the start. All times come from ``clock``.
-    ``retention``: what is older is deleted by and by; None: nothing is.
+    ``retention``: what is older is deleted by and by; None: nothing is. ``store``: who writes, a thread of
+    this process or, for those who answer alarms, a process of its own.
 
     An empty SQLite database gets its tables here. Raises FlowDbError when the database cannot be used.
     """
@@ -46,6 +45,7 @@ class FlowDb:
         adopt_within_s: float = 60.0,
         max_pending: int = 250_000,
         retention: Retention | None = None,
+        store: Callable[[RunSpec], RunStore | StoreApart] = RunStore,
     ) -> None:
         self.index = FlowIndex()
         self.clock = Clock()
@@ -55,10 +55,7 @@ class FlowDb:
         for flow in start.adopted:
             self.index.add(flow)
         self._counter = itertools.count(1)
-        self._retention = retention
-        self._commands: deque[Command] = deque()
-        self._obeys = False
-        self._store = Store(engine, self._chores(), max_pending)
+        self._store = store(RunSpec(url, start.run_id, self.clock.boot_ns, retention, max_pending))
         self._closed = False
         atexit.register(self.close)
 
@@ -113,15 +110,16 @@ class FlowDb:
     def flow_closed(self, flow: Flow, closed_ns: int, reason: str) -> None:
         """Take a flow out of the index and mark its row."""
         self.index.remove(flow.id)
-        self.update(FlowRow, id=flow.id, closed_ns=closed_ns, close_reason=reason, state=FlowState.CLOSED)
+        self.update(
+            FlowRow, id=flow.id, closed_ns=closed_ns, close_reason=reason, state=FlowState.CLOSED.value
+        )
 
     def take_commands(self) -> list[Command]:
-        """The commands that came in since the last call, as the writer's thread found them; never waits.
+        """The commands that came in since the last call; never waits.
 
         Before the first call none is taken from the database: a controller that obeys none leaves them.
         """
-        self._obeys = True
-        return [self._commands.popleft() for _ in range(len(self._commands))]
+        return self._store.take_commands()
 
     def command_done(self, command: Command, succeeded: bool, outcome: str) -> None:
         """Have it noted what came of a command."""
@@ -137,29 +135,6 @@ class FlowDb:
         now_ns = self.clock.now_ns()
         self.update(RunRow, id=self._run_id, last_seen_ns=now_ns, ended_ns=now_ns)
         self._store.close()
-
-    def _chores(self) -> list[Chore]:
-        chores = [Chore(_HEARTBEAT_S, self._say_alive), Chore(_COMMANDS_S, self._take_commands)]
-        return [*chores, Chore(_PRUNE_S, self._prune)] if self._retention else chores
-
-    def _say_alive(self, connection: Connection) -> bool:
-        if jump_ns := self.clock.jump_ns():
-            self._store.warn(
-                f"the system's clock was set by {jump_ns / NS_PER_S:+.1f} s; times go on as before"
-            )
-        mine = update(RunRow).where(RunRow.id == self._run_id)
-        connection.execute(mine.values(last_seen_ns=self.clock.now_ns()))
-        return False
-
-    def _take_commands(self, connection: Connection) -> bool:
-        if self._obeys:
-            self._commands.extend(take(connection, self._run_id, self.clock.now_ns()))
-        return False
-
-    def _prune(self, connection: Connection) -> bool:
-        assert self._retention is not None  # noqa: S101 - else this is no chore
-        pruned = prune(connection, self._retention, self.clock.now_ns(), _PRUNE_AT_ONCE)
-        return max(pruned.values()) == _PRUNE_AT_ONCE
 
     def _start(self, engine: Engine, url: str, adopt_within_s: float) -> Start:
         with said_plainly(url):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from flowdb.changes import Change, make_change
-from flowdb.flow import Flow
+from flowdb import changes
+from flowdb.changes import Change, Packed, make_change
+from flowdb.flow import FiveTuple, Flow, FlowState, Hop
 from flowdb.models import FlowRow, HopRow
+
+_OPENED = "a flow and its hops"
 
 
 class FlowOpened(Change):
@@ -35,19 +39,35 @@ class FlowOpened(Change):
         yield Change(FlowRow, self.key, "insert", values)
         yield from (Change(HopRow, (flow.id, hop["position"]), "insert", hop) for hop in _hops(flow))
 
+    def packed(self) -> Packed:
+        flow = self._flow
+        key = (flow.key.src, flow.key.dst, flow.key.src_port, flow.key.dst_port)
+        path = tuple((hop.dpid, hop.in_port, hop.out_port) for hop in flow.path)
+        return _OPENED, flow.id, key, path, flow.opened_ns, flow.mss_bytes, tuple(_told(flow).values())
+
+
+def unpacked(packed: Packed) -> Change:
+    """The change that was packed so."""
+    if packed[0] != _OPENED:
+        return changes.unpacked(packed)
+    _, flow_id, key, path, opened_ns, mss_bytes, told = packed
+    hops = tuple(Hop(*hop) for hop in path)
+    flow = Flow(flow_id, FiveTuple(*key), hops, opened_ns, mss_bytes, *told)
+    return FlowOpened(replace(flow, state=FlowState(flow.state)))
+
 
 def changed(before: Flow, flow: Flow) -> list[Change]:
     """What is to be written of a flow that has new values: what was told of it, and its path if it moved."""
-    changes = [make_change(FlowRow, "update", {"id": flow.id, **_told(flow)})]
+    parts = [make_change(FlowRow, "update", {"id": flow.id, **_told(flow)})]
     if flow.path != before.path:
         beyond = range(len(flow.path), len(before.path))
-        changes += (make_change(HopRow, "merge", values) for values in _hops(flow))
-        changes += (make_change(HopRow, "delete", {"flow_id": flow.id, "position": at}) for at in beyond)
-    return changes
+        parts += (make_change(HopRow, "merge", values) for values in _hops(flow))
+        parts += (make_change(HopRow, "delete", {"flow_id": flow.id, "position": at}) for at in beyond)
+    return parts
 
 
 def _told(flow: Flow) -> dict[str, Any]:
-    """The columns that may change while a flow lives."""
+    """The columns that may change while a flow lives, in the order of Flow's fields."""
     return {
         "receiver_wscale": flow.receiver_wscale,
         "sender_wscale": flow.sender_wscale,
@@ -55,7 +75,7 @@ def _told(flow: Flow) -> dict[str, Any]:
         "sent_bytes": flow.sent_bytes,
         "rate_bps": flow.rate_bps,
         "last_active_ns": flow.last_active_ns,
-        "state": flow.state,
+        "state": flow.state.value,
     }
 
 

@@ -39,6 +39,8 @@ MAX_BATCH = 20_000
 """Changes of one transaction: bounds what a crash while catching up can lose, and how long others wait."""
 
 RowKey = tuple[type[Base], tuple[Any, ...]]
+Notice = tuple[int, str]
+"""What is to be logged: the level and the text."""
 
 
 @dataclass(slots=True)
@@ -93,7 +95,7 @@ class Store:
         self._batch_since_s: float | None = None
         self._written = self._lost = self._failures = 0
         self._full = self._failing = False
-        self._notices: deque[tuple[int, str]] = deque(maxlen=100)
+        self._notices: deque[Notice] = deque(maxlen=100)
         self._connection: Connection | None = None
         self._stopping = threading.Event()
         self._never = threading.Event()
@@ -113,7 +115,7 @@ class Store:
         with self._lock:
             for change in changes:
                 self._put(change)
-        self._log_notices()
+        log_notices(self._notices)
 
     def warn(self, text: str) -> None:
         """Have the next caller log a warning."""
@@ -125,7 +127,7 @@ class Store:
         self._thread.join(timeout_s)
         if left := self.counters.pending:
             self._notices.append((logging.ERROR, f"{left} changes could not be written and are lost"))
-        self._log_notices()
+        log_notices(self._notices)
 
     def _put(self, change: Change) -> None:
         key = change.row, change.key
@@ -142,11 +144,6 @@ class Store:
                 self._full = True
                 text = f"{self._max_pending} changes wait for the database; further ones are refused"
                 self._notices.append((logging.ERROR, text))
-
-    def _log_notices(self) -> None:
-        while self._notices:
-            level, text = self._notices.popleft()
-            LOG.log(level, "flow database: %s", text)
 
     def _run(self) -> None:
         more = False
@@ -227,6 +224,13 @@ class Store:
                 connection.close()
             except Exception as error:
                 self._notices.append((logging.DEBUG, f"closing: {first_line(error)}"))
+
+
+def log_notices(notices: deque[Notice]) -> None:
+    """Log what waits there."""
+    while notices:
+        level, text = notices.popleft()
+        LOG.log(level, "flow database: %s", text)
 
 
 def _write_what_is_taken(connection: Connection, changes: list[Change]) -> list[str]:

@@ -167,18 +167,31 @@ class FlowReports:
     def _listen(self) -> None:
         self._resume = None
         if self._running:
-            asyncio.get_running_loop().add_reader(self._dataplane.reports_fd(), self._take)
+            asyncio.get_running_loop().add_reader(self._dataplane.reports_fd(), self._gather)
 
-    def _take(self) -> None:
-        """Pass on what the data plane has; then let it gather more while nobody asked for it sooner."""
-        self._collect()
+    def _gather(self) -> None:
+        """The data plane has something: let it gather more, as long as nobody asked for it sooner.
+
+        Taken at once, the first flow of a burst would have agent and controller run while the others still
+        shake hands.
+        """
         pause_s = min([PAUSE_S, *(listener.interval_s for listener in self._listeners.values())])
+        if pause_s == 0:
+            self._take(0)
+            return
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._dataplane.reports_fd())
+        self._resume = loop.call_later(pause_s, self._take_and_listen, pause_s)
+
+    def _take_and_listen(self, paused_s: float) -> None:
+        self._take(paused_s)
+        self._listen()
+
+    def _take(self, paused_s: float) -> None:
+        """Pass on what the data plane has gathered for so long."""
+        self._collect()
         for listener in self._listeners.values():
-            self._schedule(listener, listener.interval_s - pause_s)
-        if pause_s and self._listeners:
-            loop = asyncio.get_running_loop()
-            loop.remove_reader(self._dataplane.reports_fd())
-            self._resume = loop.call_later(pause_s, self._listen)
+            self._schedule(listener, listener.interval_s - paused_s)
 
     def _collect(self) -> None:
         records, lost = self._dataplane.reports()

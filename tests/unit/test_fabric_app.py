@@ -215,6 +215,20 @@ def test_a_switch_that_reports_flows_need_not_copy_segments_of_known_hosts(app, 
     assert (flow.receiver_wscale, flow.sender_wscale, flow.handshake_rtt_us) == (9, 7, 250)
 
 
+def test_a_long_report_lets_alarms_pass(app, monkeypatch):
+    """Whoever waits for the processor gets it every few records."""
+    datapath, known = FakeDatapath(), []
+    app.on_switch(event(datapath))
+    monkeypatch.setattr("fabric_app.app.hub.sleep", lambda _: known.append(len(app.flowdb.index)))
+    record = wire.FlowRecord(
+        wire.FlowKind.OPENED, ip_address("10.0.0.1"), ip_address("10.0.0.3"), 0, 80, 3, mss_dst=1460
+    )
+    records = tuple(record._replace(src_port=port) for port in range(1, 631))
+    app.on_flow_report(event(datapath, records=records, lost=0, roll_called=False))
+    assert len(app.flowdb.index) == 630
+    assert max(later - earlier for earlier, later in itertools.pairwise([0, *known])) <= 16
+
+
 def test_reports_that_contradict_each_other_are_said_ever_more_rarely(app, caplog):
     datapath = FakeDatapath()
     app.on_switch(event(datapath))

@@ -178,7 +178,7 @@ def test_a_clock_that_was_set_makes_no_flow_older_or_younger(sqlite_url, open_db
 
 @pytest.mark.parametrize("jump_s", [3600, -3600])
 def test_a_clock_that_was_set_is_said_once(sqlite_url, open_db, monkeypatch, caplog, jump_s):
-    monkeypatch.setattr("flowdb.db._HEARTBEAT_S", 0.0)
+    monkeypatch.setattr("flowdb.run_store._HEARTBEAT_S", 0.0)
     db = open_db(sqlite_url)
     right = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: right() + jump_s * 1_000_000_000)

@@ -238,9 +238,12 @@ def test_tables_that_are_gone_are_not_the_rows_fault(url, open_db, caplog):
 
 WRITER = """
 import sys, time
+from flowdb.apart import StoreApart
+from flowdb.run_store import RunStore
 from flowdb.db import FlowDb
 from tests.unit.database import new_flow
-db = FlowDb(sys.argv[1])
+stores = {"thread": RunStore, "process": StoreApart}
+db = FlowDb(sys.argv[1], store=stores[sys.argv[2]])
 number = 0
 while True:
     number += 1
@@ -251,10 +254,11 @@ while True:
 """
 
 
-def test_kill_9_loses_at_most_the_last_second(url, tmp_path):
+@pytest.mark.parametrize("store", ["thread", "process"])
+def test_kill_9_loses_at_most_the_last_second(url, tmp_path, store):
     log = tmp_path / "log"
     with log.open("wb") as out:
-        command = [sys.executable, "-c", WRITER, url]
+        command = [sys.executable, "-c", WRITER, url, store]
         writer = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT)
     try:
         wait_for(lambda: log.read_bytes().count(b"\n") > 200)

@@ -132,7 +132,7 @@ def test_prune_takes_what_hangs_on_a_flow_and_leaves_the_open(url, open_db):
 
 
 def test_a_controller_prunes_by_itself_a_little_at_a_time(url, open_db, monkeypatch):
-    monkeypatch.setattr("flowdb.db._PRUNE_AT_ONCE", 2)
+    monkeypatch.setattr("flowdb.run_store._PRUNE_AT_ONCE", 2)
     first = open_db(url)
     fill(first, age_days=10, flows=7)
     first.close()

@@ -78,6 +78,24 @@ def test_reports_wait_for_the_interval_and_come_in_one_message(play: Play) -> No
     play(script)
 
 
+def test_the_first_record_of_a_burst_waits_for_the_others(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither agent nor controller runs while the burst's hosts shake hands."""
+    monkeypatch.setattr("openflow_ext.switch.reports.PAUSE_S", 60)
+
+    async def script(bench: Bench) -> None:
+        switch, controller = await bench.join_ready()
+        await ask((switch, controller), wire.FlowReportConfig(EVERY, interval_ms=60_000))
+        bench.plane.report(1, raw(record()))
+        for xid in (5, 6):  # the agent has looked at what there is
+            controller.send(barrier(xid))
+            assert await switch.message() == barrier(xid)
+        assert bench.plane.reports() == ({1: raw(record())}, 0)
+
+    play(script)
+
+
 def test_many_records_are_cut_into_messages_and_losses_told_once(play: Play) -> None:
     async def script(bench: Bench) -> None:
         ends = await bench.join_ready()
