@@ -9,11 +9,11 @@ import click
 from rich.console import Console
 
 from mininet_topos import catalogue
-from mininet_topos import compare as comparing
 from mininet_topos import lab as running
 from mininet_topos.errors import BadExperiment
 from mininet_topos.net import require_machine
-from mininet_topos.summary import Row, read_summary, summarise
+from mininet_topos.results import compare as comparing
+from mininet_topos.results.summary import Row, read_summary, summarise
 from mininet_topos.terminal import (
     REPORT,
     errors_in_a_line,
@@ -94,7 +94,7 @@ def summarise_command(folder: Path) -> None:
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def plot_command(folder: Path) -> None:
     """Draw the plots of a result FOLDER again, alone, from its summary.json."""
-    from mininet_topos.plots import plot  # matplotlib takes a second to import
+    from mininet_topos.results.plots import plot  # matplotlib takes a second to import
 
     with errors_in_a_line():
         click.echo("\n".join(str(path) for path in plot(folder, read_summary(folder))))
@@ -119,7 +119,7 @@ def compare_command(before: Path, after: Path, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the rows of summary.json.")
 def report_command(folder: Path, as_json: bool) -> None:
     """Make summary, plots and report of a result FOLDER again from its raw records."""
-    from mininet_topos.report import make_report  # matplotlib takes a second to import
+    from mininet_topos.results.report import make_report  # matplotlib takes a second to import
 
     with errors_in_a_line():
         show(make_report(folder), folder / REPORT, as_json)

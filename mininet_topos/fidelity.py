@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mininet_topos.experiment import FULL_SEGMENT_BYTES, Case, Experiment
-from mininet_topos.records import queries
+from mininet_topos.results.records import queries
 
 LEAST_IDLE = 0.03
 RATE_TOLERANCE = 0.02

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
@@ -14,18 +13,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mininet_topos.cpus import give_to_switch, hosts_apart
-from mininet_topos.errors import BadExperiment, LabError
 from mininet_topos.experiment import Case, Experiment
-from mininet_topos.net import network
+from mininet_topos.net import network_apart
 from mininet_topos.node import run
-from mininet_topos.ovs_buffers import vswitchd_pid
 from mininet_topos.probe import QueueProbe
 from mininet_topos.programs import Running, require_free, running
+from mininet_topos.results.folder import (
+    MOST_ATTEMPTS,
+    attempts,
+    is_begun,
+    is_done,
+    make_folder,
+    run_name,
+    write_json,
+)
 from mininet_topos.run import Runner
 from mininet_topos.schemes import SCHEMES
 
-MOST_ATTEMPTS = 3
 Wanted = tuple[Case, int]
 """A case, and the number of its repeat."""
 
@@ -98,8 +102,7 @@ def _run_schemes(
 ) -> None:
     """Build the network and run, under each scheme, what is wanted of it."""
     progress.say(f"building {experiment.network}")
-    with hosts_apart() as switch_cpu, QueueProbe() as probe, network(experiment.layout) as net:
-        give_to_switch(switch_cpu, vswitchd_pid(), net.state)
+    with QueueProbe() as probe, network_apart(experiment.layout) as net:
         runner = Runner(experiment, net, probe)
         for name, some in wanted.items():
             if not some:
@@ -113,26 +116,6 @@ def _run_schemes(
                 for case, repeat in some:
                     run_case(runner, case, now, raw / run_name(case, name, repeat), progress, repeat_until)
                     progress.done()
-
-
-def run_name(case: Case, scheme: str, repeat: int) -> str:
-    """What the folders of a run are called, but for the number of the attempt."""
-    return f"{case.name}-{scheme}" + (f"-r{repeat}" if repeat > 1 else "")
-
-
-def attempts(raw: Path, name: str) -> list[Path]:
-    """The folders of a run's attempts that came to an end, in their order."""
-    ended = [path.parent for path in raw.glob(f"{name}-[0-9]*/run.json")]
-    mine = [path for path in ended if path.name.rpartition("-")[0] == name]
-    return sorted(mine, key=lambda path: int(path.name.rpartition("-")[2]))
-
-
-def is_done(raw: Path, name: str) -> bool:
-    """Whether a run needs no further attempt."""
-    ended = attempts(raw, name)
-    return len(ended) >= MOST_ATTEMPTS or any(
-        json.loads((one / "run.json").read_text())["valid"] for one in ended
-    )
 
 
 def run_case(
@@ -161,36 +144,6 @@ def run_case(
         progress.warn(f"{name}, case {case.name}, attempt {attempt} is void: {reasons}; {what}")
         if not again:
             return
-
-
-def is_begun(folder: Path, experiment: Experiment) -> bool:
-    """Whether a folder has this experiment's begin. Raises BadExperiment where it has another's."""
-    path = folder / "metadata.json"
-    if not path.exists():
-        return False
-    if json.loads(path.read_text())["experiment"] != json.loads(json.dumps(experiment.to_json())):
-        raise BadExperiment(f"{folder} holds another experiment: give another --out")
-    return True
-
-
-def make_folder(folder: Path) -> None:
-    """Make the result folder. Raises BadExperiment where it exists already."""
-    try:
-        folder.mkdir(parents=True)
-        (folder / "raw").mkdir()
-    except FileExistsError:
-        raise BadExperiment(
-            f"{folder} exists already: give another --out; `weir lab run` can --resume"
-        ) from None
-    except OSError as error:
-        raise LabError(f"cannot make {folder}: {error.strerror}") from error
-
-
-def write_json(path: Path, values: Any) -> None:
-    """Write values, replacing the file as a whole."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(values, indent=1) + "\n")
-    partial.replace(path)
 
 
 def _output(*argv: str) -> str:

@@ -17,7 +17,7 @@ from mininet_topos.net import Network
 from mininet_topos.node import LabHost
 from mininet_topos.ovs_buffers import packet_sockets, vswitchd_pid
 from mininet_topos.process import Program, built
-from mininet_topos.records import Record, read_records
+from mininet_topos.results.records import Record, read_records
 from mininet_topos.state import LabState
 
 CPU_SAMPLE_S = 1.0

@@ -12,11 +12,12 @@ from pathlib import Path
 from mininet.log import setLogLevel
 from mininet.net import Mininet
 
+from mininet_topos.cpus import give_to_switch, hosts_apart
 from mininet_topos.errors import BadExperiment, LabError, Unable
 from mininet_topos.layout import SUBNET, Layout, Port
 from mininet_topos.links import OFFLOADS_OFF, check_shape, shape
 from mininet_topos.node import LabHost, LabSwitch, run, vsctl
-from mininet_topos.ovs_buffers import deep_receive_buffers, ensure_send_buffer
+from mininet_topos.ovs_buffers import deep_receive_buffers, ensure_send_buffer, vswitchd_pid
 from mininet_topos.signals import undisturbed
 from mininet_topos.state import LabState
 
@@ -149,3 +150,11 @@ def network(layout: Layout) -> Iterator[Network]:
                     net.stop()
             finally:
                 state.release()
+
+
+@contextmanager
+def network_apart(layout: Layout) -> Iterator[Network]:
+    """A layout's network whose switch has a CPU to itself (cpus.py), where there are several."""
+    with hosts_apart() as switch_cpu, network(layout) as net:
+        give_to_switch(switch_cpu, vswitchd_pid(), net.state)
+        yield net

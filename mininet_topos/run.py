@@ -17,7 +17,7 @@ from mininet_topos.net import Network
 from mininet_topos.probe import QueueProbe, QueueTrace
 from mininet_topos.process import wait_until
 from mininet_topos.programs import Running
-from mininet_topos.records import read_records
+from mininet_topos.results.records import read_records
 from mininet_topos.traffic import Traffic
 
 SETTLE_S = 0.5

@@ -18,8 +18,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 
 from mininet_topos import lab as running
 from mininet_topos.errors import LabError
-from mininet_topos.summary import Row
-from mininet_topos.table import flow_table, notes, table
+from mininet_topos.results.summary import Row
+from mininet_topos.results.table import flow_table, notes, table
 
 console = Console(stderr=True)
 REPORT = "report.html"
@@ -37,7 +37,7 @@ def out_folder(name: str, out: Path | None) -> Path:
 
 def reported(folder: Path, progress: running.Progress) -> list[Row]:
     progress.say("summary, plots, report")
-    from mininet_topos.report import make_report  # matplotlib takes a second to import
+    from mininet_topos.results.report import make_report  # matplotlib takes a second to import
 
     return make_report(folder)
 
@@ -49,14 +49,14 @@ def errors_in_a_line() -> Iterator[None]:
         yield
     except LabError as error:
         line = " ".join(str(error).split())
-        console.print(f"weir lab: {line}", style="red", markup=False, highlight=False, soft_wrap=True)
+        plain(f"weir lab: {line}", style="red")
         sys.exit(1)
     except OSError as error:  # above all a full disk
-        line = f"weir lab: {error.filename or 'a result file'}: {error.strerror}; finished runs are kept"
-        console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
+        what = error.filename or "a result file"
+        plain(f"weir lab: {what}: {error.strerror}; finished runs are kept", style="red")
         sys.exit(1)
     except (KeyboardInterrupt, Terminated) as signalled:
-        console.print("weir lab: broken off; nothing is left behind", style="red", soft_wrap=True)
+        plain("weir lab: broken off; nothing is left behind", style="red")
         sys.exit(EXIT_SIGINT if isinstance(signalled, KeyboardInterrupt) else EXIT_SIGTERM)
 
 
@@ -106,8 +106,9 @@ def _begun() -> Callable[[str], None]:
     return say
 
 
-def plain(text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+def plain(text: str, style: str | None = None) -> None:
+    """A line on stderr as it is, however long and whatever is in it."""
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def show(rows: list[Row], report: Path, as_json: bool) -> None:

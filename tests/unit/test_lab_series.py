@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from mininet_topos.experiment import Case
 from mininet_topos.fidelity import judge, span_ns
-from mininet_topos.series import fairness, flow_series, goodput_by_transport, settled_span_ns
-from mininet_topos.summary import missed
+from mininet_topos.results.series import fairness, flow_series, goodput_by_transport, settled_span_ns
+from mininet_topos.results.summary import missed
 from mininet_topos.workloads.plan import plan
 from mininet_topos.workloads.spec import workload
 from mininet_topos.workloads.trace import write_trace

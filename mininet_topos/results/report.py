@@ -8,9 +8,9 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from mininet_topos.plots import plot
-from mininet_topos.style import LOOKS
-from mininet_topos.summary import Row, load_experiment, summarise
+from mininet_topos.results.plots import plot
+from mininet_topos.results.style import LOOKS
+from mininet_topos.results.summary import Row, load_experiment, summarise
 
 TEMPLATE = "report.html.j2"
 
@@ -23,7 +23,7 @@ def make_report(folder: Path) -> list[Row]:
     rows = summarise(folder)
     drawings = plot(folder, rows) if rows else []
     environment = Environment(
-        loader=PackageLoader("mininet_topos", "."),
+        loader=PackageLoader("mininet_topos.results", "."),
         autoescape=select_autoescape(["html", "j2"]),
         undefined=StrictUndefined,
     )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mininet_topos.fidelity import span_ns
-from mininet_topos.records import Record
+from mininet_topos.results.records import Record
 
 Numbers = NDArray[np.float64]
 SETTLED = 0.25

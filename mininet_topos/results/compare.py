@@ -10,8 +10,8 @@ from rich import box
 from rich.table import Table
 
 from mininet_topos.errors import BadExperiment
-from mininet_topos.style import LOOKS
-from mininet_topos.summary import Row, read_summary
+from mininet_topos.results.style import LOOKS
+from mininet_topos.results.summary import Row, read_summary
 
 FIGURES = {
     "QCT p50": ("qct_ms", "p50"),

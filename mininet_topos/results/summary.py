@@ -11,10 +11,10 @@ from typing import Any
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiment import Case, Experiment
 from mininet_topos.fidelity import query_span_ns, standing_queries
-from mininet_topos.lab import attempts, run_name, write_json
-from mininet_topos.records import Record, goodput_points, queries, read_run
+from mininet_topos.results.folder import attempts, run_name, write_json
+from mininet_topos.results.records import Record, goodput_points, queries, read_run
 from mininet_topos.schemes import SCHEMES
-from mininet_topos.series import (
+from mininet_topos.results.series import (
     fairness,
     flow_series,
     goodput_by_transport,
