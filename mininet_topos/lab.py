@@ -15,6 +15,7 @@ from typing import Any
 
 from mininet_topos.experiment import Case, Experiment
 from mininet_topos.net import network_apart
+from mininet_topos.netem import require_netem
 from mininet_topos.node import run
 from mininet_topos.probe import QueueProbe
 from mininet_topos.programs import Running, require_free, running
@@ -55,20 +56,22 @@ def run_experiment(
     folder: Path,
     progress: Progress,
     port: int | None = None,
-    head: Mapping[str, str] | None = None,
+    about: Mapping[str, Any] | None = None,
     resume: bool = False,
 ) -> None:
     """Run an experiment and write its raw records and metadata to `folder`.
 
     The folder is new; or, to `resume`, one of the same experiment, in which what is done is left as it is.
-    `head`: what the experiment is about, for its report. Raises BadExperiment, Unable, ProgramFailed,
+    `about`: what goes into its metadata for the report. Raises BadExperiment, Unable, ProgramFailed,
     RunFailed; nothing of the network is left then either.
     """
     repeat_until = time.monotonic() + experiment.repeat_until_s
     require_free(port)
+    if experiment.impairment:
+        require_netem()
     if not (resume and is_begun(folder, experiment)):
         make_folder(folder)
-    meta = metadata(experiment) | {"head": dict(head or {})}
+    meta = metadata(experiment) | dict(about or {})
     write_json(folder / "metadata.json", meta)
     raw = folder / "raw"
     wanted = {name: _wanted(experiment, name, raw) for name in experiment.schemes}

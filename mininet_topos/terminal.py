@@ -20,6 +20,7 @@ from mininet_topos import lab as running
 from mininet_topos.errors import LabError
 from mininet_topos.results.summary import Row
 from mininet_topos.results.table import flow_table, notes, table
+from mininet_topos.results.trends import FAILS, HOLDS, read_trends, sentence
 
 console = Console(stderr=True)
 REPORT = "report.html"
@@ -127,3 +128,14 @@ def show(rows: list[Row], report: Path, as_json: bool) -> None:
     if void:
         out.print(f"{void} of {len(rows)} runs are void (*): see the report", style="red")
     out.print(f"results: {report.parent}   report: {report}", soft_wrap=True, highlight=False)
+
+
+def show_trends(folders: list[Path]) -> bool:
+    """Say on stderr what became of each folder's trends; returns whether none fails."""
+    verdicts = []
+    for folder in folders:
+        for judgement in read_trends(folder):
+            verdicts.append(judgement["verdict"])
+            style = None if verdicts[-1] == HOLDS else "red"
+            plain(f"{folder.name}, {sentence(judgement)}: {verdicts[-1]}", style)
+    return FAILS not in verdicts

@@ -44,6 +44,11 @@ class FlowSeries:
         before, after = np.interp((since_ns, until_ns), self.time_ns, self.acked_bytes)
         return float(8e3 * (after - before) / (until_ns - since_ns))
 
+    def mean_cwnd_kb(self, since_ns: float, until_ns: float) -> float:
+        """The mean of its congestion window between two times, in KB; 0 where it has no sample there."""
+        inside = self.cwnd_bytes[(self.time_ns >= since_ns) & (self.time_ns <= until_ns)]
+        return float(inside.mean()) / 1000 if len(inside) else 0.0
+
 
 def flow_series(records: Sequence[Record], transports: Mapping[str, str]) -> list[FlowSeries]:
     """Every flow that was sampled, in the order of their begin. `transports`: of each host, by name."""
