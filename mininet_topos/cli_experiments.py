@@ -17,9 +17,9 @@ from mininet_topos.results import compare as comparing
 from mininet_topos.results.summary import Row, read_summary, summarise
 from mininet_topos.terminal import (
     REPORT,
+    complain,
     errors_in_a_line,
     out_folder,
-    plain,
     progress_of,
     reported,
     show,
@@ -86,7 +86,7 @@ def run_command(
         done = [parent / name for entry in chosen if (name := entry.experiment.name) not in left_out]
         all_hold = raw or show_trends(done)
         for name, error in left_out.items():
-            plain(f"{name} is left out: {error}", style="red")
+            complain(f"{name} is left out: {error}")
         if any(not isinstance(error, Unable) for error in left_out.values()):
             sys.exit(1)
         sys.exit(0 if all_hold else EXIT_TREND)

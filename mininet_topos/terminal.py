@@ -49,15 +49,14 @@ def errors_in_a_line() -> Iterator[None]:
     try:
         yield
     except LabError as error:
-        line = " ".join(str(error).split())
-        plain(f"weir lab: {line}", style="red")
+        complain(f"weir lab: {error}")
         sys.exit(1)
     except OSError as error:  # above all a full disk
         what = error.filename or "a result file"
-        plain(f"weir lab: {what}: {error.strerror}; finished runs are kept", style="red")
+        complain(f"weir lab: {what}: {error.strerror}; finished runs are kept")
         sys.exit(1)
     except (KeyboardInterrupt, Terminated) as signalled:
-        plain("weir lab: broken off; nothing is left behind", style="red")
+        complain("weir lab: broken off; nothing is left behind")
         sys.exit(EXIT_SIGINT if isinstance(signalled, KeyboardInterrupt) else EXIT_SIGTERM)
 
 
@@ -110,6 +109,11 @@ def _begun() -> Callable[[str], None]:
 def plain(text: str, style: str | None = None) -> None:
     """A line on stderr as it is, however long and whatever is in it."""
     console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def complain(text: str) -> None:
+    """A text in one red line on stderr."""
+    plain(" ".join(text.split()), style="red")
 
 
 def show(rows: list[Row], report: Path, as_json: bool) -> None:
