@@ -121,7 +121,7 @@ def _folder_is_whole(out: Path) -> None:
 
 
 def _start(out: Path) -> subprocess.Popen[str]:
-    options = ("--schemes", "sccp", "--workers", "6", "--queries", "500", "--out", str(out))
+    options = ("--schemes", "sccp", "--workers", "2", "--queries", "500", "--out", str(out))
     return subprocess.Popen((WEIR, "lab", "incast", *options), stderr=subprocess.PIPE, text=True)
 
 

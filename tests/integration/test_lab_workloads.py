@@ -128,7 +128,7 @@ def test_a_disk_that_fills_up_is_one_line_nothing_is_left_and_finished_runs_are_
         argv = (WEIR, "lab", "incast", *options, "--out", str(out))
         with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as lab:
             first = out / "raw" / "incast-plain-1" / "run.json"
-            assert wait_until(lambda: first.exists() or lab.poll() is not None, BOUND_S)
+            assert _awaits(lab, first)
             with suppress(OSError), open(small / "full", "wb", buffering=0) as full:
                 while True:
                     full.write(bytes(1 << 12))
@@ -141,6 +141,11 @@ def test_a_disk_that_fills_up_is_one_line_nothing_is_left_and_finished_runs_are_
         nothing_left(before, small)
     finally:
         subprocess.run(("umount", str(small)), check=True)
+
+
+def _awaits(lab: subprocess.Popen[str], path: Path) -> bool:
+    """Whether a lab that runs has made a file, in the end."""
+    return wait_until(lambda: path.exists() or lab.poll() is not None, BOUND_S) and path.exists()
 
 
 @contextmanager
@@ -164,8 +169,16 @@ repeat_until_s = 0.0
 {LINK}
 cases = [{{ name = "starved", title = "2 long flows", background = 2, duration_s = 3.0 }}]
 """
-    with _stress():
-        row = _rows(tmp_path, "starved", text)["plain"]
+    (tmp_path / "starved.toml").write_text(text)
+    run = tmp_path / "out" / "starved" / "raw" / "starved-plain-1"
+    argv = (WEIR, "lab", "run", str(tmp_path / "starved.toml"), "--out", str(tmp_path / "out"), "--json")
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as lab:
+        assert _awaits(lab, run / "traffic.jsonl")
+        with _stress():
+            assert _awaits(lab, run / "run.json")
+        output, errors = lab.communicate(timeout=BOUND_S)
+    assert lab.returncode == 0, errors
+    (row,) = json.loads(output)
     assert not row["valid"]
     assert any("starved of CPU" in reason or "stood still" in reason for reason in row["reasons"])
     page = (tmp_path / "out" / "starved" / "report.html").read_text()
