@@ -30,7 +30,8 @@ setup(
     packages=find_packages(include=[name for top in PACKAGES for name in (top, f"{top}.*")]),
     package_data={
         "flowdb.migrations": ["script.py.mako"],
-        "mininet_topos": ["report.html.j2", "experiments/*.toml"],
+        "mininet_topos": ["experiments/*.toml"],
+        "mininet_topos.results": ["report.html.j2"],
         "webui": ["static/*", "templates/**/*.html"],
     },
     install_requires=[

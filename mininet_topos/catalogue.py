@@ -1,17 +1,20 @@
 """The experiments that stand in files: `experiments/*.toml`, or one of the user's own.
 
-A file has at its head, in HEAD's keys, which figure it reproduces; then an Experiment's fields and cases.
+A file has at its head, in HEAD's keys, which figure it reproduces; then an Experiment's fields and cases;
+then, in `[[trends]]`, what its figures say, as bands.
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiment import Experiment
+from mininet_topos.results.trends import Trend, trend
 
 FOLDER = Path(__file__).with_name("experiments")
 HEAD = ("title", "reproduces", "scaling", "published", "ours", "differs")
@@ -25,7 +28,13 @@ class Entry:
 
     experiment: Experiment
     head: dict[str, str]
+    trends: tuple[Trend, ...]
     quick: bool
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What its result folder says of it."""
+        return {"head": self.head, "trends": [asdict(one) for one in self.trends]}
 
 
 def read(path: Path) -> Entry:
@@ -39,7 +48,9 @@ def read(path: Path) -> Entry:
     head = {key: str(values.pop(key)) for key in HEAD if key in values}
     quick = bool(values.pop(QUICK, False))
     try:
-        return Entry(Experiment.from_json({"name": path.stem, **values}), head, quick)
+        told = values.pop("trends", [])
+        experiment = Experiment.from_json({"name": path.stem, **values})
+        return Entry(experiment, head, tuple(trend(one, experiment) for one in told), quick)
     except BadExperiment as error:
         raise BadExperiment(f"{path}: {error}") from error
 

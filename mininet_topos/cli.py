@@ -128,6 +128,16 @@ def demo_command(queries: int, out: Path | None, controller_port: int | None, as
     help="ROLE=Mbit/s, of the ports to a trunk, access or root that are not the bottleneck.",
 )
 @click.option(
+    "--delay",
+    "delay_ms",
+    type=float,
+    default=0.0,
+    help="ms that what a host sends is under way; needs netem.",
+)
+@click.option(
+    "--loss", "loss_percent", type=float, default=0.0, help="Percent of it that is lost; needs netem."
+)
+@click.option(
     "--fabric",
     "fabric_mode",
     type=click.Choice(FABRIC_MODES),

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import click
 from rich.console import Console
 
 from mininet_topos import catalogue
-from mininet_topos import compare as comparing
 from mininet_topos import lab as running
-from mininet_topos.errors import BadExperiment
+from mininet_topos.errors import BadExperiment, LabError, ProgramFailed, RunFailed, Unable
 from mininet_topos.net import require_machine
-from mininet_topos.summary import Row, read_summary, summarise
+from mininet_topos.results import compare as comparing
+from mininet_topos.results.summary import Row, read_summary, summarise
 from mininet_topos.terminal import (
     REPORT,
+    complain,
     errors_in_a_line,
     out_folder,
     progress_of,
     reported,
     show,
+    show_trends,
     signals_unwind,
 )
+
+EXIT_TREND = 3
 
 
 @click.command("list")
@@ -38,10 +43,10 @@ def list_command(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows))
         return
+    width = max(map(len, there)) + 2
     for row in rows:
-        click.echo(
-            f"{row['name']:22}{'quick  ' if row['quick'] else '       '}{row['reproduces']}: {row['title']}"
-        )
+        quick = "quick  " if row["quick"] else "       "
+        click.echo(f"{row['name']:{width}}{quick}{row['reproduces']}: {row['title']}")
 
 
 @click.command("run")
@@ -61,25 +66,54 @@ def run_command(
     controller_port: int | None,
     as_json: bool,
 ) -> None:
-    """Run experiments that stand in files: `weir lab list` names them."""
+    """Run experiments that stand in files: `weir lab list` names them.
+
+    At the end stands what each figure's trends came to, on stderr; the exit status is 3 where one does not
+    hold. Of several experiments those that this kernel cannot run, or that break off, are left out and named.
+    """
     with errors_in_a_line(), signals_unwind():
         chosen = catalogue.chosen(names)
         if resume and out is None:
             raise BadExperiment("--resume goes on with a folder: name it with --out")
         require_machine()
         parent = out_folder("lab", out)
-        rows: list[Row] = []
         with progress_of(sum(running.steps(entry.experiment) for entry in chosen)) as progress:
-            for entry in chosen:
-                folder = parent / entry.experiment.name
-                running.run_experiment(
-                    entry.experiment, folder, progress, controller_port, entry.head, resume
-                )
-                rows += [] if raw else reported(folder, progress)
+            rows, left_out = _run_each(chosen, parent, progress, controller_port, resume, raw)
         if raw:
             click.echo(json.dumps([]) if as_json else f"raw records: {parent}")
         else:
             show(rows, parent / "*" / REPORT, as_json)
+        done = [parent / name for entry in chosen if (name := entry.experiment.name) not in left_out]
+        all_hold = raw or show_trends(done)
+        for name, error in left_out.items():
+            complain(f"{name} is left out: {error}")
+        if any(not isinstance(error, Unable) for error in left_out.values()):
+            sys.exit(1)
+        sys.exit(0 if all_hold else EXIT_TREND)
+
+
+def _run_each(
+    chosen: list[catalogue.Entry],
+    parent: Path,
+    progress: running.Progress,
+    port: int | None,
+    resume: bool,
+    raw: bool,
+) -> tuple[list[Row], dict[str, LabError]]:
+    """Run experiments; returns their rows, and why some of several are left out. One alone raises instead."""
+    rows: list[Row] = []
+    left_out: dict[str, LabError] = {}
+    for entry in chosen:
+        name = entry.experiment.name
+        try:
+            running.run_experiment(entry.experiment, parent / name, progress, port, entry.about, resume)
+            rows += [] if raw else reported(parent / name, progress)
+        except (Unable, ProgramFailed, RunFailed) as error:
+            if len(chosen) == 1:
+                raise
+            progress.warn(f"{name}: {error}; going on with the others")
+            left_out[name] = error
+    return rows, left_out
 
 
 @click.command("summarise")
@@ -94,7 +128,7 @@ def summarise_command(folder: Path) -> None:
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def plot_command(folder: Path) -> None:
     """Draw the plots of a result FOLDER again, alone, from its summary.json."""
-    from mininet_topos.plots import plot  # matplotlib takes a second to import
+    from mininet_topos.results.plots import plot  # matplotlib takes a second to import
 
     with errors_in_a_line():
         click.echo("\n".join(str(path) for path in plot(folder, read_summary(folder))))
@@ -119,10 +153,11 @@ def compare_command(before: Path, after: Path, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the rows of summary.json.")
 def report_command(folder: Path, as_json: bool) -> None:
     """Make summary, plots and report of a result FOLDER again from its raw records."""
-    from mininet_topos.report import make_report  # matplotlib takes a second to import
+    from mininet_topos.results.report import make_report  # matplotlib takes a second to import
 
     with errors_in_a_line():
         show(make_report(folder), folder / REPORT, as_json)
+        show_trends([folder])
 
 
 COMMANDS = (list_command, run_command, report_command, summarise_command, plot_command, compare_command)

@@ -10,6 +10,7 @@ from typing import Any
 from mininet_topos.errors import BadExperiment
 from mininet_topos.layout import ROLES, Layout, bottleneck_role, lay_out
 from mininet_topos.links import Bottleneck
+from mininet_topos.netem import Impairment
 from mininet_topos.schemes import SCHEMES, Scheme, Settings
 from mininet_topos.workloads.flow import Flow
 from mininet_topos.workloads.plan import plan
@@ -82,6 +83,7 @@ class Experiment:
     void runs are repeated until the experiment has taken so long.
     ``topology``: a spec such as `dumbbell,40,3`. ``rates_mbps``: of ports beside the bottleneck, by their
     role (layout.py); a role that is not named is as fast as the machine. ``fabric_mode``: fabric_app's.
+    ``delay_ms``, ``loss_percent``: of what each host sends (netem.py).
     """
 
     name: str
@@ -100,6 +102,8 @@ class Experiment:
     topology: str = "star"
     rates_mbps: dict[str, float] = field(default_factory=dict)
     fabric_mode: str = "proactive"
+    delay_ms: float = 0.0
+    loss_percent: float = 0.0
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.schemes if name not in SCHEMES]
@@ -124,6 +128,7 @@ class Experiment:
             raise BadExperiment(f"marks beyond a queue of {self.mark_pkts} packets: want 1 or more")
         if not re.fullmatch(r"[a-z0-9_]{1,15}", self.congestion_control):
             raise BadExperiment(f"not a congestion control: {self.congestion_control}")
+        self.impairment.check()
         for case in self.cases:
             case.check(self.seed)
         self._require_rates()
@@ -158,11 +163,17 @@ class Experiment:
         return Bottleneck(round(rate_mbps * 1e6 / 8) * 8, queue_bytes=self.queue_bytes)
 
     @property
+    def impairment(self) -> Impairment:
+        """Delay and loss of every host's link."""
+        return Impairment(self.delay_ms, self.loss_percent)
+
+    @property
     def layout(self) -> Layout:
         """The network, with every port's width. Raises BadExperiment."""
         widths = {role: self._width(rate_mbps) for role, rate_mbps in self.rates_mbps.items()}
         widths[bottleneck_role(self.topology)] = self.bottleneck
-        return lay_out(self.topology, self.workers, self.senders, widths)
+        layout = lay_out(self.topology, self.workers, self.senders, widths)
+        return replace(layout, impairment=self.impairment)
 
     @property
     def network(self) -> str:

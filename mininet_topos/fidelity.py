@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mininet_topos.experiment import FULL_SEGMENT_BYTES, Case, Experiment
-from mininet_topos.records import queries
+from mininet_topos.results.records import queries
 
 LEAST_IDLE = 0.03
 RATE_TOLERANCE = 0.02
@@ -29,6 +29,7 @@ def judge(
         _machine(record, records),
         _rate(record, experiment),
         _ovs_drops(record),
+        _link_losses(record, experiment),
         _queue_limit(record, experiment),
     )
     return [reason for reason in checks if reason]
@@ -128,6 +129,14 @@ def _ovs_drops(record: dict[str, Any]) -> str:
         return f"ovs-vswitchd was too slow to receive {counters['ovs_receive_drops']} packets"
     if counters["ovs_drops"] and not counters["queue_drops"]:
         return f"Open vSwitch lost {counters['ovs_drops']} packets although the queue refused none"
+    return ""
+
+
+def _link_losses(record: dict[str, Any], experiment: Experiment) -> str:
+    """A link that only delays must not lose: what waits would have outgrown netem's limit."""
+    lost = record["counters"].get("link_losses", 0)
+    if lost and not experiment.loss_percent:
+        return f"links that only delay lost {lost} packets"
     return ""
 
 

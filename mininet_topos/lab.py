@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
@@ -14,18 +13,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mininet_topos.cpus import give_to_switch, hosts_apart
-from mininet_topos.errors import BadExperiment, LabError
 from mininet_topos.experiment import Case, Experiment
-from mininet_topos.net import network
+from mininet_topos.net import network_apart
+from mininet_topos.netem import require_netem
 from mininet_topos.node import run
-from mininet_topos.ovs_buffers import vswitchd_pid
 from mininet_topos.probe import QueueProbe
 from mininet_topos.programs import Running, require_free, running
+from mininet_topos.results.folder import (
+    MOST_ATTEMPTS,
+    attempts,
+    is_begun,
+    is_done,
+    make_folder,
+    run_name,
+    write_json,
+)
 from mininet_topos.run import Runner
 from mininet_topos.schemes import SCHEMES
 
-MOST_ATTEMPTS = 3
 Wanted = tuple[Case, int]
 """A case, and the number of its repeat."""
 
@@ -51,20 +56,22 @@ def run_experiment(
     folder: Path,
     progress: Progress,
     port: int | None = None,
-    head: Mapping[str, str] | None = None,
+    about: Mapping[str, Any] | None = None,
     resume: bool = False,
 ) -> None:
     """Run an experiment and write its raw records and metadata to `folder`.
 
     The folder is new; or, to `resume`, one of the same experiment, in which what is done is left as it is.
-    `head`: what the experiment is about, for its report. Raises BadExperiment, Unable, ProgramFailed,
+    `about`: what goes into its metadata for the report. Raises BadExperiment, Unable, ProgramFailed,
     RunFailed; nothing of the network is left then either.
     """
     repeat_until = time.monotonic() + experiment.repeat_until_s
     require_free(port)
+    if experiment.impairment:
+        require_netem()
     if not (resume and is_begun(folder, experiment)):
         make_folder(folder)
-    meta = metadata(experiment) | {"head": dict(head or {})}
+    meta = metadata(experiment) | dict(about or {})
     write_json(folder / "metadata.json", meta)
     raw = folder / "raw"
     wanted = {name: _wanted(experiment, name, raw) for name in experiment.schemes}
@@ -98,8 +105,7 @@ def _run_schemes(
 ) -> None:
     """Build the network and run, under each scheme, what is wanted of it."""
     progress.say(f"building {experiment.network}")
-    with hosts_apart() as switch_cpu, QueueProbe() as probe, network(experiment.layout) as net:
-        give_to_switch(switch_cpu, vswitchd_pid(), net.state)
+    with QueueProbe() as probe, network_apart(experiment.layout) as net:
         runner = Runner(experiment, net, probe)
         for name, some in wanted.items():
             if not some:
@@ -113,26 +119,6 @@ def _run_schemes(
                 for case, repeat in some:
                     run_case(runner, case, now, raw / run_name(case, name, repeat), progress, repeat_until)
                     progress.done()
-
-
-def run_name(case: Case, scheme: str, repeat: int) -> str:
-    """What the folders of a run are called, but for the number of the attempt."""
-    return f"{case.name}-{scheme}" + (f"-r{repeat}" if repeat > 1 else "")
-
-
-def attempts(raw: Path, name: str) -> list[Path]:
-    """The folders of a run's attempts that came to an end, in their order."""
-    ended = [path.parent for path in raw.glob(f"{name}-[0-9]*/run.json")]
-    mine = [path for path in ended if path.name.rpartition("-")[0] == name]
-    return sorted(mine, key=lambda path: int(path.name.rpartition("-")[2]))
-
-
-def is_done(raw: Path, name: str) -> bool:
-    """Whether a run needs no further attempt."""
-    ended = attempts(raw, name)
-    return len(ended) >= MOST_ATTEMPTS or any(
-        json.loads((one / "run.json").read_text())["valid"] for one in ended
-    )
 
 
 def run_case(
@@ -161,36 +147,6 @@ def run_case(
         progress.warn(f"{name}, case {case.name}, attempt {attempt} is void: {reasons}; {what}")
         if not again:
             return
-
-
-def is_begun(folder: Path, experiment: Experiment) -> bool:
-    """Whether a folder has this experiment's begin. Raises BadExperiment where it has another's."""
-    path = folder / "metadata.json"
-    if not path.exists():
-        return False
-    if json.loads(path.read_text())["experiment"] != json.loads(json.dumps(experiment.to_json())):
-        raise BadExperiment(f"{folder} holds another experiment: give another --out")
-    return True
-
-
-def make_folder(folder: Path) -> None:
-    """Make the result folder. Raises BadExperiment where it exists already."""
-    try:
-        folder.mkdir(parents=True)
-        (folder / "raw").mkdir()
-    except FileExistsError:
-        raise BadExperiment(
-            f"{folder} exists already: give another --out; `weir lab run` can --resume"
-        ) from None
-    except OSError as error:
-        raise LabError(f"cannot make {folder}: {error.strerror}") from error
-
-
-def write_json(path: Path, values: Any) -> None:
-    """Write values, replacing the file as a whole."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(values, indent=1) + "\n")
-    partial.replace(path)
 
 
 def _output(*argv: str) -> str:

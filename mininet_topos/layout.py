@@ -14,8 +14,9 @@ from mininet.topo import Topo
 
 from mininet_topos.errors import BadExperiment
 from mininet_topos.links import Bottleneck
+from mininet_topos.netem import Impairment
 from mininet_topos.topo import Dumbbell, Star
-from mininet_topos.topologies import make
+from mininet_topos.topologies import make, relayed
 
 SUBNET = ip_network("10.0.0.0/22")
 ROOT, TRUNK, ACCESS = "root", "trunk", "access"
@@ -38,6 +39,7 @@ class Layout:
 
     ``root`` asks ``workers``; ``senders`` send to ``sinks`` in turn. ``bottleneck`` is the port whose queue
     is watched; ``shapes`` are all ports that have a rate and a limit, the others are as fast as the machine.
+    ``impairment``: delay and loss of every host's link.
     """
 
     topo: Topo
@@ -47,6 +49,7 @@ class Layout:
     sinks: tuple[str, ...]
     bottleneck: Port
     shapes: Mapping[Port, Bottleneck]
+    impairment: Impairment = Impairment()
 
     @property
     def ports(self) -> list[Port]:
@@ -74,12 +77,12 @@ def lay_out(spec: str, workers: int, senders: int, widths: Mapping[str, Bottlene
     """A topology, by its spec, with so many workers and senders; ports are shaped by their role.
 
     `star` and `dumbbell` without parameters are made as large as is needed. The bottleneck is a dumbbell's
-    port from senders to receivers; elsewhere it is the port to the root. Raises BadExperiment.
+    port from senders to receivers; elsewhere it is the port to the root. Where hosts forward for others, a
+    switch beside each does it. Raises BadExperiment.
     """
     _require_addresses(spec, 1 + workers + senders)
     topo = _sized(spec, workers, senders)
     _require_addresses(spec, len(topo.hosts()))
-    _require_one_link(spec, topo)
     receivers, others = _cast(topo)
     if len(others) < workers + senders:
         raise BadExperiment(
@@ -109,22 +112,13 @@ def _sized(spec: str, workers: int, senders: int) -> Topo:
         return Star(workers, senders)
     if spec == "dumbbell":
         return Dumbbell(workers + senders, 2 if senders else 1)
-    return make(spec)
+    return relayed(make(spec))
 
 
 def _require_addresses(spec: str, hosts: int) -> None:
     most = SUBNET.num_addresses - 2
     if hosts > most:
         raise BadExperiment(f"{spec}: {hosts} hosts are more than the {most} addresses of {SUBNET}")
-
-
-def _require_one_link(spec: str, topo: Topo) -> None:
-    for host in topo.hosts():
-        if len(topo.ports[host]) != 1:
-            raise BadExperiment(
-                f"{spec}: its hosts forward for others, which the lab's do not: choose one whose hosts "
-                f"have one link each"
-            )
 
 
 def ports_of(topo: Topo) -> list[Port]:

@@ -14,10 +14,11 @@ from typing import Self
 from mininet_topos.cpus import lab_cpus
 from mininet_topos.links import read_queue
 from mininet_topos.net import Network
+from mininet_topos.netem import lost_pkts
 from mininet_topos.node import LabHost
 from mininet_topos.ovs_buffers import packet_sockets, vswitchd_pid
 from mininet_topos.process import Program, built
-from mininet_topos.records import Record, read_records
+from mininet_topos.results.records import Record, read_records
 from mininet_topos.state import LabState
 
 CPU_SAMPLE_S = 1.0
@@ -59,7 +60,7 @@ class Snapshot:
 
     ``tcp`` sums over all hosts. ``ovs_receive_drops`` are packets that OVS's receive sockets had no room
     for; ``queue_drops`` those that the bottleneck's queue refused, ``other_queue_drops`` those that another
-    shaped port's did.
+    shaped port's did; ``link_losses`` those that netem lost.
     """
 
     tcp: dict[str, int]
@@ -67,6 +68,7 @@ class Snapshot:
     queue_sent_bytes: int
     ovs_receive_drops: int
     other_queue_drops: int = 0
+    link_losses: int = 0
 
     @property
     def ovs_drops(self) -> int:
@@ -77,7 +79,8 @@ class Snapshot:
         full queue would have refused too).
         """
         sent = self.tcp["OutSegs"] + self.tcp["RetransSegs"]  # Linux counts retransmissions apart
-        return max(0, sent - self.tcp["InSegs"] - self.queue_drops - self.other_queue_drops)
+        accounted = self.tcp["InSegs"] + self.queue_drops + self.other_queue_drops + self.link_losses
+        return max(0, sent - accounted)
 
     def since(self, before: Snapshot) -> Snapshot:
         """What has been added since `before`."""
@@ -87,6 +90,7 @@ class Snapshot:
             self.queue_sent_bytes - before.queue_sent_bytes,
             self.ovs_receive_drops - before.ovs_receive_drops,
             self.other_queue_drops - before.other_queue_drops,
+            self.link_losses - before.link_losses,
         )
 
 
@@ -100,7 +104,8 @@ def snapshot(net: Network) -> Snapshot:
     ports = set(net.state.interfaces)
     receive_drops = sum(socket.receive_drops for socket in packet_sockets() if socket.ifname in ports)
     others = (read_queue(ifname).drops for ifname in net.shapes if ifname != net.bottleneck_ifname)
-    return Snapshot(tcp, queue.drops, queue.sent_bytes, receive_drops, sum(others))
+    losses = sum(lost_pkts(host) for host in net.impaired)
+    return Snapshot(tcp, queue.drops, queue.sent_bytes, receive_drops, sum(others), losses)
 
 
 class CpuWatch(threading.Thread):

@@ -12,11 +12,13 @@ from pathlib import Path
 from mininet.log import setLogLevel
 from mininet.net import Mininet
 
+from mininet_topos.cpus import give_to_switch, hosts_apart
 from mininet_topos.errors import BadExperiment, LabError, Unable
 from mininet_topos.layout import SUBNET, Layout, Port
 from mininet_topos.links import OFFLOADS_OFF, check_shape, shape
+from mininet_topos.netem import check_impaired, impair
 from mininet_topos.node import LabHost, LabSwitch, run, vsctl
-from mininet_topos.ovs_buffers import deep_receive_buffers, ensure_send_buffer
+from mininet_topos.ovs_buffers import deep_receive_buffers, ensure_send_buffer, vswitchd_pid
 from mininet_topos.signals import undisturbed
 from mininet_topos.state import LabState
 
@@ -46,6 +48,7 @@ class Network:
         self.sinks: list[LabHost] = [net[name] for name in layout.sinks]
         self.bottleneck_ifname = self.ifname(layout.bottleneck)
         self.shapes = {self.ifname(port): wanted for port, wanted in layout.shapes.items()}
+        self.impaired: list[LabHost] = self.hosts if layout.impairment else []
 
     def __getitem__(self, name: str) -> LabHost | LabSwitch:
         """The node that the topology calls so."""
@@ -56,14 +59,18 @@ class Network:
         return f"{self._net[port.switch].name}-eth{port.number}"
 
     def shape(self) -> None:
-        """Give every port its rate and limit. Raises LabError where the kernel has others then."""
+        """Give every link what is stated of it. Raises LabError where the kernel has something else then."""
         for ifname, wanted in self.shapes.items():
             shape(ifname, wanted)
+        for host in self.impaired:
+            impair(host, self.layout.impairment)
 
     def check_shapes(self) -> None:
-        """Raises LabError where a port's rate or limit is not the one stated."""
+        """Raises LabError where a link's rate, limit, delay or loss is not the one stated."""
         for ifname, wanted in self.shapes.items():
             check_shape(ifname, wanted)
+        for host in self.impaired:
+            check_impaired(host, self.layout.impairment)
 
     def check_ports(self) -> None:
         """Raises LabError where Open vSwitch did not take a bridge or a port (Mininet does not look)."""
@@ -149,3 +156,11 @@ def network(layout: Layout) -> Iterator[Network]:
                     net.stop()
             finally:
                 state.release()
+
+
+@contextmanager
+def network_apart(layout: Layout) -> Iterator[Network]:
+    """A layout's network whose switch has a CPU to itself (cpus.py), where there are several."""
+    with hosts_apart() as switch_cpu, network(layout) as net:
+        give_to_switch(switch_cpu, vswitchd_pid(), net.state)
+        yield net

@@ -9,13 +9,11 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
-from mininet_topos.cpus import give_to_switch, hosts_apart
 from mininet_topos.errors import LabError
-from mininet_topos.lab import make_folder, write_json
 from mininet_topos.layout import lay_out
-from mininet_topos.net import network
-from mininet_topos.ovs_buffers import vswitchd_pid
+from mininet_topos.net import network_apart
 from mininet_topos.programs import running
+from mininet_topos.results.folder import make_folder, write_json
 from mininet_topos.schemes import Scheme
 
 Row = dict[str, float]
@@ -42,8 +40,7 @@ def rehearse(
 
 def _once(spec: str, scheme: Scheme, folder: Path) -> Row:
     began = time.monotonic()
-    with hosts_apart() as switch_cpu, network(lay_out(spec, 1, 0, {})) as net:
-        give_to_switch(switch_cpu, vswitchd_pid(), net.state)
+    with network_apart(lay_out(spec, 1, 0, {})) as net:
         up = time.monotonic()
         with running(scheme, net, folder):
             reached = time.monotonic()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +16,8 @@ from mininet_topos.net import Network
 from mininet_topos.probe import QueueProbe, QueueTrace
 from mininet_topos.process import wait_until
 from mininet_topos.programs import Running
-from mininet_topos.records import read_records
+from mininet_topos.results.folder import write_json
+from mininet_topos.results.records import read_records
 from mininet_topos.traffic import Traffic
 
 SETTLE_S = 0.5
@@ -73,7 +73,7 @@ class Runner:
         record["reasons"] = judge(record, records, case, self._experiment)
         record["valid"] = not record["reasons"]
         trace.write(folder / "queue.csv")
-        (folder / "run.json").write_text(json.dumps(record, indent=1))
+        write_json(folder / "run.json", record)
         return record
 
     def _await_quiet(self) -> None:

@@ -18,8 +18,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 
 from mininet_topos import lab as running
 from mininet_topos.errors import LabError
-from mininet_topos.summary import Row
-from mininet_topos.table import flow_table, notes, table
+from mininet_topos.results.summary import Row
+from mininet_topos.results.table import flow_table, notes, table
+from mininet_topos.results.trends import FAILS, HOLDS, read_trends, sentence
 
 console = Console(stderr=True)
 REPORT = "report.html"
@@ -37,7 +38,7 @@ def out_folder(name: str, out: Path | None) -> Path:
 
 def reported(folder: Path, progress: running.Progress) -> list[Row]:
     progress.say("summary, plots, report")
-    from mininet_topos.report import make_report  # matplotlib takes a second to import
+    from mininet_topos.results.report import make_report  # matplotlib takes a second to import
 
     return make_report(folder)
 
@@ -48,15 +49,14 @@ def errors_in_a_line() -> Iterator[None]:
     try:
         yield
     except LabError as error:
-        line = " ".join(str(error).split())
-        console.print(f"weir lab: {line}", style="red", markup=False, highlight=False, soft_wrap=True)
+        complain(f"weir lab: {error}")
         sys.exit(1)
     except OSError as error:  # above all a full disk
-        line = f"weir lab: {error.filename or 'a result file'}: {error.strerror}; finished runs are kept"
-        console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
+        what = error.filename or "a result file"
+        complain(f"weir lab: {what}: {error.strerror}; finished runs are kept")
         sys.exit(1)
     except (KeyboardInterrupt, Terminated) as signalled:
-        console.print("weir lab: broken off; nothing is left behind", style="red", soft_wrap=True)
+        complain("weir lab: broken off; nothing is left behind")
         sys.exit(EXIT_SIGINT if isinstance(signalled, KeyboardInterrupt) else EXIT_SIGTERM)
 
 
@@ -106,8 +106,14 @@ def _begun() -> Callable[[str], None]:
     return say
 
 
-def plain(text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+def plain(text: str, style: str | None = None) -> None:
+    """A line on stderr as it is, however long and whatever is in it."""
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def complain(text: str) -> None:
+    """A text in one red line on stderr."""
+    plain(" ".join(text.split()), style="red")
 
 
 def show(rows: list[Row], report: Path, as_json: bool) -> None:
@@ -126,3 +132,14 @@ def show(rows: list[Row], report: Path, as_json: bool) -> None:
     if void:
         out.print(f"{void} of {len(rows)} runs are void (*): see the report", style="red")
     out.print(f"results: {report.parent}   report: {report}", soft_wrap=True, highlight=False)
+
+
+def show_trends(folders: list[Path]) -> bool:
+    """Say on stderr what became of each folder's trends; returns whether none fails."""
+    verdicts = []
+    for folder in folders:
+        for judgement in read_trends(folder):
+            verdicts.append(judgement["verdict"])
+            style = None if verdicts[-1] == HOLDS else "red"
+            plain(f"{folder.name}, {sentence(judgement)}: {verdicts[-1]}", style)
+    return FAILS not in verdicts

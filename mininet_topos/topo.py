@@ -5,7 +5,7 @@ stands alone for that. Bad parameters raise ValueError, with what is wanted. Swi
 their own, 1 upwards in the order in which they are added.
 
 Those with loops (fat-tree, leaf-spine, DCell, BCube) need a controller that knows paths. In DCell and BCube
-hosts forward for others; to bring that about is up to who runs them.
+hosts forward for others; to bring that about is up to who runs them (the lab: `topologies.relayed`).
 """
 
 from __future__ import annotations

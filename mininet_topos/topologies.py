@@ -37,6 +37,28 @@ def make(spec: str) -> Topo:
         raise BadExperiment(f"{spec}: {error}; a topology is {_usage(name)}") from error
 
 
+def relayed(topo: Topo) -> Topo:
+    """The same without hosts that forward: one of several links (DCell, BCube) has a switch for them.
+
+    The host is on port 1 of its switch, whose name is the host's and an f; a host of one link stays as it is.
+    """
+    forwarding = [host for host in topo.hosts(sort=False) if len(topo.ports[host]) > 1]
+    if not forwarding:
+        return topo
+    made = Topo()
+    for switch in topo.switches(sort=False):
+        made.addSwitch(switch, dpid=topo.nodeInfo(switch)["dpid"])
+    beside = {}
+    for number, host in enumerate(topo.hosts(sort=False), len(topo.switches()) + 1):
+        made.addHost(host)
+        if host in forwarding:
+            beside[host] = made.addSwitch(f"{host}f", dpid=f"{number:016x}")
+            made.addLink(beside[host], host, port1=1)
+    for one, other in topo.links():
+        made.addLink(beside.get(one, one), beside.get(other, other))
+    return made
+
+
 def describe(spec: str) -> Row:
     """A spec's topology: its name, its parameters, its counts. Raises BadExperiment."""
     name, given = _parse(spec)

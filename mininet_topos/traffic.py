@@ -8,7 +8,7 @@ from pathlib import Path
 from mininet_topos.errors import ProgramFailed
 from mininet_topos.node import LabHost
 from mininet_topos.process import Program, built, wait_until
-from mininet_topos.records import read_records
+from mininet_topos.results.records import read_records
 from mininet_topos.state import LabState
 
 WORKER_PORT = 5001

@@ -17,7 +17,7 @@ from mininet_topos.net import Network
 from mininet_topos.node import LabHost
 from mininet_topos.process import Program
 from mininet_topos.programs import Running, free_port, is_listening, running
-from mininet_topos.records import Record, read_records
+from mininet_topos.results.records import Record, read_records
 from mininet_topos.schemes import SCHEMES, Settings
 from mininet_topos.traffic import SINK_PORT, WORKER_PORT, Traffic
 from openflow_ext.switch.pinned import PinnedMaps

@@ -7,12 +7,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mininet_topos.errors import Unable
+from mininet_topos.netem import require_netem
+from mininet_topos.process import wait_until
 from tests.integration.test_lab_run import _machine as machine
 from tests.integration.test_lab_run import _nothing_left as nothing_left
 
@@ -90,20 +93,59 @@ def test_queries_on_fresh_connections(tmp_path: Path) -> None:
         assert row["missed"] == 0
 
 
-def test_a_full_disk_is_one_line_and_nothing_is_left(tmp_path: Path) -> None:
+def test_a_delay_is_kept_or_refused(tmp_path: Path) -> None:
+    """With netem a query on standing connections takes two delays at least; without it nothing is made."""
+    out = tmp_path / "out"
+    options = ("--schemes", "plain", "--workers", "2", "--queries", "3", "--delay", "20")
+    done = _lab("incast", *options, "--out", str(out), "--json")
+    if _has_netem():
+        assert done.returncode == 0, done.stderr
+        (row,) = json.loads(done.stdout)
+        assert 40 <= row["qct_ms"]["p50"] < 140
+    else:
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+        assert done.stderr.startswith(
+            "weir lab: delay and loss need netem, and this kernel has none: `modprobe"
+        )
+        assert not out.exists()
+
+
+def _has_netem() -> bool:
+    with suppress(Unable):
+        require_netem()
+        return True
+    return False
+
+
+def test_a_disk_that_fills_up_is_one_line_nothing_is_left_and_finished_runs_are_kept(tmp_path: Path) -> None:
     before = machine()
     small = tmp_path / "small"
     small.mkdir()
-    subprocess.run(("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)), check=True)
+    subprocess.run(("mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(small)), check=True)
     try:
-        done = _lab("incast", "--schemes", "plain", "--workers", "2", "--out", str(small / "out"))
-        assert done.returncode == 1
-        last = done.stderr.splitlines()[-1]
-        assert last.startswith("weir lab: ")
-        assert "Traceback" not in done.stderr
+        out = small / "out"
+        options = ("--schemes", "plain", "--workers", "2", "--queries", "3", "--repeat", "50")
+        argv = (WEIR, "lab", "incast", *options, "--out", str(out))
+        with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as lab:
+            first = out / "raw" / "incast-plain-1" / "run.json"
+            assert _awaits(lab, first)
+            with suppress(OSError), open(small / "full", "wb", buffering=0) as full:
+                while True:
+                    full.write(bytes(1 << 12))
+            _, errors = lab.communicate(timeout=BOUND_S)
+        assert lab.returncode == 1
+        assert errors.splitlines()[-1].startswith("weir lab: ")
+        assert "Traceback" not in errors
+        ended = [json.loads(path.read_text()) for path in out.glob("raw/*/run.json")]
+        assert json.loads(first.read_text()) in ended
         nothing_left(before, small)
     finally:
         subprocess.run(("umount", str(small)), check=True)
+
+
+def _awaits(lab: subprocess.Popen[str], path: Path) -> bool:
+    """Whether a lab that runs has made a file, in the end."""
+    return wait_until(lambda: path.exists() or lab.poll() is not None, BOUND_S) and path.exists()
 
 
 @contextmanager
@@ -127,8 +169,16 @@ repeat_until_s = 0.0
 {LINK}
 cases = [{{ name = "starved", title = "2 long flows", background = 2, duration_s = 3.0 }}]
 """
-    with _stress():
-        row = _rows(tmp_path, "starved", text)["plain"]
+    (tmp_path / "starved.toml").write_text(text)
+    run = tmp_path / "out" / "starved" / "raw" / "starved-plain-1"
+    argv = (WEIR, "lab", "run", str(tmp_path / "starved.toml"), "--out", str(tmp_path / "out"), "--json")
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as lab:
+        assert _awaits(lab, run / "traffic.jsonl")
+        with _stress():
+            assert _awaits(lab, run / "run.json")
+        output, errors = lab.communicate(timeout=BOUND_S)
+    assert lab.returncode == 0, errors
+    (row,) = json.loads(output)
     assert not row["valid"]
     assert any("starved of CPU" in reason or "stood still" in reason for reason in row["reasons"])
     page = (tmp_path / "out" / "starved" / "report.html").read_text()

@@ -14,9 +14,9 @@ from mininet_topos.lab import Progress, run_experiment
 from mininet_topos.layout import TRUNK, lay_out
 from mininet_topos.links import Bottleneck
 from mininet_topos.net import network
-from mininet_topos.records import queries, read_run
-from mininet_topos.report import make_report
-from mininet_topos.summary import Row
+from mininet_topos.results.records import queries, read_run
+from mininet_topos.results.report import make_report
+from mininet_topos.results.summary import Row
 from mininet_topos.traffic import SINK_PORT
 from tests.integration.fabric_bench import watching
 from tests.integration.stage import Stage, stage

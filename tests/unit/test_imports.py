@@ -137,6 +137,8 @@ def test_files_are_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= MOST_LINES
 
 
-@pytest.mark.parametrize("package", [*PACKAGES, "openflow_ext/switch", "openflow_ext/bpf"])
+@pytest.mark.parametrize(
+    "package", [*PACKAGES, "openflow_ext/switch", "openflow_ext/bpf", "mininet_topos/results"]
+)
 def test_a_package_says_what_it_is(package: str) -> None:
     assert (PROJECT / package / "README.md").is_file()

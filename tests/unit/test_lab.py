@@ -21,9 +21,9 @@ from mininet_topos.fidelity import judge, standing_queries
 from mininet_topos.measure import Snapshot, parse_proc_net
 from mininet_topos.ovs_buffers import PacketSocket, parse_packet_sockets
 from mininet_topos.probe import BUCKET_TYPE, QueueTrace
-from mininet_topos.records import goodput_points
+from mininet_topos.results.records import goodput_points
+from mininet_topos.results.summary import background_figures, percentile
 from mininet_topos.schemes import to_toml
-from mininet_topos.summary import background_figures, percentile
 
 CASE = Case("A", "2 workers", workers=2, size_bytes=32_000, background=0, queries=2)
 

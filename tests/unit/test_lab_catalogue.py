@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from mininet_topos import catalogue
 from mininet_topos.cli import lab
 from mininet_topos.errors import BadExperiment
-from mininet_topos.lab import attempts, is_begun, is_done, run_name
+from mininet_topos.results.folder import attempts, is_begun, is_done, run_name
 from tests.unit.test_lab import CASE, make
 
 GOOD = """

@@ -8,13 +8,14 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from mininet_topos import state as states
 from mininet_topos.cli import lab
-from mininet_topos.experiment import Case, demo
+from mininet_topos.experiment import Case, Experiment, demo
 
 SCHEMES = demo().schemes
 REQUIRED = {
@@ -28,7 +29,7 @@ def _write_run(folder: Path, case: str, scheme: str, attempt: int, valid: bool, 
     run.mkdir(parents=True)
     records = [
         {"event": "query", "start_ns": 2_000_000_000 + n * 200_000_000, "qct_ms": 60.0 + n}
-        | {"switch_waited_ms": 0.5}
+        | {"switch_waited_ms": 0.5, "workers_ms": [40.0, 60.0 + n]}
         for n in range(4)
     ]
     if long_flows:
@@ -63,6 +64,22 @@ def _write_run(folder: Path, case: str, scheme: str, attempt: int, valid: bool, 
     (run / "run.json").write_text(json.dumps(record))
     trace = "\n".join(f"{ms},{ms % 100},{1500 * (ms % 100)},0,0" for ms in range(1500))
     (run / "queue.csv").write_text("time_ms,pkts_max,bytes_max,pkts_min,sent_bytes\n" + trace + "\n")
+
+
+def write_folder(folder: Path, experiment: Experiment, **about: Any) -> None:
+    """A folder as a demo of three cases leaves it; SDTCP's case C was repeated and stayed void."""
+    folder.mkdir(exist_ok=True)
+    metadata = {
+        "experiment": experiment.to_json(),
+        "git": {"commit": "abc", "changed": []},
+        "sysctl": {"tcp_rmem": ["1", "2", "3"]},
+        "kernel": "<6.18>",
+    }
+    (folder / "metadata.json").write_text(json.dumps(metadata | about))
+    for case in "ABC":
+        for scheme in SCHEMES:
+            _write_run(folder, case, scheme, 1, (case, scheme) != ("C", "sdtcp"), case == "B")
+    _write_run(folder, "C", "sdtcp", 2, False, False)
 
 
 def write_samples(run: Path, hosts: tuple[str, ...] = ("long1", "long2")) -> None:
@@ -128,18 +145,7 @@ def test_each_step_can_be_repeated_alone(folder: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder as a demo of three cases leaves it; SDTCP's case C was repeated and stayed void."""
-    metadata = {
-        "experiment": demo(4).to_json(),
-        "git": {"commit": "abc", "changed": []},
-        "sysctl": {"tcp_rmem": ["1", "2", "3"]},
-        "kernel": "<6.18>",
-    }
-    (tmp_path / "metadata.json").write_text(json.dumps(metadata))
-    for case in "ABC":
-        for scheme in SCHEMES:
-            _write_run(tmp_path, case, scheme, 1, (case, scheme) != ("C", "sdtcp"), case == "B")
-    _write_run(tmp_path, "C", "sdtcp", 2, False, False)
+    write_folder(tmp_path, demo(4))
     return tmp_path
 
 

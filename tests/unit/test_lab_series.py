@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from mininet_topos.experiment import Case
 from mininet_topos.fidelity import judge, span_ns
-from mininet_topos.series import fairness, flow_series, goodput_by_transport, settled_span_ns
-from mininet_topos.summary import missed
+from mininet_topos.results.series import fairness, flow_series, goodput_by_transport, settled_span_ns
+from mininet_topos.results.summary import missed
 from mininet_topos.workloads.plan import plan
 from mininet_topos.workloads.spec import workload
 from mininet_topos.workloads.trace import write_trace
@@ -54,6 +54,8 @@ def test_a_series_has_rates_windows_and_times_in_their_units() -> None:
     assert flow.mean_mbps(0, 5e8) == pytest.approx(40)
     assert flow.mean_mbps(0, 3.8e9) == pytest.approx(20)  # it ended after half of that
     assert flow.mean_mbps(1e12, 2e12) == flow.mean_mbps(5, 5) == 0
+    assert flow.mean_cwnd_kb(1e8, 9e8) == pytest.approx(14.48)
+    assert flow.mean_cwnd_kb(1e12, 2e12) == 0
 
 
 def test_flows_are_told_apart_and_summed_by_transport() -> None:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import median
-from typing import Any
 
 from rich import box
 from rich.table import Table
 
 from mininet_topos.errors import BadExperiment
-from mininet_topos.style import LOOKS
-from mininet_topos.summary import Row, read_summary
+from mininet_topos.results.style import LOOKS
+from mininet_topos.results.summary import Row, median_of, read_summary
 
 FIGURES = {
-    "QCT p50": ("qct_ms", "p50"),
-    "QCT p99": ("qct_ms", "p99"),
-    "FCT p50": ("fct_ms", "p50"),
-    "goodput": ("goodput_mbps",),
-    "queue p50": ("queue_pkts_p50",),
-    "drops": ("drops",),
-    "timeouts": ("timeouts",),
+    "QCT p50": "qct_ms.p50",
+    "QCT p99": "qct_ms.p99",
+    "FCT p50": "fct_ms.p50",
+    "goodput": "goodput_mbps",
+    "queue p50": "queue_pkts_p50",
+    "drops": "drops",
+    "timeouts": "timeouts",
 }
 
 
@@ -46,15 +44,14 @@ def _ratio(before: float, after: float) -> float | None:
 
 
 def _medians(folder: Path) -> dict[tuple[str, str, str], float]:
-    told: dict[tuple[str, str, str], list[float]] = {}
-    for row in (row for row in read_summary(folder) if row["valid"]):
-        for figure, path in FIGURES.items():
-            value: Any = row
-            for key in path:
-                value = value.get(key) if value else None
+    rows = read_summary(folder)
+    found = {}
+    for case, scheme in dict.fromkeys((row["case"], row["scheme"]) for row in rows):
+        for figure, way in FIGURES.items():
+            value = median_of(rows, case, scheme, way)
             if value is not None:
-                told.setdefault((row["case"], row["scheme"], figure), []).append(value)
-    return {key: median(values) for key, values in told.items()}
+                found[case, scheme, figure] = value
+    return found
 
 
 def table(rows: list[Row]) -> Table:

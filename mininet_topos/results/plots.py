@@ -14,10 +14,10 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from mininet_topos.experiment import Experiment
 from mininet_topos.fidelity import query_span_ns, standing_queries
-from mininet_topos.plots_flows import completion_times, flows_over_time, queue_distribution
-from mininet_topos.records import goodput_points, queries, read_run
-from mininet_topos.style import LOOKS
-from mininet_topos.summary import Row, load_experiment
+from mininet_topos.results.plots_flows import completion_times, flows_over_time, queue_distribution
+from mininet_topos.results.records import goodput_points, queries, read_run
+from mininet_topos.results.style import LOOKS
+from mininet_topos.results.summary import Row, load_experiment
 
 COLUMN_IN = 3.4
 PANEL_IN = 2.3

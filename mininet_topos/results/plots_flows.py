@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 
 from mininet_topos.experiment import Experiment
 from mininet_topos.fidelity import span_ns
-from mininet_topos.records import read_run
-from mininet_topos.series import FlowSeries, Numbers, flow_series, queue_between, read_queue, settled_span_ns
-from mininet_topos.style import LOOKS, TRANSPORTS
-from mininet_topos.summary import Row
+from mininet_topos.results.records import read_run
+from mininet_topos.results.series import FlowSeries, Numbers, flow_series, queue_between, read_queue, settled_span_ns
+from mininet_topos.results.style import LOOKS, TRANSPORTS
+from mininet_topos.results.summary import Row
 
 COLUMN_IN = 3.4
 ROW_IN = 1.5

@@ -6,15 +6,16 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean, median
 from typing import Any
 
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiment import Case, Experiment
 from mininet_topos.fidelity import query_span_ns, standing_queries
-from mininet_topos.lab import attempts, run_name, write_json
-from mininet_topos.records import Record, goodput_points, queries, read_run
+from mininet_topos.results.folder import attempts, run_name, write_json
+from mininet_topos.results.records import Record, goodput_points, queries, read_run
 from mininet_topos.schemes import SCHEMES
-from mininet_topos.series import (
+from mininet_topos.results.series import (
     fairness,
     flow_series,
     goodput_by_transport,
@@ -77,10 +78,28 @@ def read_summary(folder: Path) -> list[Row]:
         raise BadExperiment(f"{folder} has no summary: {error}: weir lab summarise {folder}") from error
 
 
+def median_of(rows: Sequence[Row], case: str, scheme: str, way: str) -> float | None:
+    """A figure's median over the valid repeats of a case under a scheme; None where none has it.
+
+    `way`: to the figure in a row, as `drops` or `fct_ms.max`.
+    """
+    valid = [row for row in rows if (row["case"], row["scheme"], row["valid"]) == (case, scheme, True)]
+    found = [value for row in valid if (value := _figure(row, way)) is not None]
+    return median(found) if found else None
+
+
+def _figure(row: Row, way: str) -> float | None:
+    value: Any = row
+    for key in way.split("."):
+        value = value.get(key) if value else None
+    return value
+
+
 def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
     """One row: one case under one scheme."""
     record, records = read_run(run)
-    times = [query["qct_ms"] for query in standing_queries(records, record["stalls"])]
+    standing = standing_queries(records, record["stalls"])
+    times = [query["qct_ms"] for query in standing]
     ideal_ms = case.ideal_ms(experiment.bandwidth_mbps)
     qct_ms = {name: percentile(times, percent) for name, percent in PERCENTILES.items()} if times else {}
     counters, tcp = record["counters"], record["counters"]["tcp"]
@@ -99,10 +118,12 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "queue_bytes": experiment.queue_bytes,
         "ideal_ms": round(ideal_ms, 3),
         "qct_ms": qct_ms,
+        "answer_ms": round(fmean(ms for query in standing for ms in query["workers_ms"]), 3) if times else None,
         "x_ideal": {name: round(value / ideal_ms, 3) for name, value in qct_ms.items()},
         "drops": counters["queue_drops"],
         "other_drops": counters.get("other_queue_drops", 0),
         "ovs_drops": counters["ovs_drops"],
+        "link_losses": counters.get("link_losses", 0),
         "retransmits": tcp["RetransSegs"],
         "timeouts": tcp["TCPTimeouts"],
         "loss_probes": tcp["TCPLossProbes"],
@@ -136,6 +157,7 @@ def _switch_figures(record: dict[str, Any]) -> Row:
 def flow_figures(run: Path, record: Record, records: list[Record], case: Case) -> Row:
     """What the sampled flows got while they had settled, how long planned ones took, and the queue then.
 
+    ``cwnd_kb``: all their congestion windows together, on average.
     ``missed``: the part of the answers, or of the planned flows, that came after their deadline.
     """
     since_ns, until_ns = settled_span_ns(records)
@@ -147,6 +169,7 @@ def flow_figures(run: Path, record: Record, records: list[Record], case: Case) -
         "goodput_mbps": round(sum(rates), 2) if flows else None,
         "goodput_by_transport": goodput_by_transport(flows, since_ns, until_ns),
         "fairness": fairness(rates) if flows else None,
+        "cwnd_kb": round(sum(flow.mean_cwnd_kb(since_ns, until_ns) for flow in flows), 1) if flows else None,
         "flows_done": len(taken),
         "fct_ms": {name: percentile(taken, percent) for name, percent in PERCENTILES.items()}
         if taken

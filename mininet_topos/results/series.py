@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mininet_topos.fidelity import span_ns
-from mininet_topos.records import Record
+from mininet_topos.results.records import Record
 
 Numbers = NDArray[np.float64]
 SETTLED = 0.25
@@ -43,6 +43,11 @@ class FlowSeries:
             return 0.0
         before, after = np.interp((since_ns, until_ns), self.time_ns, self.acked_bytes)
         return float(8e3 * (after - before) / (until_ns - since_ns))
+
+    def mean_cwnd_kb(self, since_ns: float, until_ns: float) -> float:
+        """The mean of its congestion window between two times, in KB; 0 where it has no sample there."""
+        inside = self.cwnd_bytes[(self.time_ns >= since_ns) & (self.time_ns <= until_ns)]
+        return float(inside.mean()) / 1000 if len(inside) else 0.0
 
 
 def flow_series(records: Sequence[Record], transports: Mapping[str, str]) -> list[FlowSeries]:

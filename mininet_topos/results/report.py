@@ -1,4 +1,4 @@
-"""`report.html`: one standalone file: the table, the plots, the parameters and a verdict on each run."""
+"""`report.html`: one standalone file: the tables, the plots, the parameters, a verdict on each run and trend."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from mininet_topos.plots import plot
-from mininet_topos.style import LOOKS
-from mininet_topos.summary import Row, load_experiment, summarise
+from mininet_topos.results.plots import plot
+from mininet_topos.results.style import LOOKS
+from mininet_topos.results.summary import Row, load_experiment, summarise
+from mininet_topos.results.trends import judge
 
 TEMPLATE = "report.html.j2"
 
 
 def make_report(folder: Path) -> list[Row]:
-    """Summary, plots and report of a result folder, from its raw records. Returns the rows.
+    """Summary, trends, plots and report of a result folder, from its raw records. Returns the rows.
 
     Raises BadExperiment where the folder holds no experiment.
     """
     rows = summarise(folder)
     drawings = plot(folder, rows) if rows else []
     environment = Environment(
-        loader=PackageLoader("mininet_topos", "."),
+        loader=PackageLoader("mininet_topos.results", "."),
         autoescape=select_autoescape(["html", "j2"]),
         undefined=StrictUndefined,
     )
     page = environment.get_template(TEMPLATE).render(
         rows=rows,
+        trends=judge(folder, rows),
         looks=LOOKS,
         experiment=load_experiment(folder),
         metadata={"head": {}} | json.loads((folder / "metadata.json").read_text()),

@@ -6,8 +6,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from mininet_topos.style import LOOKS
-from mininet_topos.summary import PERCENTILES, Row
+from mininet_topos.results.style import LOOKS
+from mininet_topos.results.summary import PERCENTILES, Row
 
 COUNTS = {
     "drops": "drops",
