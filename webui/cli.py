@@ -18,7 +18,7 @@ from openflow_ext.settings import SettingsError, check, load, read
 from webui.accounts import Accounts, AccountsError
 from webui.app import create_app
 from webui.config import WebSettings
-from webui.server import CannotListen, end_live_pages, make_server
+from webui.server import CannotListen, end_live_pages, make_server, yield_processors
 
 _accounts_file = click.option(
     "--file",
@@ -34,6 +34,7 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readabl
 @click.option("--listen", help="ADDRESS:PORT (default 127.0.0.1:8080); port 0: a free one.")
 @click.option("--accounts", type=click.Path(dir_okay=False, path_type=Path), help="The file of accounts.")
 @click.option("--results", type=click.Path(file_okay=False, path_type=Path), help="The lab's result folders.")
+@click.option("--yields/--no-yields", default=None, help="Other work of this machine goes first (default).")
 @_as_json
 def web(db: str | None, as_json: bool, **given: Any) -> None:
     """Serve the dashboard over a flow database.
@@ -135,6 +136,8 @@ def _settings(given: dict[str, Any]) -> WebSettings:
 def _serve(settings: WebSettings, url: str, as_json: bool) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+    if settings.yields:
+        yield_processors()
     with _plainly():
         app = create_app(settings, url)
         server = make_server(app, settings)

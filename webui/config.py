@@ -18,7 +18,8 @@ class WebSettings(Section):
     loopback's own names there, any elsewhere). ``secure_cookies``: it is reached by HTTPS, through a proxy.
     ``accounts``: the file of people, tokens and the key of the sessions. ``results``: the lab's result
     folders. ``poll_s``: how often the database is asked for changes while somebody looks.
-    ``most_viewers``: live pages at a time; each holds a thread.
+    ``most_viewers``: live pages at a time; each holds a thread. ``yields``: any other work of this machine,
+    a controller's above all, goes first.
     """
 
     listen: str = "127.0.0.1:8080"
@@ -30,6 +31,7 @@ class WebSettings(Section):
     poll_s: float = Field(default=0.5, ge=0.05, le=60)
     query_limit_s: float = Field(default=5.0, gt=0, le=300)
     most_viewers: int = Field(default=100, ge=1, le=1000)
+    yields: bool = True
     session_hours: float = Field(default=12.0, gt=0, le=24 * 30)
 
     @field_validator("listen")

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from threading import Condition, Thread
+from threading import Condition, Lock, Thread
 
 KEEP_ALIVE_S = 15.0
 LONGEST_S = 600.0
@@ -36,12 +36,17 @@ class TooManyViewers(RuntimeError):
 
 @dataclass
 class _Watched:
-    """A page that is watched: each region with the version in which it last changed."""
+    """A page that is watched: each region with the version in which it last changed.
 
+    ``told``: the event for those who have seen a version, made once however many they are.
+    """
+
+    changed: Condition
     viewers: int = 0
     version: int = 0
     regions: dict[str, tuple[int, str]] = field(default_factory=dict)
     trouble: str = ""
+    told: dict[int, str] = field(default_factory=dict)
 
     def take(self, regions: Regions, trouble: str) -> bool:
         """The page as it is now; whether anything differs."""
@@ -50,13 +55,17 @@ class _Watched:
             return False
         self.version += 1
         self.trouble = trouble
+        self.told.clear()
         for name in changed:
             self.regions[name] = self.version, regions[name]
         return True
 
-    def since(self, seen: int) -> dict[str, object]:
-        newer = {name: html for name, (version, html) in self.regions.items() if version > seen}
-        return {"regions": newer, "trouble": self.trouble}
+    def since(self, seen: int) -> str:
+        if seen not in self.told:
+            newer = {name: html for name, (version, html) in self.regions.items() if version > seen}
+            news = json.dumps({"regions": newer, "trouble": self.trouble})
+            self.told[seen] = f"event: change\ndata: {news}\n\n"
+        return self.told[seen]
 
 
 class Stream:
@@ -92,27 +101,28 @@ class Hub:
         self._poll_s = poll_s
         self._most_viewers = most_viewers
         self._watched: dict[str, _Watched] = {}
-        self._changed = Condition()
+        self._lock = Lock()
         self._thread: Thread | None = None
         self._closed = False
 
     @property
     def viewers(self) -> int:
-        with self._changed:
+        with self._lock:
             return sum(page.viewers for page in self._watched.values())
 
     def watch(self, address: str) -> Stream:
         """The events of a page. Raises NoSuchPage and TooManyViewers at once."""
-        with self._changed:
-            is_new = address not in self._watched
-        if is_new:
-            self._refresh(address, _Watched())
-        with self._changed:
+        with self._lock:
+            page = self._watched.get(address)
+        if page is None:
+            page = _Watched(Condition(self._lock))
+            self._refresh(address, page)
+        with self._lock:
             if sum(page.viewers for page in self._watched.values()) >= self._most_viewers:
                 raise TooManyViewers(
                     f"{self._most_viewers} live pages are open, which is all that are served"
                 )
-            page = self._watched.setdefault(address, _Watched())
+            page = self._watched.setdefault(address, page)
             page.viewers += 1
             if self._thread is None:
                 self._thread = Thread(target=self._poll, name="live-poller", daemon=True)
@@ -121,26 +131,28 @@ class Hub:
 
     def close(self) -> None:
         """End every stream, for the server stops."""
-        with self._changed:
+        with self._lock:
             self._closed = True
-            self._changed.notify_all()
+            for page in self._watched.values():
+                page.changed.notify_all()
 
     def _events(self, page: _Watched) -> Iterator[str]:
         seen, ends = 0, time.monotonic() + LONGEST_S
         yield "retry: 1000\n\n"
         while time.monotonic() < ends:
-            with self._changed:
-                self._changed.wait_for(partial(self._has_news, page, seen), KEEP_ALIVE_S)
+            with self._lock:
+                has_news = page.changed.wait_for(partial(self._has_news, page, seen), KEEP_ALIVE_S)
                 if self._closed:
                     return
-                news, before, seen = page.since(seen), seen, page.version
-            yield f"event: change\ndata: {json.dumps(news)}\n\n" if seen > before else ": still here\n\n"
+                event = page.since(seen) if has_news else ": still here\n\n"
+                seen = page.version
+            yield event
 
     def _has_news(self, page: _Watched, seen: int) -> bool:
         return self._closed or page.version > seen
 
     def _leave(self, address: str, page: _Watched) -> None:
-        with self._changed:
+        with self._lock:
             page.viewers -= 1
             if not page.viewers and self._watched.get(address) is page:
                 del self._watched[address]
@@ -148,7 +160,7 @@ class Hub:
     def _poll(self) -> None:
         while True:
             begun = time.monotonic()
-            with self._changed:
+            with self._lock:
                 if self._closed or not self._watched:
                     self._thread = None
                     return
@@ -170,6 +182,6 @@ class Hub:
         except Exception:  # whatever it is, the other pages live on
             LOG.exception("the live page %s cannot be made", address)
             trouble = "this page cannot be kept up to date; see the dashboard's log"
-        with self._changed:
+        with self._lock:
             if page.take(regions, trouble):
-                self._changed.notify_all()
+                page.changed.notify_all()

@@ -9,12 +9,21 @@ import pytest
 from flowdb import schema
 from flowdb.db import FlowDb
 from flowdb.engine import open_engine
+from tests.unit.database import put_tables
 from tests.unit.postgres import Postgres
+
+KINDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+WITH_TABLES = "tables"
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
+    """A cluster that keeps a database with Weir's tables."""
     with Postgres() as cluster:
+        engine = open_engine(cluster.url)
+        schema.upgrade(engine, cluster.url)
+        engine.dispose()
+        cluster.keep(WITH_TABLES)
         yield cluster
 
 
@@ -24,7 +33,7 @@ def sqlite_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/weir/flow.db"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+@pytest.fixture(params=KINDS)
 def empty_url(request: pytest.FixtureRequest, sqlite_url: str) -> str:
     """Each kind of database in turn, without tables."""
     if request.param == "sqlite":
@@ -34,11 +43,15 @@ def empty_url(request: pytest.FixtureRequest, sqlite_url: str) -> str:
     return cluster.url
 
 
-@pytest.fixture
-def url(empty_url: str) -> str:
+@pytest.fixture(params=KINDS)
+def url(request: pytest.FixtureRequest, sqlite_url: str) -> str:
     """Each kind of database in turn, with Weir's tables and nothing in them."""
-    schema.upgrade(open_engine(empty_url), empty_url)
-    return empty_url
+    if request.param == "sqlite":
+        put_tables(Path(sqlite_url.removeprefix("sqlite:///")))
+        return sqlite_url
+    cluster: Postgres = request.getfixturevalue("postgres")
+    cluster.make_database(like=WITH_TABLES)
+    return cluster.url
 
 
 @pytest.fixture

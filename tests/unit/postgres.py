@@ -73,10 +73,17 @@ class Postgres:
         server = int((self._data / "postmaster.pid").read_text().split()[0])
         return [server, *map(int, Path(f"/proc/{server}/task/{server}/children").read_text().split())]
 
-    def make_database(self) -> None:
-        """Make the database empty."""
-        for command in ("DROP DATABASE IF EXISTS weir WITH (FORCE)", "CREATE DATABASE weir"):
-            self._run("psql", "-h", self._folder, "-U", _USER, "-d", "postgres", "-qc", command)
+    def make_database(self, like: str = "template1") -> None:
+        """Make the database anew: empty, or like one that was kept."""
+        self._say("DROP DATABASE IF EXISTS weir WITH (FORCE)", f"CREATE DATABASE weir TEMPLATE {like}")
+
+    def keep(self, name: str) -> None:
+        """Keep the database as it is by another name; nobody may be connected to it."""
+        self._say(f"ALTER DATABASE weir RENAME TO {name}")
+
+    def _say(self, *commands: str) -> None:
+        said = [word for command in commands for word in ("-c", command)]
+        self._run("psql", "-h", self._folder, "-U", _USER, "-d", "postgres", "-q", *said)
 
     def _run(self, program: str, *arguments: object) -> None:
         path = self._place / program

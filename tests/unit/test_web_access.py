@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from click.testing import CliRunner
@@ -16,6 +19,7 @@ from webui.accounts import Accounts, AccountsError
 from webui.app import render
 from webui.config import WebSettings
 from webui.security import FAILURES
+from webui.server import yield_processors
 
 
 @pytest.fixture
@@ -252,6 +256,23 @@ def test_a_file_that_is_no_file_of_accounts(tmp_path):
     (tmp_path / "accounts.json").write_text("[]")
     with pytest.raises(AccountsError, match="is no file of accounts"):
         Accounts(tmp_path / "accounts.json")
+
+
+@pytest.mark.parametrize(("options", "yields"), [([], True), (["--no-yields"], False)])
+def test_the_dashboard_yields_unless_told_otherwise(tmp_path, monkeypatch, options, yields):
+    done = []
+    monkeypatch.setattr(cli, "yield_processors", lambda: done.append("yields"))
+    monkeypatch.setattr(cli, "make_server", lambda *_: done.append("listens") or sys.exit())
+    where = ["--accounts", str(tmp_path / "accounts.json"), "--db", str(tmp_path / "weir.db")]
+    CliRunner().invoke(cli.web, [*where, *options])
+    assert done == (["yields", "listens"] if yields else ["listens"])
+
+
+def test_who_yields_runs_when_nobody_else_wants_to():
+    """A thread of its own, for it is for good."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(yield_processors).result()
+        assert thread.submit(os.sched_getscheduler, 0).result() == os.SCHED_IDLE
 
 
 def test_the_command_line_makes_people_and_tokens(tmp_path):

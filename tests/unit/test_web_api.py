@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.unit.web import make, told_in
+from webui.api import v1
 from webui.api.document import document, path_of
 from webui.api.endpoint import ENDPOINTS
 
@@ -62,6 +65,23 @@ def test_the_busy_port_over_time(client):
     assert max(figures["queue_pkts"]) > 50
     assert [one["kind"] for one in found["alarms"]] == ["alarm"]
     assert found["clamps"][0]["lifted_ns"] is None
+
+
+def test_a_chart_that_all_viewers_ask_for_at_once_is_made_once(told, tmp_path, monkeypatch):
+    """As they do when a page changed."""
+    client, chosen = make(told[1].url, tmp_path, poll_s=60).test_client, v1.busiest
+    made = []
+
+    def slowly(*args):
+        made.append(args)
+        time.sleep(0.1)
+        return chosen(*args)
+
+    monkeypatch.setattr(v1, "busiest", slowly)
+    with ThreadPoolExecutor(20) as viewers:
+        answers = list(viewers.map(lambda _: client().get("/api/v1/busiest?span_s=60").data, range(20)))
+    assert len(set(answers)) == 1
+    assert len(made) == 1
 
 
 def test_a_flows_story(client, told):

@@ -81,14 +81,17 @@ def test_fifty_viewers_cost_what_one_costs(hub, pages):
     time.sleep(0.3)
     polls = (time.monotonic() - begun) / 0.02
     assert pages.made - before <= polls + 2
-    pages.regions["a"] = "2"
+    pages.regions["a"], made = "2", pages.made
+    wait_for(lambda: pages.made > made + 1)
     got = []
-    threads = [Thread(target=lambda one=one: got.append(news(iter(one))[0])) for one in streams]
+    threads = [Thread(target=lambda one=one: got.append(list(islice(one, 2))[1])) for one in streams]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(5)
     assert len(got) == 50
+    assert all(event is got[0] for event in got), "what they are told is made once"
+    assert json.loads(got[0].split("data: ", 1)[1])["regions"] == {"a": "2", "b": "1"}
     with pytest.raises(TooManyViewers):
         hub.watch("/")
     for stream in streams:

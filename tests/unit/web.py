@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from flask import Flask
@@ -13,7 +15,7 @@ from flask.testing import FlaskClient
 
 from flowdb.db import FlowDb
 from tests.story import Story, tell
-from tests.unit.database import wait_for
+from tests.unit.database import put_tables, wait_for
 from webui.accounts import Accounts
 from webui.app import create_app
 from webui.config import WebSettings
@@ -29,10 +31,20 @@ def make(url: str, folder: Path, **settings: object) -> Flask:
     """An application with a person who may log in."""
     accounts = folder / "accounts.json"
     if not accounts.exists():
-        Accounts(accounts).put_person(NAME, PASSWORD)
+        accounts.write_bytes(_accounts())
+        accounts.chmod(0o600)
     app = create_app(WebSettings(accounts=accounts, results=folder / "results", **settings), url)
     app.testing = False
     return app
+
+
+@cache
+def _accounts() -> bytes:
+    """A file of accounts with a person; to hash a password takes a fifth of a second."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "accounts.json"
+        Accounts(file).put_person(NAME, PASSWORD)
+        return file.read_bytes()
 
 
 def put_experiment(results: Path) -> Path:
@@ -52,6 +64,7 @@ def put_experiment(results: Path) -> Path:
 @contextmanager
 def told_in(folder: Path, seconds: int) -> Iterator[Story]:
     """A database, and what was told there: an incast in this many seconds of history."""
+    put_tables(folder / "weir.db")
     url = f"sqlite:///{folder}/weir.db"
     db = FlowDb(url)
     story = tell(db, seconds=seconds)

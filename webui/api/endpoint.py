@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 from flask import Blueprint, Response, abort, request
@@ -62,8 +63,9 @@ def get(
 
         def view(**named: Any) -> Response:
             if shared:
-                poll = int(time.monotonic() / parts().settings.poll_s)
-                body = make_once(id(parts()), request.full_path, poll)
+                with _turn(request.full_path):
+                    poll = int(time.monotonic() / parts().settings.poll_s)
+                    body = make_once(id(parts()), request.full_path, poll)
             else:
                 body = make(**named)
             if body is None:
@@ -74,6 +76,14 @@ def get(
         return load
 
     return register
+
+
+@lru_cache(maxsize=128)
+def _turn(_asked: str) -> Lock:
+    """Who asks the same asks one by one: a change makes all viewers ask at once, and the first one's answer
+    serves the others.
+    """
+    return Lock()
 
 
 def _list_json(found: list[View]) -> bytes:
