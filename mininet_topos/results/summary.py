@@ -131,6 +131,7 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "queue_max_bytes": record["queue_max_bytes"],
         "busy_rate_mbps": round(record["busy_rate_bps"] / 1e6, 2) if record["busy_rate_bps"] else None,
         "least_idle": round(min((sample["idle"] for sample in record["cpu"]), default=1.0), 3),
+        "cpu": _cpu_shares(record),
         **_switch_figures(record),
         **background_figures(records),
         **flow_figures(run, record, records, case),
@@ -140,6 +141,13 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "valid": record["valid"],
         "reasons": record["reasons"],
     }
+
+
+def _cpu_shares(record: dict[str, Any]) -> dict[str, float]:
+    """What each process took of one CPU, on average: ovs, controller, agent."""
+    samples = record["cpu"]
+    names = [name for name in (samples[0] if samples else {}) if name not in ("t_ns", "idle")]
+    return {name: round(fmean(sample[name] for sample in samples), 3) for name in names}
 
 
 def _switch_figures(record: dict[str, Any]) -> Row:
