@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 from rich.console import Console
@@ -47,6 +48,20 @@ class RoleRate(click.ParamType):
             self.fail(f"{value!r}: want ROLE=Mbit/s, e.g. trunk=1000", param, ctx)
 
 
+class Bytes(click.ParamType):
+    """A number of bytes, also as 32KB or 1.5MB: thousands and millions of them."""
+
+    name = "bytes"
+    units: ClassVar[dict[str, int]] = {"": 1, "B": 1, "KB": 1000, "MB": 1_000_000}
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """As a whole number."""
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Z]*)", str(value).upper())
+        if found is None or found[2] not in self.units:
+            self.fail(f"{value!r}: want bytes, e.g. 32000, 32KB or 1.5MB", param, ctx)
+        return round(float(found[1]) * self.units[found[2]])
+
+
 @click.group()
 def lab() -> None:
     """Run experiments in Mininet: real switch, real controllers, real TCP."""
@@ -86,9 +101,9 @@ def demo_command(queries: int, out: Path | None, controller_port: int | None, as
 )
 @click.option("--workers", default="40", show_default=True, help="How many answer; 10,20,40: a case of each.")
 @click.option(
-    "--size", "size_bytes", type=int, default=32_000, show_default=True, help="Bytes a worker answers."
+    "--size", "size_bytes", type=Bytes(), default="32KB", show_default=True, help="That a worker answers."
 )
-@click.option("--total", "total_bytes", type=int, help="Bytes that all workers answer together, instead.")
+@click.option("--total", "total_bytes", type=Bytes(), help="That all workers answer together, instead.")
 @click.option("--background", type=int, default=0, show_default=True, help="Long flows into the root.")
 @click.option("--queries", type=int, default=20, show_default=True)
 @click.option("--fresh", is_flag=True, help="Each query opens its connections anew.")
@@ -105,7 +120,7 @@ def demo_command(queries: int, out: Path | None, controller_port: int | None, as
     help="Packets beyond which ECN-TCP and DCTCP are marked.",
 )
 @click.option("--bandwidth", "bandwidth_mbps", type=float, default=100.0, show_default=True, help="Mbit/s.")
-@click.option("--queue", "queue_bytes", type=int, default=150_000, show_default=True, help="Bytes.")
+@click.option("--queue", "queue_bytes", type=Bytes(), default="150KB", show_default=True)
 @click.option(
     "--gap",
     "gap_ms",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,14 +109,17 @@ def snapshot(net: Network) -> Snapshot:
 
 
 class CpuWatch(threading.Thread):
-    """Every second: the part that was idle of the CPUs beside the switch's; what ovs-vswitchd took of one."""
+    """Every second: the part that was idle of the CPUs beside the switch's; what each process took of one.
 
-    def __init__(self) -> None:
+    `pids`: the processes, by the names under which samples have them.
+    """
+
+    def __init__(self, pids: Mapping[str, int]) -> None:
         super().__init__(daemon=True)
         self.samples: list[dict[str, float]] = []
         self._done = threading.Event()
         self._cpus = [f"cpu{cpu}" for cpu in os.sched_getaffinity(0)]
-        self._ovs = Path(f"/proc/{vswitchd_pid()}/stat")
+        self._pids = pids
 
     def __enter__(self) -> Self:
         self.start()
@@ -134,21 +137,28 @@ class CpuWatch(threading.Thread):
             now = self._read()
             span_s = now[0] - before[0]
             idle, total = now[1] - before[1], now[2] - before[2]
+            taken = {name: max(0, ticks - before[3][name]) for name, ticks in now[3].items()}
             self.samples.append(
-                {
-                    "t_ns": now[0] * 1e9,
-                    "idle": idle / total if total else 1.0,
-                    "ovs": (now[3] - before[3]) / tick / span_s,
-                }
+                {"t_ns": now[0] * 1e9, "idle": idle / total if total else 1.0}
+                | {name: ticks / tick / span_s for name, ticks in taken.items()}
             )
             before = now
 
-    def _read(self) -> tuple[float, int, int, int]:
+    def _read(self) -> tuple[float, int, int, dict[str, int]]:
         lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
         ticks = [[int(word) for word in line[1:9]] for line in lines if line[0] in self._cpus]
-        ovs = self._ovs.read_text().rpartition(")")[2].split()
         idle = sum(cpu[3] + cpu[4] for cpu in ticks)
-        return time.monotonic(), idle, sum(map(sum, ticks)), int(ovs[11]) + int(ovs[12])
+        taken = {name: _ticks_of(pid) for name, pid in self._pids.items()}
+        return time.monotonic(), idle, sum(map(sum, ticks)), taken
+
+
+def _ticks_of(pid: int) -> int:
+    """The CPU time that a process has taken; 0 where it is gone, which is not this watch's affair."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(words[11]) + int(words[12])
 
 
 @contextmanager

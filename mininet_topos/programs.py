@@ -40,6 +40,11 @@ class Running:
         """The congestion control of a host's sockets."""
         return self.transports[self.places[host.name]].congestion_control
 
+    @property
+    def pids(self) -> dict[str, int]:
+        """The scheme's processes by their names: controller, and agent where there is one."""
+        return {program.name: program.pid for program in self.programs}
+
     def check(self) -> None:
         """Raises ProgramFailed where a program has ended."""
         for program in self.programs:

@@ -13,6 +13,7 @@ from mininet_topos.experiment import Case, Experiment
 from mininet_topos.fidelity import judge
 from mininet_topos.measure import CpuWatch, read_stalls, snapshot, watching_stalls
 from mininet_topos.net import Network
+from mininet_topos.ovs_buffers import vswitchd_pid
 from mininet_topos.probe import QueueProbe, QueueTrace
 from mininet_topos.process import wait_until
 from mininet_topos.programs import Running
@@ -45,7 +46,7 @@ class Runner:
         traffic = Traffic(folder / "traffic.jsonl", net.state)
         drive = Drive(self._experiment, case, net, scheme, traffic, on_query)
         with (
-            CpuWatch() as cpu,
+            CpuWatch({"ovs": vswitchd_pid()} | scheme.pids) as cpu,
             watching_stalls(folder / "stalls.jsonl", net.state),
             self._probe.watching(net.bottleneck_ifname) as trace,
         ):

@@ -11,7 +11,14 @@ from matplotlib.figure import Figure
 from mininet_topos.experiment import Experiment
 from mininet_topos.fidelity import span_ns
 from mininet_topos.results.records import read_run
-from mininet_topos.results.series import FlowSeries, Numbers, flow_series, queue_between, read_queue, settled_span_ns
+from mininet_topos.results.series import (
+    FlowSeries,
+    Numbers,
+    flow_series,
+    queue_between,
+    read_queue,
+    settled_span_ns,
+)
 from mininet_topos.results.style import LOOKS, TRANSPORTS
 from mininet_topos.results.summary import Row
 

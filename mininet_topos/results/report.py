@@ -1,4 +1,4 @@
-"""`report.html`: one standalone file: the tables, the plots, the parameters, a verdict on each run and trend."""
+"""`report.html`: one standalone file: tables, plots, parameters, a verdict on each run and trend."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from mininet_topos.experiment import Case, Experiment
 from mininet_topos.fidelity import query_span_ns, standing_queries
 from mininet_topos.results.folder import attempts, run_name, write_json
 from mininet_topos.results.records import Record, goodput_points, queries, read_run
-from mininet_topos.schemes import SCHEMES
 from mininet_topos.results.series import (
     fairness,
     flow_series,
@@ -22,6 +21,7 @@ from mininet_topos.results.series import (
     queue_between,
     settled_span_ns,
 )
+from mininet_topos.schemes import SCHEMES
 from mininet_topos.workloads.trace import read_trace
 
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
@@ -100,6 +100,7 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
     record, records = read_run(run)
     standing = standing_queries(records, record["stalls"])
     times = [query["qct_ms"] for query in standing]
+    answers_ms = [ms for query in standing for ms in query["workers_ms"]]
     ideal_ms = case.ideal_ms(experiment.bandwidth_mbps)
     qct_ms = {name: percentile(times, percent) for name, percent in PERCENTILES.items()} if times else {}
     counters, tcp = record["counters"], record["counters"]["tcp"]
@@ -118,7 +119,7 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "queue_bytes": experiment.queue_bytes,
         "ideal_ms": round(ideal_ms, 3),
         "qct_ms": qct_ms,
-        "answer_ms": round(fmean(ms for query in standing for ms in query["workers_ms"]), 3) if times else None,
+        "answer_ms": round(fmean(answers_ms), 3) if answers_ms else None,
         "x_ideal": {name: round(value / ideal_ms, 3) for name, value in qct_ms.items()},
         "drops": counters["queue_drops"],
         "other_drops": counters.get("other_queue_drops", 0),
@@ -131,6 +132,7 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "queue_max_bytes": record["queue_max_bytes"],
         "busy_rate_mbps": round(record["busy_rate_bps"] / 1e6, 2) if record["busy_rate_bps"] else None,
         "least_idle": round(min((sample["idle"] for sample in record["cpu"]), default=1.0), 3),
+        "cpu": _cpu_shares(record),
         **_switch_figures(record),
         **background_figures(records),
         **flow_figures(run, record, records, case),
@@ -140,6 +142,13 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "valid": record["valid"],
         "reasons": record["reasons"],
     }
+
+
+def _cpu_shares(record: dict[str, Any]) -> dict[str, float]:
+    """What each process took of one CPU, on average: ovs, controller, agent."""
+    samples = record["cpu"]
+    names = [name for name in (samples[0] if samples else {}) if name not in ("t_ns", "idle")]
+    return {name: round(fmean(sample[name] for sample in samples), 3) for name in names}
 
 
 def _switch_figures(record: dict[str, Any]) -> Row:

@@ -9,12 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mininet_topos import ovs_buffers
+from mininet_topos.cli import Bytes
 from mininet_topos.errors import BadExperiment, Unable
 from mininet_topos.experiment import Case, Experiment, demo
 from mininet_topos.fidelity import judge, standing_queries
@@ -82,6 +84,19 @@ def test_percentiles_of_twenty() -> None:
 def test_bad_experiment(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(BadExperiment, match=message):
         make(**changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("32000", 32_000), ("32KB", 32_000), ("1.5 mb", 1_500_000), ("7B", 7)]
+)
+def test_bytes_may_have_a_unit(text: str, number: int) -> None:
+    assert Bytes().convert(text, None, None) == number
+
+
+@pytest.mark.parametrize("text", ["", "KB", "-1", "32KiB", "1e3"])
+def test_what_is_no_number_of_bytes(text: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"want bytes, e\.g\. 32000, 32KB"):
+        Bytes().convert(text, None, None)
 
 
 def test_experiment_survives_json() -> None:

@@ -164,6 +164,7 @@ def test_report_from_raw_records_alone(folder: Path) -> None:
         assert counts == ((5, 20, 6) if extended else (None, None, None))
     assert [row["attempt"] for row in rows if (row["case"], row["scheme"]) == ("C", "sdtcp")] == [2]
     assert [row["valid"] for row in rows].count(False) == 1
+    assert rows[0]["cpu"] == {"ovs": 0.5}
     assert rows[3]["background_mbps"]["before"] == pytest.approx(80, rel=0.01)
 
 

@@ -1,0 +1,1 @@
+"""What a run left: records, figures, plots, report."""

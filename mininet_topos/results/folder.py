@@ -1,0 +1,62 @@
+"""A result folder: metadata.json, and under raw/ a folder for each attempt at each run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mininet_topos.errors import BadExperiment, LabError
+from mininet_topos.experiment import Case, Experiment
+
+MOST_ATTEMPTS = 3
+
+
+def make_folder(folder: Path) -> None:
+    """Make the result folder. Raises BadExperiment where it exists already."""
+    try:
+        folder.mkdir(parents=True)
+        (folder / "raw").mkdir()
+    except FileExistsError:
+        raise BadExperiment(
+            f"{folder} exists already: give another --out; `weir lab run` can --resume"
+        ) from None
+    except OSError as error:
+        raise LabError(f"cannot make {folder}: {error.strerror}") from error
+
+
+def is_begun(folder: Path, experiment: Experiment) -> bool:
+    """Whether a folder has this experiment's begin. Raises BadExperiment where it has another's."""
+    path = folder / "metadata.json"
+    if not path.exists():
+        return False
+    if json.loads(path.read_text())["experiment"] != json.loads(json.dumps(experiment.to_json())):
+        raise BadExperiment(f"{folder} holds another experiment: give another --out")
+    return True
+
+
+def run_name(case: Case, scheme: str, repeat: int) -> str:
+    """What the folders of a run are called, but for the number of the attempt."""
+    return f"{case.name}-{scheme}" + (f"-r{repeat}" if repeat > 1 else "")
+
+
+def attempts(raw: Path, name: str) -> list[Path]:
+    """The folders of a run's attempts that came to an end, in their order."""
+    ended = [path.parent for path in raw.glob(f"{name}-[0-9]*/run.json")]
+    mine = [path for path in ended if path.name.rpartition("-")[0] == name]
+    return sorted(mine, key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+def is_done(raw: Path, name: str) -> bool:
+    """Whether a run needs no further attempt."""
+    ended = attempts(raw, name)
+    return len(ended) >= MOST_ATTEMPTS or any(
+        json.loads((one / "run.json").read_text())["valid"] for one in ended
+    )
+
+
+def write_json(path: Path, values: Any) -> None:
+    """Write values, replacing the file as a whole."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(values, indent=1) + "\n")
+    partial.replace(path)
