@@ -16,7 +16,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flowdb._native import native_threading
@@ -49,8 +49,8 @@ class Answer:
     """What a writer tells: its counters, and the notices and commands since the last answer."""
 
     counters: StoreCounters
-    notices: list[Notice] = field(default_factory=list)
-    commands: list[Command] = field(default_factory=list)
+    notices: list[Notice]
+    commands: list[Command]
 
 
 class _Writer:
@@ -68,7 +68,7 @@ class _Writer:
         self._send(spec)
 
     def ask(self, order: Order) -> Answer:
-        """Raises OSError, EOFError or UnpicklingError where it is gone."""
+        """Raises what pipes and pickle raise where it is gone."""
         self._send(order)
         assert self._process.stdout  # noqa: S101 - a pipe
         answer: Answer = pickle.load(self._process.stdout)  # noqa: S301 - our own process
@@ -165,13 +165,13 @@ class StoreApart:
             last = self._stopping.wait(EXCHANGE_S)
             try:
                 self._exchange(last)
-            except (OSError, EOFError, pickle.UnpicklingError) as error:
+            except Exception as error:  # whatever it is, the exchange goes on
                 last = False
                 self._lose_writer(error)
         self._end_writer()
 
     def _exchange(self, last: bool) -> None:
-        """Raises OSError, EOFError or UnpicklingError where the writer is gone, or none can be started."""
+        """Raises what pipes and pickle raise where the writer is gone, or none can be started."""
         if self._writer is None:
             self._writer = _Writer(self._spec)
         with self._lock:

@@ -21,7 +21,7 @@ _VERB_ORDER: dict[Verb, int] = {"merge": 0, "insert": 1, "update": 2}
 
 
 Packed = tuple[Any, ...]
-"""A table's name first."""
+"""Plain values, the first of which says of what: a table's name, or what is more than a row."""
 
 
 class _Columns(NamedTuple):
