@@ -1,7 +1,7 @@
 """What viewers of the dashboard cost a controller beside it: an alarm's answer without them and with them.
 
     python -m bench.web_viewers [--viewers 50] [--rounds 7] [--flows 20000] [--engine ryu|os-ken]
-                                [--no-yields] [--near] [--json]
+                                [--postgres] [--no-yields] [--near] [--json]
 
 A real controller (fabric_app, sdtcp_app) answers a scripted switch's alarms, one at a time; its database is
 read by a dashboard on the same machine. In turns nobody looks, and so many viewers have live pages open: each
@@ -33,6 +33,9 @@ import click
 
 from bench.decision_latency import Switch, calm, controller, remember
 from bench.figures import Spread, present, quantile
+from flowdb import schema
+from flowdb.engine import open_engine
+from tests.unit.postgres import Postgres
 from tests.web.browser import dashboard
 from webui.server import yield_processors
 
@@ -117,6 +120,15 @@ def watched(root: str, viewers: int, near: bool) -> Iterator[Synchronized[int]]:
         process.join()
 
 
+@contextlib.contextmanager
+def database(postgres: bool, folder: Path) -> Iterator[str]:
+    """The URL of a database with Weir's tables."""
+    with Postgres(durable=True) if postgres else contextlib.nullcontext() as server:
+        url = server.url if server else f"sqlite:///{folder}/weir.db"
+        schema.upgrade(open_engine(url), url)
+        yield url
+
+
 def one_round(switch: Switch) -> dict[str, float]:
     """An alarm's answer in ms."""
     taken = calm(switch)
@@ -133,14 +145,23 @@ def row(name: str, rounds: Sequence[dict[str, float]], **more: Any) -> dict[str,
 @click.option("--rounds", default=7, show_default=True, help="Of each kind, in turns.")
 @click.option("--flows", default=20_000, show_default=True, help="Flows known.")
 @click.option("--engine", type=click.Choice(["ryu", "os-ken"]), default="ryu", show_default=True)
+@click.option("--postgres", is_flag=True, help="A private PostgreSQL instead of SQLite.")
 @click.option("--yields/--no-yields", default=True, help="As of `weir web`.")
 @click.option("--near", is_flag=True, help="The viewers want the processors as much as anybody.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def main(viewers: int, rounds: int, flows: int, engine: str, yields: bool, near: bool, as_json: bool) -> None:
+def main(
+    viewers: int,
+    rounds: int,
+    flows: int,
+    engine: str,
+    postgres: bool,
+    yields: bool,
+    near: bool,
+    as_json: bool,
+) -> None:
     without, beside, told = [], [], 0
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, database(postgres, Path(name)) as url:
         folder = Path(name)
-        url = f"sqlite:///{folder}/weir.db"
         remember(url, flows)
         how = "--yields" if yields else "--no-yields"
         with controller(engine, folder, url) as (_, switch), dashboard(url, folder, how) as root:

@@ -160,4 +160,5 @@ def _line(link: Link, x1: float, y1: float, x2: float, y2: float, beside: float)
     dx, dy = -(y2 - y1) / length * beside, (x2 - x1) / length * beside
     capacity = link.src.capacity_bps or link.src.rate_bps
     width = 2 + 5 * min(link.rate_bps / capacity, 1) if capacity else 2.0
-    return Line(link, x1 + dx, y1 + dy, x2 + dx, y2 + dy, level(link.src), round(width, 1))
+    x1, y1, x2, y2 = (round(at, 1) for at in (x1 + dx, y1 + dy, x2 + dx, y2 + dy))
+    return Line(link, x1, y1, x2, y2, level(link.src), round(width, 1))

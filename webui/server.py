@@ -23,8 +23,8 @@ class CannotListen(Exception):
 def yield_processors() -> None:
     """Let this process, and threads that it begins from now on, run while nobody else wants a processor.
 
-    SCHED_IDLE (sched(7)): a controller that wakes gets the processor at once. Under a low nice value it would
-    wait for the end of a slice of ours, and its alarms with it.
+    SCHED_IDLE (sched(7)): a controller that wakes gets the processor at once. For a process of a high nice
+    value it would wait until the end of a slice, and its alarms with it.
     """
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
+from functools import lru_cache
 
-from flask import Flask
+from flask import Flask, url_for
 from markupsafe import Markup
 
 from flowdb.flow import NS_PER_S
@@ -60,7 +62,7 @@ def seconds(value: float | None) -> str:
 def moment(ns: int | None, form: str = "time") -> Markup | str:
     """A time: as the switch's clock has it (UTC), which the browser puts into the viewer's zone.
 
-    ``form``: "time" of day, "full" with its date, or "ago".
+    ``form``: "time" of day, with its date where that is not today's; "full" with its date; or "ago".
     """
     if ns is None:
         return NONE
@@ -71,7 +73,8 @@ def moment(ns: int | None, form: str = "time") -> Markup | str:
     millis = ns % NS_PER_S // 1_000_000
     iso = f"{at:%Y-%m-%dT%H:%M:%S}.{millis:03d}Z"
     exact = f"{at:%Y-%m-%d %H:%M:%S}.{ns % NS_PER_S:09d} UTC, by the switch's side"
-    shown = f"{at:%H:%M:%S}.{millis:03d}" if form == "time" else f"{at:%Y-%m-%d %H:%M:%S}"
+    is_of_today = at.date() == datetime.now(UTC).date()
+    shown = f"{at:%H:%M:%S}.{millis:03d}" if form == "time" and is_of_today else f"{at:%Y-%m-%d %H:%M:%S}"
     return Markup('<time datetime="{}" data-form="{}" title="{}">{}</time>').format(iso, form, exact, shown)
 
 
@@ -84,12 +87,23 @@ def begun(iso: str) -> Markup | str:
     return moment(int(at.timestamp()) * NS_PER_S, "full")
 
 
+def as_json(value: object) -> str:
+    """As a person reads it: nothing of it is escaped for a script."""
+    return json.dumps(value, ensure_ascii=False)
+
+
 LEVELS = ("empty", "short", "filling", "long", "alarm")
 
 
 def queue_level(port: object) -> str:
     """A word for how long a port's queue is."""
     return LEVELS[level(port)]  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=16_384)
+def port_url(dpid: str, port_no: int) -> str:
+    """The address of a port's page; one page may name hundreds."""
+    return url_for("live.port_page", dpid=dpid, port_no=port_no)
 
 
 def install(app: Flask) -> None:
@@ -102,8 +116,11 @@ def install(app: Flask) -> None:
         seconds=seconds,
         moment=moment,
         begun=begun,
+        as_json=as_json,
         switch=switch_name,
         level=queue_level,
     )
-    app.jinja_env.globals.update(end=end, flow_name=flow_name, LEVELS=LEVELS, policies=POLICIES)
+    app.jinja_env.globals.update(
+        end=end, flow_name=flow_name, LEVELS=LEVELS, policies=POLICIES, port_url=port_url
+    )
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True

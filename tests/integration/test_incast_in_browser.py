@@ -45,10 +45,13 @@ def browser() -> Iterator[webdriver.Chrome]:
 
 @contextmanager
 def watched(net: Network, folder: Path) -> Iterator[tuple[Stage, str]]:
-    """SDTCP at work in the lab, and the address of a dashboard over its database."""
+    """SDTCP at work in the lab, and the address of a dashboard over its database.
+
+    It takes its share of the processors, for the lab's hosts and the browser are on this machine as well.
+    """
     with stage(net, folder, "sdtcp", {"sdtcp": SDTCP}) as on:
         url = f"sqlite:///{folder / 'scheme' / 'flowdb.sqlite'}"
-        with dashboard(url, folder, "--results", str(folder)) as root:
+        with dashboard(url, folder, "--results", str(folder), "--no-yields") as root:
             yield on, root
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,7 +47,7 @@ def dashboard(database_url: str, folder: Path, *arguments: str) -> Iterator[str]
 
 @contextmanager
 def chromium(width: int = 1280, height: int = 900, dark: bool = False) -> Iterator[webdriver.Chrome]:
-    """Headless Chromium, Debian's."""
+    """Headless Chromium, Debian's; nothing of it is left."""
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or "chromium"
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
@@ -56,14 +57,14 @@ def chromium(width: int = 1280, height: int = 900, dark: bool = False) -> Iterat
         wanted.append("--no-sandbox")
     for argument in wanted:
         options.add_argument(argument)
-    driver = webdriver.Chrome(
-        options=options, service=Service(shutil.which("chromedriver") or "chromedriver")
-    )
-    try:
-        emulate(driver, width, height, dark)
-        yield driver
-    finally:
-        driver.quit()
+    with tempfile.TemporaryDirectory(prefix="weir-chromium-", ignore_cleanup_errors=True) as place:
+        program, environment = shutil.which("chromedriver") or "chromedriver", os.environ | {"TMPDIR": place}
+        driver = webdriver.Chrome(options=options, service=Service(program, env=environment))
+        try:
+            emulate(driver, width, height, dark)
+            yield driver
+        finally:
+            driver.quit()
 
 
 def emulate(driver: webdriver.Chrome, width: int, height: int, dark: bool = False) -> None:

@@ -22,7 +22,7 @@ from webui.live import NoSuchPage
 from webui.parts import parts
 from webui.queries import events, network
 from webui.queries.flows import flows, through
-from webui.queries.names import flow_name
+from webui.queries.names import flow_name, flow_names
 from webui.queries.ports import busiest, port, ports
 from webui.queries.story import story
 
@@ -140,7 +140,9 @@ def flow_page(session: Session, query: Query, now_ns: int, flow_id: int) -> Valu
 def command_list(session: Session, query: Query, _now_ns: int) -> Values:
     asked = parse(Paged, query)
     found = events.commands(session, asked.place, asked.limit)
-    return {"commands": found.items, "page": found.page, "given": {}}
+    about = (one.arguments.get("flow") for one in found.items)
+    names = flow_names(session, (flow for flow in about if isinstance(flow, int)))
+    return {"commands": found.items, "page": found.page, "given": {}, "names": names}
 
 
 @live_page("/settings", "controllers")

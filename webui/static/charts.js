@@ -7,16 +7,20 @@ const SCHEMES = { plain: "#d55e00", sdtcp: "#0072b2", sccp: "#009e73" };
 const at = (ns) => new Date(ns / 1e6);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+const isNarrow = () => innerWidth < 600;
+
 function frame(extra) {
+  const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
   const axis = { gridcolor: css("--rule"), zerolinecolor: css("--rule"), linecolor: css("--rule"), automargin: true };
   const layout = {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", uirevision: "kept", dragmode: "zoom",
-    font: { color: css("--ink"), family: "system-ui, sans-serif", size: 13 },
+    font: { color: css("--ink"), family: "system-ui, sans-serif", size: rem * (isNarrow() ? 0.7 : 0.82) },
     margin: { l: 60, r: 12, t: 48, b: 36 }, hovermode: "x unified",
     hoverlabel: { bgcolor: css("--card"), bordercolor: css("--rule"), font: { color: css("--ink") } },
     legend: { orientation: "h", y: 1.01, yanchor: "bottom", x: 0 },
   };
   for (const [name, value] of Object.entries(extra)) layout[name] = /^[xy]axis/.test(name) ? { ...axis, ...value } : value;
+  if (isNarrow()) Object.assign(layout.xaxis, { nticks: 5, tickangle: 0 });
   return layout;
 }
 
@@ -42,10 +46,13 @@ function busiest(data) {
   });
   return [traces, frame({
     xaxis: { range: [at(data.since_ns), at(data.until_ns)], anchor: "y2" },
-    yaxis: { title: { text: "queue, packets" }, domain: [0.36, 1], rangemode: "tozero" },
-    yaxis2: { title: { text: "alarms" }, domain: [0, 0.26], rangemode: "tozero" },
+    yaxis: counted("queue, packets", [0.36, 1], 10),
+    yaxis2: counted("alarms", [0, 0.26]),
   })];
 }
+
+// An axis of what is counted: from zero, and whole numbers also where there is nothing.
+const counted = (text, domain, least = 4) => ({ title: { text }, domain, rangemode: "tozero", autorangeoptions: { include: [0, least] } });
 
 function queueTraces(data, yaxis) {
   const figures = data.figures;
@@ -76,14 +83,15 @@ function port(data) {
       hovertemplate: `${one.flow}: ${one.window_bytes} B<br>${one.lift_reason ?? "stands"}<extra></extra>`,
     })),
   ];
-  const named = data.clamps.length > 0 && data.clamps.length <= 12;
+  const named = data.clamps.length <= 12 && innerWidth > 900;
+  const lane = (from, to) => data.clamps.length ? [from, to] : [(from - 0.3) / 0.7, (to - 0.3) / 0.7];
   return [traces, frame({
-    xaxis: { range: [at(data.since_ns), at(data.until_ns)], anchor: "y5", showspikes: true },
-    yaxis: { title: { text: "queue" }, domain: [0.74, 1], rangemode: "tozero" },
-    yaxis2: { title: { text: "N_i" }, domain: [0.58, 0.71], rangemode: "tozero" },
-    yaxis3: { title: { text: "share, kB" }, domain: [0.42, 0.55], rangemode: "tozero" },
-    yaxis4: { title: { text: "drops" }, domain: [0.3, 0.39], rangemode: "tozero" },
-    yaxis5: { title: { text: "clamps" }, domain: [0, 0.27], type: "category", showticklabels: named && innerWidth > 900 },
+    xaxis: { range: [at(data.since_ns), at(data.until_ns)], anchor: data.clamps.length ? "y5" : "y4", showspikes: true },
+    yaxis: counted("queue", lane(0.74, 1), 10),
+    yaxis2: counted("N_i", lane(0.58, 0.71)),
+    yaxis3: { title: { text: "share, kB" }, domain: lane(0.42, 0.55), rangemode: "tozero" },
+    yaxis4: counted("drops", lane(0.3, 0.39)),
+    yaxis5: { title: { text: "clamps" }, domain: [0, 0.27], type: "category", showticklabels: named },
   })];
 }
 
@@ -103,10 +111,10 @@ function windows(story, until) {
 
 async function flow(story) {
   const now = Date.now() * 1e6;
-  const ends = story.flow.closed_ns ?? now;
+  const seen = story.flow.closed_ns ?? now;
   const clamps = story.clamps;
-  const last = clamps.length ? Math.max(...clamps.map((one) => one.lifted_ns ?? now)) : ends;
-  const begun = clamps.length ? Math.min(...clamps.map((one) => one.pushed_ns)) : Math.max(story.flow.opened_ns, ends - 300e9);
+  const last = clamps.length ? Math.max(...clamps.map((one) => one.lifted_ns ?? now)) : seen;
+  const begun = clamps.length ? Math.min(...clamps.map((one) => one.pushed_ns)) : Math.max(story.flow.opened_ns, seen - 300e9);
   const margin = Math.max((last - begun) * 0.15, 3e9);
   const since = begun - margin, until = Math.min(last + margin, now);
   const place = clamps[0]?.port ?? story.path.map((hop) => hop.port).sort((a, b) => (b.queue_pkts ?? 0) - (a.queue_pkts ?? 0))[0];
@@ -119,6 +127,11 @@ async function flow(story) {
     type: "scatter", mode: "markers", name: "lifted", x: lifted.map((one) => at(one.lifted_ns)), y: lifted.map((one) => one.window_bytes / 1000),
     text: lifted.map((one) => one.lift_reason ?? ""), hovertemplate: "lifted: %{text}<extra></extra>", marker: { symbol: "x", size: 10, color: css("--c3") },
   });
+  const ends = [["opened", story.flow.opened_ns], ["ended", story.flow.closed_ns]].filter(([, ns]) => ns);
+  traces.push({
+    type: "scatter", mode: "markers", name: "opened, ended", yaxis: "y2", x: ends.map(([, ns]) => at(ns)), y: ends.map(() => 0),
+    text: ends.map(([what]) => what), hovertemplate: "%{text}<extra></extra>", cliponaxis: false, marker: { symbol: "diamond", size: 9, color: css("--dim") },
+  });
   if (place) {
     const query = `span_s=${Math.min(604800, Math.max(10, Math.ceil((until - since) / 1e9)))}&until_ns=${BigInt(Math.round(until))}`;
     const answer = await fetch(`/api/v1/ports/${place.dpid}/${place.port_no}/series?${query}`);
@@ -127,12 +140,14 @@ async function flow(story) {
   return [traces, frame({
     xaxis: { range: [at(since), at(until)], anchor: "y2", type: "date" },
     yaxis: { title: { text: "window, kB" }, domain: clamps.length ? [0.55, 1] : [0.99, 1], rangemode: "tozero", visible: clamps.length > 0 },
-    yaxis2: { title: { text: "queue, pkts" }, domain: [0, clamps.length ? 0.45 : 0.98], rangemode: "tozero" },
+    yaxis2: counted("queue, pkts", [0, clamps.length ? 0.45 : 0.98], 10),
   })];
 }
 
-function experiment(data) {
+function experiment(data, width) {
   const cases = [...new Set(data.rows.map((row) => row.title ?? row.case ?? `${row.workers} workers`))];
+  const each = (width - 80) / cases.length;
+  const folded = (name) => name.replace(new RegExp(`(.{1,${Math.max(8, Math.floor(each / 8))}})( |$)`, "g"), "$1<br>");
   const of = (scheme, read) => cases.map((name) => {
     const row = data.rows.find((one) => one.scheme === scheme && (one.title ?? one.case ?? `${one.workers} workers`) === name);
     return row ? read(row) : null;
@@ -144,9 +159,9 @@ function experiment(data) {
   }));
   traces.push({
     type: "scatter", mode: "markers", name: "ideal", x: cases, y: of(data.schemes[0], (row) => row.ideal_ms),
-    marker: { symbol: "line-ew-open", size: 60, color: css("--ink"), line: { width: 3 } },
+    marker: { symbol: "line-ew-open", size: each * 0.5, color: css("--ink"), line: { width: 3 } },
   });
-  return [traces, frame({ yaxis: { title: { text: "p50 to p99, ms" }, rangemode: "tozero" }, xaxis: {}, barmode: "group", hovermode: "closest" })];
+  return [traces, frame({ yaxis: { title: { text: "p50 to p99, ms" }, rangemode: "tozero" }, xaxis: { tickmode: "array", tickvals: cases, ticktext: cases.map(folded), tickangle: 0 }, barmode: "group", hovermode: "closest" })];
 }
 
 const KINDS = { busiest, port, flow, experiment };
@@ -175,7 +190,7 @@ class Chart {
     try {
       const answer = await fetch(this.figure.dataset.source);
       if (!answer.ok) throw new Error((await answer.json()).detail);
-      const [traces, layout] = await KINDS[this.kind](await answer.json());
+      const [traces, layout] = await KINDS[this.kind](await answer.json(), this.figure.clientWidth);
       if (!this.plot) {
         this.plot = document.createElement("div");
         this.figure.replaceChildren(this.plot);

@@ -11,12 +11,15 @@ function ago(date) {
   return seconds < 86400 ? `${Math.round(seconds / 3600)} h ago` : `${Math.round(seconds / 86400)} d ago`;
 }
 
+const isToday = (date) => date.toDateString() === new Date().toDateString();
+
 function showTimes(within) {
   for (const time of within.querySelectorAll("time[data-form]")) {
     const date = new Date(time.dateTime);
     if (time.dataset.form === "ago") time.textContent = ago(date);
     else if (time.dataset.form === "full") time.textContent = date.toLocaleString(undefined, DAY);
-    else time.textContent = date.toLocaleTimeString(undefined, CLOCK);
+    else if (isToday(date)) time.textContent = date.toLocaleTimeString(undefined, CLOCK);
+    else time.textContent = date.toLocaleString(undefined, { ...DAY, ...CLOCK });
   }
 }
 
