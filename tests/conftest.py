@@ -73,12 +73,12 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if os.environ.get("WEIR_CI") != "1" or exitstatus != pytest.ExitCode.OK:
         return
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if session.config.stash[LEFT_OUT] or reporter.stats.get("skipped"):
+    if session.config.stash.get(LEFT_OUT, {}) or reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for tier, (reason, count) in config.stash[LEFT_OUT].items():
+    for tier, (reason, count) in config.stash.get(LEFT_OUT, {}).items():
         terminalreporter.write_line(f"left out: {tier} ({count} tests) because {reason}", yellow=True)
-    if os.environ.get("WEIR_CI") == "1" and terminalreporter.config.stash[LEFT_OUT]:
+    if os.environ.get("WEIR_CI") == "1" and terminalreporter.config.stash.get(LEFT_OUT, {}):
         terminalreporter.write_line("WEIR_CI=1: a tier left out is a failure", red=True)
