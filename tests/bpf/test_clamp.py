@@ -157,6 +157,24 @@ def test_one_entry_a_table_and_the_smaller_window_of_two(bench: Bench) -> None:
     assert window_of(bench.ingress(LOCAL), LOCAL) == 5 * 181
 
 
+@pytest.mark.parametrize(("priority", "segments"), [(9, 5), (10, 7), (11, 7)])
+def test_one_connections_entry_and_one_for_all_in_a_table(bench: Bench, priority: int, segments: int) -> None:
+    """The higher priority acts; in another table both do, and the smaller window is left."""
+    match = TcpMatch(
+        src=ipaddress.IPv4Network(LOCAL.src),
+        dst=ipaddress.IPv4Network(LOCAL.dst),
+        src_port=LOCAL.src_port,
+        dst_port=LOCAL.dst_port,
+    )
+    bench.put(Rule(0, priority, 0, match, WindowOp.SET_WINDOW, 7 * 1448))
+    bench.put(Rule(0, 10, 0, TcpMatch(), WindowOp.SET_WINDOW, 5 * 1448))
+    bench.handshake(LOCAL, Offer(scale=3))
+    assert window_of(bench.ingress(LOCAL), LOCAL) == segments * 181
+
+    bench.put(Rule(1, 1, 0, TcpMatch(), WindowOp.SET_WINDOW, 6 * 1448))
+    assert window_of(bench.ingress(LOCAL), LOCAL) == min(segments, 6) * 181
+
+
 @pytest.mark.parametrize(
     ("match", "hit"),
     [
