@@ -130,6 +130,13 @@ def demo_command(queries: int, out: Path | None, controller_port: int | None, as
     help="ms between queries.",
 )
 @click.option(
+    "--period",
+    "period_ms",
+    type=click.IntRange(0, 60_000),
+    default=0,
+    help="ms from one query's begin to the next one's, in place of the gap.",
+)
+@click.option(
     "--topology",
     default="star",
     show_default=True,

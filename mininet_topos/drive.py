@@ -118,7 +118,7 @@ class Drive:
         named = (f"{worker.name}={worker.IP()}/{self._scheme.cc_of(worker)}" for worker in workers)
         options = (
             *("--size", str(case.size_bytes), "--queries", str(case.queries)),
-            *("--gap-ms", str(experiment.gap_ms)),
+            *("--gap-ms", str(experiment.gap_ms), "--period-ms", str(experiment.period_ms)),
             *("--schedstat", f"/proc/{vswitchd_pid()}/schedstat"),
             *("--workers", " ".join(named)),
             *(("--fresh",) if case.fresh else ()),

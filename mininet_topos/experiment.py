@@ -77,6 +77,8 @@ class Case:
 class Experiment:
     """All that fixes an experiment. Raises BadExperiment where it makes no sense.
 
+    ``gap_ms``: from the end of a query to the next one's begin. ``period_ms``: from begin to begin instead,
+    so that all schemes are asked for the same in the same time; a query that takes longer delays the next.
     ``warmup_s``: how long the long flows run before the first query; ``tail_s``: and after the last.
     ``congestion_control``: of hosts where the scheme names none. ``mark_pkts``: the queue beyond which the
     switch marks, where the scheme wants marks. ``repeats``: how often each case is run. ``repeat_until_s``:
@@ -92,6 +94,7 @@ class Experiment:
     bandwidth_mbps: float
     queue_bytes: int
     gap_ms: int = 100
+    period_ms: int = 0
     warmup_s: float = 2.0
     tail_s: float = 3.0
     congestion_control: str = "reno"
@@ -122,6 +125,8 @@ class Experiment:
             raise BadExperiment(f"no fabric mode is called {self.fabric_mode!r}: {' or '.join(FABRIC_MODES)}")
         if self.queue_bytes < 2 * FULL_SEGMENT_BYTES:
             raise BadExperiment(f"a queue of {self.queue_bytes} bytes holds no two full segments")
+        if self.gap_ms < 0 or self.period_ms < 0:
+            raise BadExperiment(f"a gap of {self.gap_ms} ms, a period of {self.period_ms}: want 0 or more")
         if self.repeats < 1:
             raise BadExperiment(f"{self.repeats} repeats: want 1 or more")
         if self.mark_pkts < 1:

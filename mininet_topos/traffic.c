@@ -3,6 +3,7 @@
 //
 //   traffic worker --host NAME --port P             answers each request at once, on standing connections
 //   traffic root   --host NAME --port P --size B --queries Q --gap-ms G --workers "h1=10.0.0.2[/CC] ..."
+//                  [--period-ms P]                 from one query's begin to the next one's, in place of the gap
 //                  [--fresh]                       connects anew for each query
 //                  [--schedstat FILE]              of the switch's thread: how long it waited for a CPU is recorded
 //   traffic sink   --host NAME --port P             reads and forgets; with --cc A,B on ports P and P + 1
@@ -230,10 +231,9 @@ static int query(struct conn *workers, uint32_t count, uint32_t number)
 }
 
 // Waits between queries; no data is expected. Returns -1 if SIGTERM came.
-static int pause_ms(uint32_t ms)
+static int pause_until(uint64_t until)
 {
     struct epoll_event events[MAX_EVENTS];
-    uint64_t until = now_ns() + ms * NS_PER_MS;
     for (uint64_t now = now_ns(); now < until; now = now_ns()) {
         int n = wait_events(events, (int)((until - now) / NS_PER_MS) + 1);
         if (n < 0)
@@ -257,9 +257,12 @@ static int run_root(void)
     begin("connected");
     put(",\"workers\":%u", count);
     end_record();
-    for (uint32_t i = 0; i < opt.queries; i++)
-        if (pause_ms(opt.gap_ms) < 0 || query(workers, count, i) < 0)
+    uint64_t begin_ns = now_ns() + opt.gap_ms * NS_PER_MS;
+    for (uint32_t i = 0; i < opt.queries; i++) {
+        if (pause_until(begin_ns) < 0 || query(workers, count, i) < 0)
             return 0;
+        begin_ns = opt.period_ms ? begin_ns + opt.period_ms * NS_PER_MS : now_ns() + opt.gap_ms * NS_PER_MS;
+    }
     begin("done");
     end_record();
     for (uint32_t i = 0; i < count && !opt.fresh; i++)
@@ -294,7 +297,7 @@ static void parse(int argc, char **argv)
         {"host", 1, 0, 'h'}, {"cc", 1, 0, 'c'},   {"to", 1, 0, 't'},      {"workers", 1, 0, 'w'},
         {"port", 1, 0, 'p'}, {"size", 1, 0, 's'}, {"queries", 1, 0, 'q'}, {"gap-ms", 1, 0, 'g'},
         {"schedstat", 1, 0, 'd'}, {"plan", 1, 0, 'l'}, {"start-ns", 1, 0, 'n'}, {"sample-ms", 1, 0, 'm'},
-        {"fresh", 0, 0, 'f'}, {0, 0, 0, 0},
+        {"period-ms", 1, 0, 'e'}, {"fresh", 0, 0, 'f'}, {0, 0, 0, 0},
     };
     for (int o; (o = getopt_long(argc, argv, "", names, NULL)) != -1;)
         switch (o) {
@@ -306,6 +309,7 @@ static void parse(int argc, char **argv)
         case 's': opt.size_bytes = number("size", optarg, MAX_RESPONSE_BYTES); break;
         case 'q': opt.queries = number("queries", optarg, 1u << 30); break;
         case 'g': opt.gap_ms = number("gap-ms", optarg, 1u << 20); break;
+        case 'e': opt.period_ms = number("period-ms", optarg, 1u << 20); break;
         case 'd': opt.schedstat = optarg; break;
         case 'l': opt.plan = optarg; break;
         case 'n': opt.start_ns = strtoull(optarg, NULL, 10); break;

@@ -38,7 +38,7 @@ struct options {
     const char *host, *to, *workers, *schedstat, *plan;
     const char *cc[MOST_CCS]; // a sink listens with the i-th at port + i; all else takes the first
     int port;
-    uint32_t size_bytes, queries, gap_ms, sample_ms;
+    uint32_t size_bytes, queries, gap_ms, period_ms, sample_ms;
     uint64_t start_ns; // of a plan's flows, CLOCK_MONOTONIC
     bool fresh;
 };

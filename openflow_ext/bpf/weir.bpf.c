@@ -14,6 +14,7 @@
 #include "weir_maps.h"
 #include "weir_port.h"
 #include "weir_parse.h"
+#include "weir_share.h"
 #include "weir_flow.h"
 #include "weir_mss.h"
 #include "weir_report.h"
@@ -24,6 +25,7 @@
 
 #define TC_ACT_UNSPEC (-1)
 #define DEFAULT_MSS 1448 /* of a flow whose handshake was not seen, for an assumed scale: Ethernet, timestamps */
+#define TCP_HEADER_MASK 0x3e /* at most 60 bytes, words of two */
 #define HEADERS_LEN 256  /* all headers of a segment, with room for options and extensions */
 
 /* One segment at one port, on its way through a program. */
@@ -32,7 +34,7 @@ struct passage {
 	struct weir_port *port;
 	struct weir_port_state *state;
 	struct weir_flow *flow; /* NULL: no handshake was seen */
-	__u16 mss;              /* not 0: the SYN goes on with this one (network order) */
+	struct edit edits[2];   /* of a SYN */
 	struct weir_flow_key key;
 };
 
@@ -42,20 +44,29 @@ static __always_inline __u64 time_of(const struct segment *s, struct weir_port_s
 	return s->flags & (TCP_SYN | TCP_FIN | TCP_RST) ? bpf_ktime_get_ns() : tick_ns(state);
 }
 
-/* On a crowded port the host's peers shall send smaller segments; a repeated SYN is told the same. */
-static __always_inline void lower_mss(struct passage *p, const struct question *q, const struct tcp_options *options,
-				      struct weir_half *offer)
+/* On a port under SCCP a host offers what fits there (weir_mss.h); a repeated SYN is told the same. */
+static __always_inline void fit(struct passage *p, const struct question *q, const struct tcp_options *options,
+				struct weir_half *offer)
 {
-	bool repeated = p->flow->seen & WEIR_SYN_IN && p->flow->local.isn == offer->isn;
-	__u16 mss = repeated ? p->flow->local.mss : offered_mss(p->port, p->state, options, offer, q->now_ns);
+	struct weir_settings *host = host_settings();
+	struct weir_half own = *offer;
+	bool fitted = p->flow->seen & WEIR_FITTED;
 
-	if (mss >= offer->mss)
-		return;
-	p->mss = bpf_htons(mss);
-	offer->mss = mss;
+	if (p->flow->seen & WEIR_SYN_IN && p->flow->local.isn == offer->isn)
+		*offer = p->flow->local;
+	else
+		fitted = host && !host->simple_count && fit_offer(p->port, p->state, options, offer, q->now_ns);
+	edits_of(p->edits, options, &own, offer);
+	learn_offer(p->flow, offer, WEIR_INGRESS, q->now_ns);
+	p->flow->finer = own.scale - offer->scale;
+	if (fitted)
+		p->flow->seen |= WEIR_FITTED;
 }
 
-/* SYN and SYN-ACK: the flow's entry, made where there is none, and what this side offers. */
+/*
+ * SYN and SYN-ACK: the flow's entry, made where there is none, and what this side offers. 0: it cannot be tracked.
+ * (A result that nobody asks for is left to chance by clang, and a pointer to the stack is refused.)
+ */
 static __noinline int take_offer(struct passage *p, const struct question *q, struct cursor *c,
 				 enum weir_direction direction)
 {
@@ -71,11 +82,10 @@ static __noinline int take_offer(struct passage *p, const struct question *q, st
 	read_offer(&options, &offer);
 	offer.isn = bpf_ntohl(p->tcp->seq);
 	if (direction == WEIR_INGRESS)
-		lower_mss(p, q, &options, &offer);
-	learn_offer(p->flow, &offer, direction, q->now_ns);
-	if (p->mss)
-		p->flow->seen |= WEIR_SMALL_MSS;
-	return 0;
+		fit(p, q, &options, &offer);
+	else
+		learn_offer(p->flow, &offer, direction, q->now_ns);
+	return 1;
 }
 
 /* The handshake's third segment: SYN, SYN-ACK and this one passed here, so its age is the whole RTT. */
@@ -114,10 +124,10 @@ static __always_inline void follow_flow(struct passage *p, const struct question
 	__u32 flags = q->segment.flags;
 
 	key_of(&p->key, q->ifindex, &q->segment, direction);
-	if (flags & TCP_SYN)
-		take_offer(p, q, c, direction);
-	else
+	if (!(flags & TCP_SYN))
 		p->flow = bpf_map_lookup_elem(&flows, &p->key);
+	else if (!take_offer(p, q, c, direction))
+		return;
 	if (!p->flow)
 		return;
 	p->flow->last_ns = q->now_ns;
@@ -131,6 +141,30 @@ static __always_inline void follow_flow(struct passage *p, const struct question
 		note_end(p, flags, direction);
 }
 
+/* Among how many flows the port is shared as this one sees it: with those that send, or with a round to come. */
+static __always_inline __u64 divisor(const struct passage *p, __u64 now_ns)
+{
+	if (!p->port->turn_shift)
+		return p->state->n_i;
+	return sends(p->port, p->flow, now_ns) ? sharers(p->port, p->state, now_ns) : crowd_of(p->state, now_ns);
+}
+
+/* The floor of the flow's windows, where the operator sets none: one segment, or two. */
+static __always_inline void set_least(struct passage *p, struct question *q)
+{
+	bool fitted = p->flow->seen & WEIR_FITTED && !q->least_bytes;
+	bool single = fitted && one_at_a_time(p->flow, p->port, q->flows, q->mss);
+
+	if (single != !!(p->flow->seen & WEIR_SINGLE))
+		p->flow->seen ^= WEIR_SINGLE;
+	if (fitted)
+		q->least_bytes = single ? q->mss : 2 * q->mss;
+	else if (will_wait(p->flow, p->port, q->flows, q->mss, q->scale))
+		pair(p->flow, p->port, p->state, q->mss);
+	if (p->flow->paired && q->least_bytes < 2 * p->flow->segment)
+		q->least_bytes = 2 * p->flow->segment;
+}
+
 /* The window field with which an ACK goes on; its own where nothing asks for less. */
 static __always_inline __u16 lowered(struct passage *p, struct question *q)
 {
@@ -140,27 +174,25 @@ static __always_inline __u16 lowered(struct passage *p, struct question *q)
 
 	q->scale = p->port->assumed_scale;
 	q->mss = DEFAULT_MSS;
+	q->field = bpf_ntohs(before);
 	q->least_bytes = p->port->least_window_bytes;
+	q->flows = p->state->n_i;
 	if (p->flow && handshake_seen(p->flow)) {
+		q->flows = divisor(p, q->now_ns);
+		q->field = told_field(p->flow, q->field);
 		q->scale = scale_of(p->flow);
 		q->mss = mss_of(p->flow);
-		if (one_at_a_time(p->flow, p->port, p->state, q->mss))
-			q->least_bytes = q->mss;
-		else if (will_wait(p->flow, p->port, p->state, q->mss, q->scale))
-			pair(p->flow, p->port, p->state, q->mss);
-		if (p->flow->paired && q->least_bytes < 2 * p->flow->segment)
-			q->least_bytes = 2 * p->flow->segment;
+		set_least(p, q);
 	} else if (q->scale > WEIR_MAX_SCALE) {
 		__sync_fetch_and_add(&p->state->unscaled, 1);
 		return before;
 	}
-	q->field = bpf_ntohs(before);
 	exact = exact_of(q, p->port, p->flow);
 	listed = by_flags(q, p->port, WEIR_INGRESS);
 	if (p->state->reflex_level || listed == WEIR_ASK_LIST)
 		return bpf_htons(field_by_rules(q, p->port, p->state, exact));
 	if (listed == WEIR_NO_RULE && !exact)
-		return before;
+		return bpf_htons(q->field);
 	place = listed - WEIR_FIRST_RULE; /* beyond the map for none */
 	rule = bpf_map_lookup_elem(&tallies, &place);
 	return bpf_htons(field_by_two(q, p->port, p->state, exact, rule));
@@ -192,13 +224,23 @@ static __always_inline bool ingress(struct passage *p, struct question *q, struc
 	return true;
 }
 
+static __always_inline void edit_syn(struct tcphdr *tcp, void *end, const struct edit *edit)
+{
+	__u16 *word = (void *)tcp + (edit->at & TCP_HEADER_MASK);
+
+	if (!edit->at || (void *)(word + 1) > end)
+		return;
+	tcp->check = weir_checksum_update(tcp->check, edit->before, edit->after);
+	*word = edit->after;
+}
+
 SEC("xdp")
 int weir_ingress(struct xdp_md *ctx)
 {
 	struct cursor c = CURSOR_OF(ctx);
 	struct question q = {.ifindex = ctx->ingress_ifindex, .frame_len = c.end - c.pos, .packets = 1};
 	struct passage p = {};
-	__u16 after, *word;
+	__u16 after;
 
 	if (!find_port(q.ifindex, &p.port, &p.state))
 		return XDP_PASS;
@@ -207,9 +249,9 @@ int weir_ingress(struct xdp_md *ctx)
 	if (ingress(&p, &q, &c, &after)) {
 		p.tcp->check = weir_checksum_update(p.tcp->check, p.tcp->window, after);
 		p.tcp->window = after;
-	} else if (p.mss && (word = mss_option(p.tcp, (void *)(long)ctx->data_end))) {
-		p.tcp->check = weir_checksum_update(p.tcp->check, *word, p.mss);
-		*word = p.mss;
+	} else if (q.segment.flags & TCP_SYN) {
+		edit_syn(p.tcp, c.end, &p.edits[0]);
+		edit_syn(p.tcp, c.end, &p.edits[1]);
 	}
 	return XDP_PASS;
 }
@@ -252,24 +294,17 @@ int weir_ingress_tc(struct __sk_buff *skb)
 	struct question q = {};
 	struct passage p = {};
 	struct cursor c;
-	__u16 before, after, *word;
-	__u32 at = offsetof(struct tcphdr, window);
+	__u16 after;
 
 	question_of(&q, skb);
 	if (!find_port(q.ifindex, &p.port, &p.state) || !find_segment(skb, &q.segment))
 		return TC_ACT_UNSPEC;
 	c = CURSOR_OF(skb);
-	if (ingress(&p, &q, &c, &after)) {
-		before = p.tcp->window;
-	} else if (p.mss && (word = mss_option(p.tcp, (void *)(long)skb->data_end))) {
-		before = *word;
-		after = p.mss;
-		at = MSS_AT;
-	} else {
-		return TC_ACT_UNSPEC;
-	}
-	bpf_l4_csum_replace(skb, q.segment.tcp_at + offsetof(struct tcphdr, check), before, after, sizeof(after));
-	bpf_skb_store_bytes(skb, q.segment.tcp_at + at, &after, sizeof(after), 0);
+	if (ingress(&p, &q, &c, &after))
+		replace_word(skb, &q.segment, offsetof(struct tcphdr, window), p.tcp->window, after);
+	for (int i = 0; i < 2; i++)
+		if (p.edits[i].at)
+			replace_word(skb, &q.segment, p.edits[i].at, p.edits[i].before, p.edits[i].after);
 	return TC_ACT_UNSPEC;
 }
 
@@ -292,7 +327,7 @@ static __always_inline void count(struct passage *p, const struct question *q, c
 	if (host->simple_count) {
 		count_simply(p->state, count_op);
 	} else if (p->flow && count_op == WEIR_INCREMENT_NI) {
-		count_in(p->flow, p->state);
+		count_in(p->flow, p->port, p->state, q->now_ns);
 		note_crowd(p->state, q->now_ns);
 	} else if (p->flow && count_op == WEIR_DECREMENT_NI) {
 		end_count(p->flow, p->state);
@@ -322,7 +357,7 @@ int weir_egress(struct __sk_buff *skb)
 		follow_flow(&p, &q, &c, WEIR_EGRESS);
 	if (by_flags(&q, p.port, WEIR_EGRESS) != WEIR_NO_RULE)
 		count(&p, &q, host);
-	if (p.flow && q.segment.payload && one_at_a_time(p.flow, p.port, p.state, mss_of(p.flow)))
+	if (p.flow && q.segment.payload && p.flow->seen & WEIR_SINGLE)
 		push(skb, &q.segment, p.tcp);
 	return TC_ACT_UNSPEC;
 }

@@ -48,7 +48,7 @@ static __always_inline void pair(struct weir_flow *flow, const struct weir_port 
 {
 	if (flow->paired)
 		return;
-	if (flow->seen & WEIR_SMALL_MSS)
+	if (flow->seen & WEIR_FITTED)
 		mss = (mss + WEIR_HEADERS) * 8 / 7;
 	if (port->buffer_bytes && (state->n_i + state->paired + 1) * mss > port->buffer_bytes)
 		return;
@@ -63,7 +63,8 @@ static __always_inline void unpair(struct weir_flow *flow, struct weir_port_stat
 }
 
 /* Once a connection: a SYN that is repeated after the flow's end does not count. */
-static __always_inline void count_in(struct weir_flow *flow, struct weir_port_state *state)
+static __always_inline void count_in(struct weir_flow *flow, const struct weir_port *port,
+				     struct weir_port_state *state, __u64 now_ns)
 {
 	if (flow->seen & WEIR_WAS_COUNTED)
 		return;
@@ -72,6 +73,7 @@ static __always_inline void count_in(struct weir_flow *flow, struct weir_port_st
 		return;
 	__sync_fetch_and_add(&state->n_i, 1);
 	__sync_fetch_and_add(&state->syns_counted, 1);
+	note_sharer(port, state, now_ns);
 }
 
 static __always_inline bool leave_n_i(struct weir_flow *flow, struct weir_port_state *state)
@@ -133,6 +135,8 @@ static __always_inline void note_payload(struct weir_flow *flow, const struct we
 	if (flow->late_ack_ns && bpf_ktime_get_ns() - flow->late_ack_ns < RESUMED_NS)
 		pair(flow, port, state, flow->segment);
 	flow->late_ack_ns = 0;
+	if (flow->payload_ns >> (port->turn_shift & 63) != now_ns >> (port->turn_shift & 63))
+		note_sharer(port, state, now_ns);
 	flow->payload_ns = now_ns;
 	if (!(flow->seen & WEIR_IDLE))
 		return;
@@ -146,12 +150,12 @@ static __always_inline void note_payload(struct weir_flow *flow, const struct we
  * would wait for delayed ACKs. (Those that never saw a window of two segments make theirs half as large.)
  */
 static __always_inline bool will_wait(const struct weir_flow *flow, const struct weir_port *port,
-				      const struct weir_port_state *state, __u32 mss, __u32 scale)
+				      __u64 flows, __u32 mss, __u32 scale)
 {
 	__u32 least = ((mss >> scale) + 1) << scale;
 
 	return port->bdp_bytes && port->buffer_bytes && 2 * flow->segment > least &&
-	       port->bdp_bytes < 2ull * mss * state->n_i;
+	       port->bdp_bytes < 2ull * mss * flows;
 }
 
 /*
@@ -190,12 +194,23 @@ static __always_inline bool ended(const struct weir_flow *flow)
 	return flow->seen & WEIR_RST || (flow->seen & (WEIR_FIN_IN | WEIR_FIN_OUT)) == (WEIR_FIN_IN | WEIR_FIN_OUT);
 }
 
-/* How the local host scales the windows that it sends: only where both sides offered to. */
+static __always_inline bool scales(const struct weir_flow *flow)
+{
+	return flow->local.scale != WEIR_NO_SCALE && flow->remote.scale != WEIR_NO_SCALE;
+}
+
+/* How the local host's windows are scaled for the remote one: only where both sides offered to. */
 static __always_inline __u32 scale_of(const struct weir_flow *flow)
 {
-	if (flow->local.scale == WEIR_NO_SCALE || flow->remote.scale == WEIR_NO_SCALE)
-		return 0;
-	return flow->local.scale;
+	return scales(flow) ? flow->local.scale : 0;
+}
+
+/* The local host's window field in the scale that the remote one was told. */
+static __always_inline __u32 told_field(const struct weir_flow *flow, __u32 field)
+{
+	if (scales(flow))
+		field <<= flow->finer & 15;
+	return field < WEIR_MAX_FIELD ? field : WEIR_MAX_FIELD;
 }
 
 /* Payload of a full segment towards the local host. */

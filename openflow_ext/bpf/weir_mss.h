@@ -1,86 +1,138 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Smaller segments for the flows of a crowded port. A fair share of less than one segment cannot be sent by hosts
- * that avoid silly windows, so where a queue cannot hold the least window of each flow, the MSS that a SYN or
- * SYN-ACK offers from behind the port is lowered: the peer's segments, and with them its least window, get
- * smaller. Such a window holds exactly one segment, and the segment goes on with PSH: Linux acknowledges pushed
- * data when it is read, not by the delayed ACK. One that delays nevertheless gets two (note_ack in weir_flow.h).
+ * Segments that fit. A fair share of less than one segment cannot be sent by hosts that avoid silly windows, so on
+ * its way from behind a port under SCCP each SYN and SYN-ACK is made to offer
+ * - a window scale of finer steps (weir_finer); the host's windows are translated from then on (told_field),
+ * - an MSS of whole such steps, and where the queue cannot hold a segment of each flow, so small that it can.
+ * The least window of such a flow then holds exactly one segment, without a runt, and the segment goes on with PSH:
+ * Linux acknowledges pushed data when it is read, not by the delayed ACK. One that delays nevertheless gets two
+ * (note_ack in weir_flow.h), and so do all where there are few.
  *
- * What counts is the most flows that the port had at once in the last minute, so that the first connections of
- * the next round know; while it grows, half as many again. Left alone: SYNs whose first option is not the MSS, as it
- * is of all hosts that are known.
+ * How crowded the port will be is told by the most flows that it had of late, for rounds come again, and while
+ * there are more, by twice as many as there are: those of a burst of SYNs, which nobody has answered yet, with
+ * them. Left alone: SYNs whose first option is not the MSS, as it is of all hosts that are known.
  */
 #ifndef WEIR_MSS_H
 #define WEIR_MSS_H
 
-#define CROWD_NS (60 * NS_PER_S)
+#define CROWD_NS (10 * NS_PER_S) /* by then half of a crowd is forgotten */
+#define BURST_NS 10000000ull
 #define MSS_AT (sizeof(struct tcphdr) + 2)
 #define TCP_FLAGS_AT 12 /* the word that holds them */
 #define TCP_PSH 0x08
 
+/* A word of a TCP header, in network order; at 0: none. */
+struct edit {
+	__u32 at;
+	__u16 before;
+	__u16 after;
+};
+
+static __always_inline __u32 remembered(const struct weir_port_state *state, __u64 now_ns)
+{
+	__u64 halvings = (now_ns - state->crowd_ns) / CROWD_NS;
+
+	return halvings < 32 ? state->crowd >> halvings : 0;
+}
+
 /* A flow more is counted. */
 static __always_inline void note_crowd(struct weir_port_state *state, __u64 now_ns)
 {
-	if (state->n_i < state->crowd && now_ns - state->crowd_ns < CROWD_NS)
+	if (state->n_i < remembered(state, now_ns))
 		return;
 	state->crowd = state->n_i;
 	state->crowd_ns = now_ns;
 }
 
-/* How many flows the port has to be ready for: half as many again where there are more than there were. */
+/* How many flows a round to come has, as far as is known. */
 static __always_inline __u32 crowd_of(const struct weir_port_state *state, __u64 now_ns)
 {
-	__u64 flows = state->n_i + 1;
+	__u32 crowd = remembered(state, now_ns);
 
-	if (flows > state->crowd || now_ns - state->crowd_ns > CROWD_NS)
-		return flows + flows / 2;
-	return state->crowd;
+	return state->n_i > crowd ? state->n_i : crowd;
 }
 
-/* The MSS that the host behind the port is made to offer; its own where the port is not crowded. Verified once. */
-__noinline int offered_mss(const struct weir_port *port, const struct weir_port_state *state,
-			   const struct tcp_options *options, const struct weir_half *offer, __u64 now_ns)
+/* A connection more is opened: how many flows the port has to be ready for. */
+static __always_inline __u32 crowd_to_be(struct weir_port_state *state, __u64 now_ns)
+{
+	__u32 crowd = remembered(state, now_ns), flows;
+
+	if (now_ns - state->burst_ns > BURST_NS) {
+		state->burst_ns = now_ns;
+		state->burst = state->n_i;
+	}
+	flows = __sync_fetch_and_add(&state->burst, 1) + 1;
+	if (flows <= state->n_i)
+		flows = state->n_i + 1;
+	return flows > crowd ? 2 * flows : crowd;
+}
+
+/*
+ * What the host behind the port is made to offer. True: the segments that it will be sent fill whole steps of its
+ * windows. Verified once.
+ */
+__noinline int fit_offer(const struct weir_port *port, struct weir_port_state *state,
+			 const struct tcp_options *options, struct weir_half *offer, __u64 now_ns)
 {
 	__u32 extra, scale, segment;
 
 	if (!port || !state || !options || !offer)
 		return 0;
 	extra = offer->timestamps ? TIMESTAMPS_LEN : 0;
-	scale = offer->scale == WEIR_NO_SCALE ? 0 : offer->scale;
 	if (!port->bdp_bytes || !port->buffer_bytes)
-		return offer->mss;
+		return 0;
 	if (options->bytes[0] != TCPOPT_MSS || options->bytes[1] != 4 || offer->mss <= extra)
-		return offer->mss;
-	segment = weir_crowded_segment(port->buffer_bytes + port->bdp_bytes, crowd_of(state, now_ns),
-				       offer->mss - extra, scale);
-	return segment + extra;
+		return 0;
+	if (options->scale_at && options->bytes[options->scale_at & 63] == offer->scale)
+		offer->scale -= weir_finer(offer->scale);
+	scale = offer->scale == WEIR_NO_SCALE ? 0 : offer->scale;
+	segment = weir_fitted_segment(port->buffer_bytes + port->bdp_bytes, crowd_to_be(state, now_ns),
+				      offer->mss - extra, scale);
+	offer->mss = segment + extra;
+	return !(segment & ((1u << (scale & 31)) - 1));
 }
 
-/* Where the MSS stands in a SYN whose first option it is. */
-static __always_inline __u16 *mss_option(struct tcphdr *tcp, void *end)
+/* What of a SYN's header an offer changed: the word of the MSS, and the one that the scale is half of. */
+static __always_inline void edits_of(struct edit *edits, const struct tcp_options *options,
+				     const struct weir_half *own, const struct weir_half *offer)
 {
-	__u16 *mss = (void *)tcp + MSS_AT;
+	__u32 at = options->scale_at & 62, less = own->scale - offer->scale;
+	__u16 word = options->bytes[at] << 8 | options->bytes[at + 1];
 
-	return (void *)(mss + 1) <= end ? mss : NULL;
+	if (offer->mss != own->mss)
+		edits[0] = (struct edit){MSS_AT, bpf_htons(own->mss), bpf_htons(offer->mss)};
+	if (less)
+		edits[1] = (struct edit){sizeof(struct tcphdr) + at, bpf_htons(word),
+					 bpf_htons(word - (options->scale_at & 1 ? less : less << 8))};
 }
 
-/* Its window is to hold one segment and no more, for the port cannot hold more of every flow. */
-static __always_inline bool one_at_a_time(const struct weir_flow *flow, const struct weir_port *port,
-					  const struct weir_port_state *state, __u32 mss)
+/*
+ * The least window of the flow is to hold one segment and no more. Where few flows share the port each has two, for
+ * one waits until its reader has been woken, and the handshakes by which the common RTT is chosen do not.
+ */
+static __always_inline bool one_at_a_time(const struct weir_flow *flow, const struct weir_port *port, __u64 flows,
+					  __u32 mss)
 {
-	return flow->seen & WEIR_SMALL_MSS && !flow->paired && port->bdp_bytes < 2ull * mss * state->n_i;
+	return !flow->paired &&
+	       (mss * flows > 2 * port->bdp_bytes || 2 * (mss + WEIR_HEADERS) * flows > port->buffer_bytes);
 }
 
-/* The segment goes on with PSH. Pointers into the frame are void afterwards. */
+/* Pointers into the frame are void afterwards. */
+static __always_inline void replace_word(struct __sk_buff *skb, const struct segment *s, __u32 at, __u16 before,
+					 __u16 after)
+{
+	bpf_l4_csum_replace(skb, s->tcp_at + offsetof(struct tcphdr, check), before, after, sizeof(after));
+	bpf_skb_store_bytes(skb, s->tcp_at + at, &after, sizeof(after), 0);
+}
+
+/* The segment goes on with PSH. */
 static __always_inline void push(struct __sk_buff *skb, const struct segment *s, const struct tcphdr *tcp)
 {
 	__u16 before = *(__u16 *)((void *)tcp + TCP_FLAGS_AT);
 	__u16 after = before | bpf_htons(TCP_PSH);
 
-	if (after == before)
-		return;
-	bpf_l4_csum_replace(skb, s->tcp_at + offsetof(struct tcphdr, check), before, after, sizeof(after));
-	bpf_skb_store_bytes(skb, s->tcp_at + TCP_FLAGS_AT, &after, sizeof(after), 0);
+	if (after != before)
+		replace_word(skb, s, TCP_FLAGS_AT, before, after);
 }
 
 #endif

@@ -200,6 +200,7 @@ static __always_inline struct tcphdr *tcp_header(struct cursor *c, const struct 
 struct tcp_options {
 	__u8 bytes[64];
 	__u32 len;
+	__u32 scale_at; /* of the byte that says the window scale; 0: none does */
 };
 
 static __always_inline void copy_options(struct cursor *c, const struct tcphdr *tcp, struct tcp_options *options)
@@ -221,7 +222,7 @@ static __always_inline void copy_options(struct cursor *c, const struct tcphdr *
  * What a SYN or SYN-ACK offers (RFC 9293 MSS; RFC 7323 window scale and timestamps). Malformed options
  * end the list. A function of its own that the verifier checks once.
  */
-__noinline int read_offer(const struct tcp_options *options, struct weir_half *half)
+__noinline int read_offer(struct tcp_options *options, struct weir_half *half)
 {
 	__u32 at = 0;
 
@@ -239,7 +240,7 @@ __noinline int read_offer(const struct tcp_options *options, struct weir_half *h
 		if (kind == TCPOPT_MSS && len == 4)
 			half->mss = options->bytes[(at + 2) & 63] << 8 | options->bytes[(at + 3) & 63];
 		else if (kind == TCPOPT_SCALE && len == 3)
-			half->scale = options->bytes[(at + 2) & 63];
+			half->scale = options->bytes[options->scale_at = (at + 2) & 63];
 		else if (kind == TCPOPT_TIMESTAMPS && len == 10)
 			half->timestamps = 1;
 		at = (at + len) & 63;

@@ -62,6 +62,7 @@ struct question {
 	__u32 scale;
 	__u32 mss;
 	__u32 least_bytes; /* the floor of a window, see weir_window_field */
+	__u64 flows;   /* among which the port is shared, for this segment */
 	__u32 packets; /* segments on the wire: more than one in a super-packet */
 };
 
@@ -90,7 +91,7 @@ static __always_inline void ask_window(struct answer *a, const struct question *
 	} else if (action->window_op == WEIR_SET_WINDOW) {
 		window = action->window_bytes;
 	} else if (action->window_op == WEIR_FAIR_SHARE && port->bdp_bytes) {
-		window = weir_fair_share_bytes(port->bdp_bytes, state->n_i);
+		window = weir_fair_share_bytes(port->bdp_bytes, q->flows);
 	}
 	if (window < a->window_bytes) {
 		a->window_bytes = window;

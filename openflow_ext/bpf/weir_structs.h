@@ -42,6 +42,7 @@ struct weir_port {
 	__u32 k_pkts;             /* 0: no alarm */
 	__u32 least_window_bytes; /* 0: one MSS of the flow */
 	__u32 buffer_bytes;       /* what its queue holds; 0: not known */
+	__u32 turn_shift;         /* who shares it sends within 2^turn_shift ns; 0: all of N_i share */
 	__u32 no_share;           /* for the agent's readers: why bdp_bytes is 0 (NoShare of dataplane.py) */
 	__u32 assumed_scale;      /* of flows whose handshake was not seen; WEIR_NO_SCALE: leave them alone */
 	__u32 netns;              /* inode of the port's network namespace: ifindex alone is not unique */
@@ -83,10 +84,15 @@ struct weir_port_state {
 	__u32 reflex_level; /* armed entries of rank < level are on */
 	__u32 reflex_epoch; /* counts the crossings: what an entry left of its window lasts one epoch */
 	__u32 paired;       /* flows of N_i that have two segments for the least */
-	__u64 crowd_ns;     /* when the port last had */
-	__u32 crowd;        /* so many flows: the most in the last minute */
 	__u64 tick;         /* the kernel's count of clock ticks */
 	__u64 tick_ns;      /* and its coarse time, together */
+	__u64 turn;         /* the last in which a flow sent, */
+	__u32 sharing;      /* how many did then, */
+	__u32 shared;       /* and in the one before */
+	__u64 crowd_ns;     /* when the port had */
+	__u32 crowd;        /* so many flows, the most of late (weir_mss.h) */
+	__u32 burst;        /* flows and connections to be, with those of */
+	__u64 burst_ns;     /* the burst of SYNs that began then */
 };
 
 /* ---- flows: one entry a port and connection ---------------------------------------------------- */
@@ -109,13 +115,14 @@ enum weir_seen {
 	WEIR_IDLE = 64,        /* counted before, not now: no payload for long */
 	WEIR_ESTABLISHED = 128,
 	WEIR_SYN_AGAIN = 256,  /* a SYN was repeated: the handshake tells no RTT */
-	WEIR_SMALL_MSS = 512   /* the local host's MSS was lowered on its way */
+	WEIR_FITTED = 512,     /* the segments towards the local host fill whole steps of its windows */
+	WEIR_SINGLE = 1024     /* its window was last told to hold one of them at the least */
 };
 
 struct weir_half {
 	__u32 isn;
 	__u16 mss;       /* offered in its SYN; 536 where it offered none (RFC 9293, 3.7.1) */
-	__u8 scale;      /* offered in its SYN; WEIR_NO_SCALE where it offered none */
+	__u8 scale;      /* offered in its SYN, as it went on; WEIR_NO_SCALE where it offered none */
 	__u8 timestamps; /* offered in its SYN */
 };
 
@@ -133,6 +140,7 @@ struct weir_flow {
 	__u32 paired;    /* its window never falls below two segments; one of the port's `paired` */
 	__u32 acked;     /* by the local host */
 	__u32 segment;   /* payload of the largest that left by the port */
+	__u32 finer;     /* so much less than its own is the local host's scale told to be */
 	__u32 no_exact_in; /* the rules_epoch in which the flow's ACKs have no exact rule */
 };
 

@@ -50,20 +50,33 @@ WEIR_INLINE weir_u32 weir_fair_share_bytes(weir_u64 bdp_bytes, weir_u64 n_i)
 #define WEIR_HEADERS 86       /* of a segment on the wire: Ethernet 14, IPv6 40, TCP with timestamps 32 */
 #define WEIR_LEAST_SEGMENT 256 /* with less, headers take over a quarter of the link */
 
+#define WEIR_FINE_SCALE 7 /* windows in steps of 128 bytes, up to 8 MB */
+#define WEIR_MOST_FINER 3 /* so that windows which nobody translates any more are an eighth, and do not stop a flow */
+
+/* By how much less than its own a host's window scale is told, for windows in finer steps. */
+WEIR_INLINE weir_u32 weir_finer(weir_u32 scale)
+{
+	weir_u32 finer = scale > WEIR_FINE_SCALE ? scale - WEIR_FINE_SCALE : 0;
+
+	return finer < WEIR_MOST_FINER ? finer : WEIR_MOST_FINER;
+}
+
 /*
  * The payload of a segment, at most mss, of which a port whose queue and link together hold room_bytes can take one
- * of each of its flows, with an eighth to spare. mss, where a window just above one segment (see
- * weir_window_field: a segment and a runt) fits that often; else the largest that a window of the scale's steps can
- * hold one of, at least WEIR_LEAST_SEGMENT and one step.
+ * of each of its flows, with an eighth to spare: a multiple of the scale's step, so that a window can hold whole
+ * ones and no runt, at least WEIR_LEAST_SEGMENT and one step. mss itself, where steps are so coarse that a multiple
+ * would cost over an eighth of it, and a window just above one segment (a segment and a runt, see
+ * weir_window_field) fits that often.
  */
-WEIR_INLINE weir_u32 weir_crowded_segment(weir_u64 room_bytes, weir_u32 flows, weir_u32 mss, weir_u32 scale)
+WEIR_INLINE weir_u32 weir_fitted_segment(weir_u64 room_bytes, weir_u32 flows, weir_u32 mss, weir_u32 scale)
 {
 	weir_u64 fits = (room_bytes - room_bytes / 8) / (flows ? flows : 1);
 	weir_u32 step = 1u << (scale > WEIR_MAX_SCALE ? WEIR_MAX_SCALE : scale);
 	weir_u32 least = step > WEIR_LEAST_SEGMENT ? step : WEIR_LEAST_SEGMENT;
+	weir_u32 whole = mss / step * step;
 	weir_u64 segment;
 
-	if (fits >= mss / step * step + step + 2 * WEIR_HEADERS)
+	if (mss - whole > mss / 8 && fits >= whole + step + 2 * WEIR_HEADERS)
 		return mss;
 	segment = fits > WEIR_HEADERS ? fits - WEIR_HEADERS : 0;
 	segment = (segment < mss ? segment : mss) / step * step;

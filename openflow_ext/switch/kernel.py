@@ -28,6 +28,7 @@ from openflow_ext.switch.libbpf import BpfError
 from openflow_ext.switch.pinned import BPFFS, PinnedMaps
 from openflow_ext.switch.rulemaps import ArmedMaps
 from openflow_ext.switch.rules import Rule, RuleStats
+from openflow_ext.switch.share import turn_shift
 
 NO_SCALE = 0xFF
 INGRESS_NAME = "weir_ingress"
@@ -163,6 +164,7 @@ class KernelDataPlane(PinnedMaps):
         port.capacity_bps, port.asked_capacity_bps = capacity_bps, settings.capacity_bps
         bdp_bytes = capacity_bps * settings.common_rtt_us // _BITS_US_PER_BYTE_S
         port.bdp_bytes = 0 if no_share else bdp_bytes
+        port.turn_shift = turn_shift(capacity_bps, buffer_bytes, bdp_bytes)
         port.look_ns = settings.rtt_us * 1000 // 2
         port.k_pkts = settings.k_pkts if settings.alarm else 0
         port.asked_k_pkts = settings.k_pkts

@@ -61,7 +61,7 @@ def ports(name: str, as_json: bool, watch: bool) -> None:
 
     \b
     n_i               flows counted at the port now
-    fair_share_bytes  what SET_WINDOW(fair share) gives each of them
+    fair_share_bytes  what SET_WINDOW(fair share) gives each of those that send
     queue_*           the root qdisc's queue: now, and the longest since the programs were attached
     alarms, normals   BUF_ALARM and BUF_NORMAL sent
     acks_seen         ACKs that came in by the port; clamped: those whose window was lowered

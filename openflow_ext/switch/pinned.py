@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from openflow_ext.switch.libbpf import BpfError, Map
 from openflow_ext.switch.qdiscs import Qdiscs
 from openflow_ext.switch.rulemaps import RuleMaps
 from openflow_ext.switch.rules import Rule, RuleStats
+from openflow_ext.switch.share import sharers
 from openflow_ext.switch.tracked import TrackedFlow, tracked
 
 BPFFS = Path("/sys/fs/bpf")
@@ -79,9 +81,10 @@ class PinnedMaps:
         """A port's counters. Raises NoSuchPort."""
         key, port = self._find_port(ifindex)
         state: Any = self._maps["port_states"].get(key)
+        flows = sharers(port, state, time.monotonic_ns())
         return PortCounters(
             n_i=int(state.n_i),
-            fair_share_bytes=min(int(port.bdp_bytes) // max(int(state.n_i), 1), 0xFFFFFFFF),
+            fair_share_bytes=min(int(port.bdp_bytes) // max(flows, 1), 0xFFFFFFFF),
             alarm_up=state.alarm == constants.WEIR_CONGESTED,
             capacity_bps=int(port.capacity_bps),
             queue_pkts=int(state.queue_pkts),

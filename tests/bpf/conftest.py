@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -52,6 +53,18 @@ class Bench:
 
     def clamp_all_to(self, window_bytes: int) -> None:
         self.put(Rule(0, 1, 0, TcpMatch(), WindowOp.SET_WINDOW, window_bytes))
+
+    @contextlib.contextmanager
+    def unclamped(self) -> Iterator[None]:
+        """Meanwhile no rule is there."""
+        rules = [rule for rule, _ in self.plane.rules(BRIDGE)]
+        for rule in rules:
+            self.plane.remove(BRIDGE, rule)
+        try:
+            yield
+        finally:
+            for rule in rules:
+                self.put(rule)
 
     def count_by_flags(self) -> None:
         """SCCP's Table I at the egress."""

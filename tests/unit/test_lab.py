@@ -73,6 +73,7 @@ def test_percentiles_of_twenty() -> None:
         ({"queue_bytes": 1500}, "no two full segments"),
         ({"congestion_control": "reno; rm"}, "not a congestion control"),
         ({"cases": ()}, "needs a case"),
+        ({"period_ms": -1}, "a period of -1: want 0 or more"),
         ({"cases": (Case("A", "", 2000, 1, 0, 1),)}, "more than the 1022 addresses"),
         ({"cases": (Case("A", "", 1, 0, 0, 1),)}, "a response of 0 bytes"),
         ({"cases": (Case("A", "", 1, 1, -1, 1),)}, "no negative number of long flows"),

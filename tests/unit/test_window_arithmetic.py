@@ -17,7 +17,8 @@ DECLARATIONS = """
 uint64_t weir_bdp_bytes(uint64_t capacity_bps, uint64_t common_rtt_us);
 uint32_t weir_fair_share_bytes(uint64_t bdp_bytes, uint64_t n_i);
 uint32_t weir_mod_window_next(uint32_t window_bytes, uint32_t alpha, uint32_t mss);
-uint32_t weir_crowded_segment(uint64_t room_bytes, uint32_t flows, uint32_t mss, uint32_t scale);
+uint32_t weir_finer(uint32_t scale);
+uint32_t weir_fitted_segment(uint64_t room_bytes, uint32_t flows, uint32_t mss, uint32_t scale);
 uint32_t weir_window_field(uint32_t window_bytes, uint32_t scale, uint32_t mss, uint32_t least_bytes);
 uint32_t weir_clamp_field(uint32_t field, uint32_t window_bytes, uint32_t scale, uint32_t mss,
                           uint32_t least_bytes);
@@ -89,16 +90,23 @@ def test_the_floor_is_one_segment_or_what_it_is_told_to_be(
 def test_the_segments_of_a_crowd_fit_or_are_the_least(
     c: Any, room: int, flows: int, mss: int, scale: int
 ) -> None:
-    segment = c.weir_crowded_segment(room, flows, mss, scale)
+    segment = c.weir_fitted_segment(room, flows, mss, scale)
     step, flows = 1 << min(scale, 14), max(flows, 1)
     least = min(max(step, 256), mss)
 
     assert least <= segment <= mss
-    if segment not in (least, mss):
+    if segment != mss:
         assert segment % step == 0
+    if least < segment and segment % step == 0:
         assert flows * (segment + 86) <= room
-    if least < segment == mss:
+    elif least < segment:
+        assert mss % step > mss / 8
         assert flows * (c.weir_window_field(0, scale, mss, 0) * step + 2 * 86) <= room
+
+
+@given(scale=st.integers(0, 14))
+def test_a_scale_is_told_as_7_but_by_no_more_than_3_less(c: Any, scale: int) -> None:
+    assert scale - c.weir_finer(scale) == max(min(scale, 7), scale - 3)
 
 
 @given(

@@ -1,0 +1,96 @@
+"""The share of flows that send: those that wait hold nothing back, those that begin are taken in at once."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from openflow_ext.switch.dataplane import PortSettings
+from openflow_ext.switch.rules import Rule, TcpMatch, WindowOp
+from tests.bpf.conftest import PORT, Bench, reverse
+from tests.bpf.packets import SYN, Offer, Segment, window_of
+
+LOCAL = Segment()
+FLOWS = 6
+BDP_BYTES = 1_000_000
+CAPACITY_BPS = 800_000_000
+BUFFER_BYTES = 5_000_000
+TURN_S = 0.135
+"""2^27 ns: 6 MB take 60 ms; long enough for a busy machine to run a test's segments in one."""
+
+
+def flow(number: int) -> Segment:
+    return replace(LOCAL, src_port=1 + number)
+
+
+@pytest.fixture
+def shared(bench: Bench) -> Bench:
+    """A port with some open flows of scale 7, none of which has sent of late."""
+    settings = PortSettings(common_rtt_us=8 * BDP_BYTES * 1_000_000 // CAPACITY_BPS)
+    bench.plane.configure(PORT, settings, CAPACITY_BPS, BUFFER_BYTES)
+    bench.count_by_flags()
+    share = TcpMatch(ip_version=4, flags=0, flags_mask=SYN)
+    bench.put(Rule(1, 100, 0, share, window_op=WindowOp.FAIR_SHARE))
+    for number in range(FLOWS):
+        bench.handshake(flow(number), Offer(scale=7), Offer(scale=7))
+    time.sleep(2.1 * TURN_S)
+    assert bench.counters.n_i == FLOWS
+    return bench
+
+
+def send(bench: Bench, number: int) -> None:
+    bench.egress(replace(reverse(flow(number)), payload=bytes(100)))
+
+
+def window_bytes(bench: Bench, number: int) -> int:
+    return window_of(bench.ingress(flow(number)), flow(number)) << 7
+
+
+def test_flows_that_wait_take_no_share(shared: Bench) -> None:
+    assert shared.counters.fair_share_bytes == BDP_BYTES
+    send(shared, 0)
+    assert shared.counters.fair_share_bytes == BDP_BYTES
+    assert window_bytes(shared, 0) == pytest.approx(BDP_BYTES, rel=0.01)
+
+
+def test_who_begins_is_taken_in_before_its_acknowledgement(shared: Bench) -> None:
+    assert window_bytes(shared, 0) == pytest.approx(BDP_BYTES / FLOWS, rel=0.02), "of a whole round to come"
+    windows, took_s = begin_all(shared)
+    for _ in range(20):
+        if took_s < TURN_S / 2:
+            break
+        time.sleep(2.1 * TURN_S)  # the machine was too busy to have all begin within two turns
+        windows, took_s = begin_all(shared)
+    assert windows == pytest.approx([BDP_BYTES / (1 + number) for number in range(FLOWS)], rel=0.02)
+    assert shared.counters.fair_share_bytes == BDP_BYTES // FLOWS
+
+
+def begin_all(bench: Bench) -> tuple[list[int], float]:
+    """Each flow sends and is acknowledged, one after the other: the windows, and the seconds it took."""
+    began_s = time.monotonic()
+    windows = []
+    for number in range(FLOWS):
+        send(bench, number)
+        windows.append(window_bytes(bench, number))
+    return windows, time.monotonic() - began_s
+
+
+def test_two_turns_later_the_one_that_goes_on_has_all(shared: Bench) -> None:
+    for number in range(FLOWS):
+        send(shared, number)
+    until = time.monotonic() + 2.1 * TURN_S
+    while time.monotonic() < until:
+        send(shared, 0)
+        time.sleep(TURN_S / 10)
+    assert window_bytes(shared, 0) == pytest.approx(BDP_BYTES, rel=0.01)
+    assert shared.counters.n_i == FLOWS
+
+
+def test_a_flow_that_ends_shares_no_more(shared: Bench) -> None:
+    for number in range(FLOWS):
+        send(shared, number)
+    for number in range(1, FLOWS):
+        shared.ingress(replace(flow(number), flags=0x14))
+    assert shared.counters.fair_share_bytes == BDP_BYTES
