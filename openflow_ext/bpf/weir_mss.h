@@ -30,7 +30,7 @@ struct edit {
 
 static __always_inline __u32 remembered(const struct weir_port_state *state, __u64 now_ns)
 {
-	__u64 halvings = (now_ns - state->crowd_ns) / CROWD_NS;
+	__u64 halvings = now_ns > state->crowd_ns ? (now_ns - state->crowd_ns) / CROWD_NS : 0; /* now may be a tick's */
 
 	return halvings < 32 ? state->crowd >> halvings : 0;
 }
