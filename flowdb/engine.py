@@ -142,7 +142,10 @@ def _begin(connection: Connection) -> None:
 
 def _begin_to_write(path: Path, connection: Connection) -> None:
     """SQLite would write on into a file that was deleted or replaced. Raises DatabaseUnavailable."""
-    there = path.stat() if path.exists() else None
-    if there is None or connection.info.setdefault("inode", there.st_ino) != there.st_ino:
+    try:
+        inode = path.stat().st_ino
+    except FileNotFoundError:
+        inode = None
+    if inode is None or connection.info.setdefault("inode", inode) != inode:
         raise DatabaseUnavailable(f"{path} was deleted or replaced; put it back, or {_NAME_ANOTHER}")
     connection.exec_driver_sql("BEGIN IMMEDIATE")
