@@ -218,10 +218,9 @@ static __always_inline bool ingress(struct passage *p, struct question *q, struc
 	if (p->flow && !q->segment.payload)
 		note_ack(p->flow, p->port, p->state, bpf_ntohl(p->tcp->ack_seq), q->now_ns);
 	*after = lowered(p, q);
-	if (*after == p->tcp->window)
-		return false;
-	__sync_fetch_and_add(&p->state->clamped, 1);
-	return true;
+	if (bpf_ntohs(*after) < q->field)
+		__sync_fetch_and_add(&p->state->clamped, 1);
+	return *after != p->tcp->window;
 }
 
 static __always_inline void edit_syn(struct tcphdr *tcp, void *end, const struct edit *edit)

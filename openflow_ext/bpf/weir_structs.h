@@ -148,7 +148,8 @@ struct weir_flow {
 struct weir_sweep {
 	__u64 now_ns;
 	__u64 closed_ns; /* flows that have ended leave when silent for this long, */
-	__u64 silent_ns; /* others when silent for this long; */
+	__u64 silent_ns; /* others when silent for this long, */
+	__u64 translated_ns; /* and those for this long whose windows would be too small for good; */
 	__u64 idle_ns;   /* those without payload for this long leave N_i; 0: none */
 	__u64 active_ns; /* active flows are reported this often; 0: never */
 	__u32 ifindex;   /* not 0: all flows of this port leave, whatever their state */

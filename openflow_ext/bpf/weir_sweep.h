@@ -16,7 +16,15 @@ static __always_inline bool leaves(const struct weir_sweep *s, const struct weir
 {
 	if (s->ifindex)
 		return key->ifindex == s->ifindex;
-	return since(s->now_ns, flow->last_ns) >= (ended(flow) ? s->closed_ns : s->silent_ns);
+	return since(s->now_ns, flow->last_ns) >=
+	       (ended(flow) ? s->closed_ns : flow->finer ? s->translated_ns : s->silent_ns);
+}
+
+/* It is no longer one of those that share the port. */
+static __always_inline bool falls_idle(const struct weir_sweep *s, const struct weir_flow *flow)
+{
+	return (s->idle_ns && since(s->now_ns, flow->payload_ns) >= s->idle_ns) ||
+	       since(s->now_ns, flow->last_ns) >= s->silent_ns;
 }
 
 /* It sent since it was last reported, and that is long enough ago. */
@@ -42,7 +50,7 @@ static long sweep_flow(struct bpf_map *map, struct weir_flow_key *key, struct we
 		s->removed++;
 		return 0;
 	}
-	if (known && s->idle_ns && since(s->now_ns, flow->payload_ns) >= s->idle_ns && make_idle(flow, state)) {
+	if (known && falls_idle(s, flow) && make_idle(flow, state)) {
 		s->idled++;
 		if (told)
 			report(key, flow, port, WEIR_FLOW_IDLE, WEIR_NOT_CLOSED, 0);

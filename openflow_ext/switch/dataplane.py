@@ -118,12 +118,15 @@ class HostSettings:
 class SweepTimes:
     """When flows leave, in seconds: ended and silent ones the table, those without payload N_i.
 
-    idle_s 0: never. active_s: how often an active flow is reported; 0: never. roll_call: this once every
-    flow is reported, as active or idle.
+    translated_s: of silent flows whose windows are translated, for later nobody would know how; over two
+    hours, the period of TCP's keepalive. Out of N_i they are after silent_s. idle_s 0: never.
+    active_s: how often an active flow is reported; 0: never. roll_call: this once every flow is reported,
+    as active or idle.
     """
 
     closed_s: float = 10.0
     silent_s: float = 300.0
+    translated_s: float = 9_000.0
     idle_s: float = 0.0
     active_s: float = 0.0
     roll_call: bool = False

@@ -228,6 +228,7 @@ class KernelDataPlane(PinnedMaps):
         return self._sweep(
             closed_ns=int(times.closed_s * 1e9),
             silent_ns=int(times.silent_s * 1e9),
+            translated_ns=int(times.translated_s * 1e9),
             idle_ns=int(times.idle_s * 1e9),
             active_ns=int(times.active_s * 1e9),
             all=times.roll_call,

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from openflow_ext.switch.dataplane import HostSettings, PortSettings
+from openflow_ext.switch.dataplane import HostSettings, PortSettings, SweepTimes
 from openflow_ext.switch.rules import Rule, TcpMatch, WindowOp
 from tests.bpf.conftest import PORT, Bench, reverse
 from tests.bpf.packets import ACK, PSH, RST, SYN, Offer, Segment, checksum_is_right, tcp_of, window_of
@@ -115,6 +115,22 @@ def test_windows_are_in_finer_steps(bench: Bench, src: str, own: int, told: int,
             frame = bench.ingress(ack)
         assert window_of(frame, ack) == min(field << own - told, 0xFFFF)
         assert checksum_is_right(frame, ack)
+
+
+def test_a_silent_flow_leaves_n_i_and_its_windows_are_translated_on(bench: Bench) -> None:
+    """Nobody else knows how: forgotten, a connection of a pool would have an eighth of its windows."""
+    crowd(bench, 0)
+    bench.handshake(LOCAL, Offer(scale=9))
+    counted = bench.counters.n_i
+    assert bench.plane.sweep(SweepTimes(silent_s=0)) == 0
+    assert bench.counters.n_i == counted - 1
+    with bench.unclamped():
+        assert window_of(bench.ingress(replace(LOCAL, window=3)), LOCAL) == 3 << 2
+    assert bench.counters.clamped == 0, "no window was lowered"
+    bench.egress(replace(reverse(LOCAL), payload=b"x"))
+    assert bench.counters.n_i == counted
+    assert bench.plane.sweep(SweepTimes(silent_s=0, translated_s=0)) == 1
+    assert bench.counters.n_i == counted - 1
 
 
 def test_a_peer_that_does_not_scale_is_told_the_host_s_own_windows(bench: Bench) -> None:
