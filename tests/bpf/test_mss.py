@@ -121,12 +121,12 @@ def test_a_silent_flow_leaves_n_i_and_its_windows_are_translated_on(bench: Bench
     """Nobody else knows how: forgotten, a connection of a pool would have an eighth of its windows."""
     crowd(bench, 0)
     bench.handshake(LOCAL, Offer(scale=9))
-    counted = bench.counters.n_i
+    counted, clamped = bench.counters.n_i, bench.counters.clamped
     assert bench.plane.sweep(SweepTimes(silent_s=0)) == 0
     assert bench.counters.n_i == counted - 1
     with bench.unclamped():
         assert window_of(bench.ingress(replace(LOCAL, window=3)), LOCAL) == 3 << 2
-    assert bench.counters.clamped == 0, "no window was lowered"
+    assert bench.counters.clamped == clamped, "no window was lowered"
     bench.egress(replace(reverse(LOCAL), payload=b"x"))
     assert bench.counters.n_i == counted
     assert bench.plane.sweep(SweepTimes(silent_s=0, translated_s=0)) == 1
