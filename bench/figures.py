@@ -45,12 +45,6 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def busy_s() -> float:
-    """What all processors together have worked since the machine's start: all but idle, iowait and steal."""
-    user, nice, system, _, _, irq, softirq = map(int, Path("/proc/stat").read_text().split(maxsplit=8)[1:8])
-    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
-
-
 def machine() -> dict[str, Any]:
     """Where and under what load the figures were taken."""
     load = Path("/proc/loadavg").read_text().split()[0]

@@ -5,8 +5,7 @@
 ``userspace``: a stock Open vSwitch (netdev), XDP. ``kernel``: a Linux bridge in its place, tc. Runs without
 (stock), with programs that do nothing (empty) and with the agent's (weir) alternate on the same path; a
 ratio is of neighbours in time. Other cases: ``native`` XDP, and ``egress`` alone, that do nothing. SCCP's
-entries are in force, its common RTT so large that no window is lowered. ``cpus``: processors at work during
-a run, hosts and iperf3 included; with a rate offered below what goes, its ratio is what the programs cost.
+entries are in force, its common RTT so large that no window is lowered.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import click
 
 from bench import program_cost, sandbox
 from bench.data_plane import sccp_rules
-from bench.figures import Spread, busy_s, present
+from bench.figures import Spread, present
 from openflow_ext.switch import libbpf
 from openflow_ext.switch.dataplane import PortSettings
 from openflow_ext.switch.kernel import KernelDataPlane
@@ -38,7 +37,6 @@ PORT, HOST, SWITCH, SERVER = "p{}", "h{}", "sw", "10.0.0.2"
 SEND_BUFFER = 16 * 1024 * 1024
 WINDOW = "512K"  # more in flight only overflows the path's queues
 CASES = ("egress", "native", "empty", "weir")
-COLUMNS = ("programs", "gbps", "gbps_of_stock", "cpus", "cpus_of_stock")
 
 Cases = Mapping[str, Callable[[], contextlib.AbstractContextManager[None]]]
 
@@ -140,8 +138,8 @@ class Programs:
             plane.destroy()
 
 
-def transfer(seconds: int, offered_mbps: int) -> tuple[float, float]:
-    """Gbit/s that the server received of one TCP connection, and how many processors were at work."""
+def transfer(seconds: int, offered_mbps: int) -> float:
+    """Gbit/s that the server received of one TCP connection."""
     rate = ("-b", f"{offered_mbps}M") if offered_mbps else ()
     inside = ("ip", "netns", "exec")
     server = subprocess.Popen(
@@ -170,11 +168,9 @@ def transfer(seconds: int, offered_mbps: int) -> tuple[float, float]:
             "-J",
             *rate,
         )
-        began_s, busy_before_s = time.monotonic(), busy_s()
         said = json.loads(sandbox.run(*inside, HOST.format(1), *client))
-        cpus = (busy_s() - busy_before_s) / (time.monotonic() - began_s)
         server.communicate()
-    return float(said["end"]["sum_received"]["bits_per_second"]) / 1e9, cpus
+    return float(said["end"]["sum_received"]["bits_per_second"]) / 1e9
 
 
 def until_reachable() -> None:
@@ -188,7 +184,7 @@ def until_reachable() -> None:
 
 def measure(cases: Cases, pairs: int, seconds: int, offered_mbps: int) -> list[dict[str, Any]]:
     """Rows of the cases; the runs of a round follow each other, every other round backwards."""
-    got: dict[str, list[tuple[float, float]]] = {name: [] for name in cases}
+    got: dict[str, list[float]] = {name: [] for name in cases}
     for number in range(pairs):
         order = list(cases)[:: -1 if number % 2 else 1]
         for name in order:
@@ -196,12 +192,9 @@ def measure(cases: Cases, pairs: int, seconds: int, offered_mbps: int) -> list[d
                 until_reachable()
                 got[name].append(transfer(seconds, offered_mbps))
     rows = []
-    for name, runs in got.items():
-        row: dict[str, Any] = {"programs": name, "runs": runs}
-        for place, figure in enumerate(("gbps", "cpus")):
-            beside = [(run[place], stock[place]) for run, stock in zip(runs, got["stock"], strict=True)]
-            row[figure] = Spread.of([mine for mine, _ in beside])
-            row[f"{figure}_of_stock"] = Spread.of([mine / stock for mine, stock in beside])
+    for name, rates in got.items():
+        ratios = [rate / stock for rate, stock in zip(rates, got["stock"], strict=True)]
+        row = {"programs": name, "gbps": Spread.of(rates), "of_stock": Spread.of(ratios), "runs": rates}
         rows.append(row)
     return rows
 
@@ -225,7 +218,7 @@ def main(
         names = ("stock", *(wanted or ("empty", "weir")))
         rows = measure({name: getattr(programs, name) for name in names}, pairs, seconds, offered_mbps)
     load = f"{offered_mbps} Mbit/s offered" if offered_mbps else "saturated"
-    present(f"Throughput, {datapath} datapath, {load}", COLUMNS, rows, as_json)
+    present(f"Throughput, {datapath} datapath, {load}", ("programs", "gbps", "of_stock"), rows, as_json)
 
 
 if __name__ == "__main__":
