@@ -20,11 +20,11 @@ static __always_inline bool leaves(const struct weir_sweep *s, const struct weir
 	       (ended(flow) ? s->closed_ns : flow->finer ? s->translated_ns : s->silent_ns);
 }
 
-/* It is no longer one of those that share the port. */
+/* No longer one of those that share the port: by its payload, or where it is known for longer than others are. */
 static __always_inline bool falls_idle(const struct weir_sweep *s, const struct weir_flow *flow)
 {
 	return (s->idle_ns && since(s->now_ns, flow->payload_ns) >= s->idle_ns) ||
-	       since(s->now_ns, flow->last_ns) >= s->silent_ns;
+	       (s->silent_ns && flow->finer && !ended(flow) && since(s->now_ns, flow->last_ns) >= s->silent_ns);
 }
 
 /* It sent since it was last reported, and that is long enough ago. */
