@@ -93,6 +93,12 @@ class Switch:
             if self._selector.select(left):
                 self._take(self._socket.recv(1 << 16))
 
+    def await_lifts(self, count: int) -> None:
+        """Until so many clamps were lifted since the beginning."""
+        self.serve(time.perf_counter() + PATIENCE_S, lambda: self.lifted >= count)
+        if self.lifted < count:
+            raise click.ClickException(f"{count - self.lifted} clamps are not lifted in {PATIENCE_S:.0f} s")
+
     def close(self) -> None:
         self._socket.close()
 
@@ -241,13 +247,9 @@ def main(flows: int, engine: str, rounds: int, as_json: bool) -> None:
             switch.serve(time.perf_counter() + 3)
             rows = [row("calm", calm(switch), unanswered=0, late_ms="-", **memory(process.pid))]
             for number in range(rounds):
-                clamped, lifted = len(switch.clamped), switch.lifted
+                lifted = switch.lifted
                 taken, unanswered, late_ms = load(switch)
-                all_of_them = len(switch.clamped) - clamped
-                switch.serve(
-                    time.perf_counter() + 15,
-                    lambda want=lifted + all_of_them: switch.lifted >= want,  # type: ignore[misc]
-                )
+                switch.await_lifts(lifted + len(switch.clamped))
                 more = {"unanswered": unanswered, "late_ms": f"{late_ms:.1f}", **memory(process.pid)}
                 rows.append(row(f"load {number + 1}", taken, **more))
     columns = ["phase", "alarms", "p50_ms", "p95_ms", "p99_ms", "max_ms", "unanswered", "late_ms"]
