@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, astuple, fields
+from dataclasses import astuple, fields
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
@@ -100,7 +100,7 @@ def _has_port_properties(parser: Any) -> bool:
 
 
 def _port_to_engine(parser: Any, port: wire.OfpPort) -> Any:
-    values = asdict(port)
+    values = {field.name: getattr(port, field.name) for field in fields(port)}
     ethernet, others = values.pop("ethernet"), values.pop("properties")
     if not _has_port_properties(parser):
         return parser.OFPPort(**values)
