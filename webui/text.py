@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from functools import lru_cache
 
-from flask import Flask, url_for
+from flask import Flask
 from markupsafe import Markup
 
 from flowdb.flow import NS_PER_S
@@ -100,12 +99,6 @@ def queue_level(port: object) -> str:
     return LEVELS[level(port)]  # type: ignore[arg-type]
 
 
-@lru_cache(maxsize=16_384)
-def port_url(dpid: str, port_no: int) -> str:
-    """The address of a port's page; one page may name hundreds."""
-    return url_for("live.port_page", dpid=dpid, port_no=port_no)
-
-
 def install(app: Flask) -> None:
     """Put the filters into the templates' language."""
     app.jinja_env.filters.update(
@@ -120,7 +113,5 @@ def install(app: Flask) -> None:
         switch=switch_name,
         level=queue_level,
     )
-    app.jinja_env.globals.update(
-        end=end, flow_name=flow_name, LEVELS=LEVELS, policies=POLICIES, port_url=port_url
-    )
+    app.jinja_env.globals.update(end=end, flow_name=flow_name, LEVELS=LEVELS, policies=POLICIES)
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
