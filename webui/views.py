@@ -47,7 +47,8 @@ class PortName(View):
 class Port(PortName):
     """A port and its newest counters; None where it was never sampled. ``clamps``: standing now.
 
-    ``fair_share_bytes``: None also where the port gives none, under SDTCP alone say.
+    ``fair_share_bytes``: of each flow that sends just now, while ``n_i`` counts those that wait too; None
+    also where the port gives none, under SDTCP alone say.
     """
 
     up: bool

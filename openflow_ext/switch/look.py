@@ -60,8 +60,8 @@ def ports(name: str, as_json: bool, watch: bool) -> None:
     """Show the ports of an extended switch: N_i, queue, alarms, what was counted, clamped and marked.
 
     \b
-    n_i               flows counted at the port now
-    fair_share_bytes  what SET_WINDOW(fair share) gives each of those that send
+    n_i               flows counted at the port now, those that wait for their next payload too
+    fair_share_bytes  what SET_WINDOW(fair share) gives each of those that send just now
     queue_*           the root qdisc's queue: now, and the longest since the programs were attached
     alarms, normals   BUF_ALARM and BUF_NORMAL sent
     acks_seen         ACKs that came in by the port; clamped: those whose window was lowered

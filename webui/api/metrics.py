@@ -27,8 +27,8 @@ OF_TOTALS = {
 OF_PORT = {
     "queue_pkts": "Packets in the port's queue.",
     "queue_bytes": "Bytes in the port's queue.",
-    "n_i": "Flows that send through the port.",
-    "fair_share_bytes": "The fair share of each of the port's flows, as a window.",
+    "n_i": "Flows open through the port, but those that have been idle for long (N_i).",
+    "fair_share_bytes": "The window of each flow that sends just now; those of N_i that wait have no part.",
     "capacity_bps": "What the port can carry, in bit/s.",
     "clamps": "Clamps that stand at the port.",
 }
