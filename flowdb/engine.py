@@ -63,8 +63,9 @@ def said_plainly(url: str, what: str = "open") -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, sqlite3.Error) as error:
+        said = first_line(error)
         raise DatabaseUnavailable(
-            f"cannot {what} the flow database {shown(url)}: {first_line(error)}; {_remedy(url)}"
+            f"cannot {what} the flow database {shown(url)}: {said}; {_remedy(url, said)}"
         ) from error
 
 
@@ -120,10 +121,14 @@ def _make_file(path: Path) -> None:
         ) from error
 
 
-def _remedy(url: str) -> str:
-    if make_url(url).get_backend_name() == "sqlite":
-        return f"let this user write it, or {_NAME_ANOTHER}"
-    return f"start it, let this user in, or {_NAME_ANOTHER}"
+def _remedy(url: str, said: str) -> str:
+    if make_url(url).get_backend_name() != "sqlite":
+        first = "start it, let this user in"
+    elif "locked" in said:
+        first = "try again when whoever holds it is done"
+    else:
+        first = "let this user write it"
+    return f"{first}, or {_NAME_ANOTHER}"
 
 
 def _prepare_reader(connection: Any, _record: Any) -> None:

@@ -71,7 +71,7 @@ def test_locked_at_start_is_one_clear_error(sqlite_url, open_db, monkeypatch):
     monkeypatch.setattr("flowdb.engine._LOCKED_S", 0.05)
     open_db(sqlite_url).close()
     holder = lock(sqlite_url)
-    with pytest.raises(DatabaseUnavailable, match=r"database is locked.*WEIR_DB"):
+    with pytest.raises(DatabaseUnavailable, match=r"database is locked; try again when .*WEIR_DB"):
         FlowDb(sqlite_url)
     holder.close()
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
@@ -188,6 +190,19 @@ def test_a_command_that_makes_no_sense(client, tmp_path, form, said):
     assert answer.status_code == 400
     assert said in answer.text
     assert len(asked(tmp_path)) == 1
+
+
+def test_a_command_for_a_locked_database_is_tried_again_by_who_asked(client, told, monkeypatch):
+    log_in(client)
+    form = {"kind": "release", "flow": "1", "csrf_token": token_of(client.get("/flows").text)}
+    path = told.url.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder, monkeypatch.context() as patched:
+        patched.setattr("flowdb.engine._LOCKED_S", 0.05)
+        holder.execute("BEGIN EXCLUSIVE")
+        answer = client.post("/commands", data=form)
+    assert answer.status_code == 503
+    assert "database is locked; try again" in answer.text
+    assert client.post("/commands", data=form).status_code == 303
 
 
 def test_nobody_acts_without_a_login(client):
