@@ -28,6 +28,7 @@ FOCUS = """
 const link = document.querySelector(arguments[0]);
 link?.focus();
 return document.activeElement === link"""
+MARK = "getSelection().selectAllChildren(document.querySelector(arguments[0]))"
 A_TIME = """
 const time = document.querySelector("#region-flow_facts time[data-form=full]");
 return [time.innerText, time.dateTime, time.title]"""
@@ -83,6 +84,20 @@ def test_an_incast_shows_while_it_happens(browser, root, story, flow):
     assert min(took_s) < LIVE_S + WRITTEN_S
     assert "normal and burst over" in region(browser, "clamps")
     assert complaints(browser) == []
+
+
+def test_a_region_with_marked_text_changes_once_it_is_marked_no_more(browser, root, story, flow):
+    now = story.db.clock.now_ns()
+    clamp = story.punish(flow, story.alarm(now, 91), now + 900_000, 91, rank=len(story.flows) - 1)
+    until(lambda: not story.db.counters.pending)
+    browser.get(f"{root}/flows/{flow.id}")
+    until(lambda: is_live(browser) and drawn(browser))
+    browser.execute_script(MARK, "#region-verdict .lead")
+    story.lift(clamp, story.db.clock.now_ns())
+    until(lambda: "normal and burst over" in region(browser, "clamps"))
+    assert "Slowed down on purpose" in region(browser, "verdict")
+    browser.execute_script("getSelection().removeAllRanges()")
+    until(lambda: "Slowed down on purpose" not in region(browser, "verdict"))
 
 
 def test_a_command_from_the_page_lands_in_the_table_and_its_answer_on_the_page(logged_in, root, story, flow):

@@ -50,22 +50,17 @@ function follow() {
   const liveness = document.getElementById("liveness");
   const trouble = document.getElementById("trouble");
   const say = (state, text) => { liveness.className = state; liveness.textContent = text; };
-  const first = new Map();
-  const stream = new EventSource(`/live?page=${encodeURIComponent(location.pathname + location.search)}`);
-  stream.addEventListener("open", () => say("on", "Live"));
-  stream.addEventListener("error", () => {
-    say("off", stream.readyState === EventSource.CLOSED ? "Not live: load the page again" : "Connecting again");
-  });
-  stream.addEventListener("change", (event) => {
-    const { regions, trouble: problem } = JSON.parse(event.data);
-    trouble.hidden = !problem;
-    trouble.textContent = problem;
+  const shown = new Map();
+  const waiting = new Map();  // a region that the viewer marks text in is changed afterwards
+  const place = () => {
     let changed = 0;
-    for (const [name, html] of Object.entries(regions)) {
+    for (const [name, html] of waiting) {
       const region = document.getElementById(`region-${name}`);
-      if (!region || first.get(name) === html || isSelecting(region)) continue;
-      const isNew = first.has(name);
-      first.set(name, html);
+      if (region && isSelecting(region)) continue;
+      waiting.delete(name);
+      if (!region || shown.get(name) === html) continue;
+      const isNew = shown.has(name);
+      shown.set(name, html);
       replace(region, html);
       changed += 1;
       if (isNew && region.classList.contains("card")) {
@@ -75,6 +70,19 @@ function follow() {
       }
     }
     if (changed) document.dispatchEvent(new CustomEvent("weir:change"));
+  };
+  document.addEventListener("selectionchange", place);
+  const stream = new EventSource(`/live?page=${encodeURIComponent(location.pathname + location.search)}`);
+  stream.addEventListener("open", () => say("on", "Live"));
+  stream.addEventListener("error", () => {
+    say("off", stream.readyState === EventSource.CLOSED ? "Not live: load the page again" : "Connecting again");
+  });
+  stream.addEventListener("change", (event) => {
+    const { regions, trouble: problem } = JSON.parse(event.data);
+    trouble.hidden = !problem;
+    trouble.textContent = problem;
+    for (const [name, html] of Object.entries(regions)) waiting.set(name, html);
+    place();
   });
   addEventListener("pagehide", () => stream.close());
 }
