@@ -100,9 +100,10 @@ def topology(session: Session, now_ns: int) -> Topology:
         )
         for row in rows
     ]
+    found = select(HostRow.mac, HostRow.ipv4, HostRow.ipv6, HostRow.dpid, HostRow.port_no)
     hosts = [
-        Host(mac=row.mac, ipv4=row.ipv4, ipv6=row.ipv6, dpid=dpid_text(row.dpid), port_no=row.port_no)
-        for row in session.scalars(select(HostRow).order_by(HostRow.ipv4, HostRow.mac))
+        Host(mac=mac, ipv4=ipv4, ipv6=ipv6, dpid=dpid_text(dpid), port_no=port_no)
+        for mac, ipv4, ipv6, dpid, port_no in session.execute(found.order_by(HostRow.ipv4, HostRow.mac))
     ]
     places = sorted({(host.dpid, host.port_no) for host in hosts})
     edges = [_edge(known, names(int(dpid, 16), no), rates.get((dpid, no), 0)) for dpid, no in places]
