@@ -234,6 +234,8 @@ class Agent:
         names = {link.ifindex: link.name for some in links.values() for link in some}
         egresses = await asyncio.to_thread(capacity.read_egresses, names)
         for extended in self._extended:
+            extended.bridge.ports.let_go(links[extended.bridge.name])
+        for extended in self._extended:
             extended.bridge.ports.sync(links[extended.bridge.name], egresses)
 
     def _expire(self, dataplane: DataPlane) -> None:

@@ -127,14 +127,18 @@ class Ports:
                 return port
         raise NoSuchPort(f"no port {port_no} on this bridge")
 
+    def let_go(self, links: Collection[Link]) -> None:
+        """Detach ports that went: of every bridge before any is synced, for a port may have moved."""
+        wanted = {link.ifindex for link in links}
+        for ifindex in [i for i in (*self._ports, *self._adopted) if i not in wanted]:
+            self._detach(ifindex)
+
     def sync(self, links: Collection[Link], egresses: Mapping[int, Egress]) -> None:
         """Attach ports that came, detach those that went, retry those that failed, follow their egresses.
 
         A port that cannot be attached is logged once and tried again at the next call.
         """
-        wanted = {link.ifindex: link for link in links}
-        for ifindex in [i for i in (*self._ports, *self._adopted) if i not in wanted]:
-            self._detach(ifindex)
+        self.let_go(links)
         for link in links:
             port = self._ports.get(link.ifindex)
             egress = egresses.get(link.ifindex, Egress())

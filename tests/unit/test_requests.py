@@ -285,6 +285,19 @@ def test_a_port_with_another_number_is_attached_anew_with_its_settings(bench: Be
     assert bench.plane.configured[11][0].common_rtt_us == 300
 
 
+def test_a_port_may_move_to_another_bridge_and_back() -> None:
+    """Whichever of the two is looked after first."""
+    plane = FakeDataPlane()
+    bridges = Ports(1, plane), Ports(2, plane)
+    for owner in (1, 2, 1):
+        links = [LINKS if number == owner else () for number in (1, 2)]
+        for ports, there in zip(bridges, links, strict=True):
+            ports.let_go(there)
+        for ports, there in zip(bridges, links, strict=True):
+            ports.sync(there, {})
+        assert plane.attached() == {11: owner, 12: owner}
+
+
 def test_an_adopted_port_goes_on_with_its_settings() -> None:
     plane = FakeDataPlane()
     plane.attach(11, "s1-eth1", 1, 1)
