@@ -5,6 +5,7 @@ TooSlow   a query took longer than it may; the filter was too wide
 
 from __future__ import annotations
 
+import atexit
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -66,7 +67,8 @@ class Database:
     def _engine(self) -> Engine:
         with self._lock:
             if self._reader is None:
-                engine = open_reader(self.url)
+                engine = open_reader(self.url, keeps=True)
+                atexit.register(engine.dispose)
                 event.listen(engine, "begin", self._limit)
                 self._reader = engine
             return self._reader
