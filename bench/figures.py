@@ -15,6 +15,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from mininet_topos.procstat import cpu_ticks
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:
@@ -41,8 +43,7 @@ def quantile(values: Sequence[float], part: float) -> float:
 
 def cpu_s(pid: int) -> float:
     """The processor time that a process has taken."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return cpu_ticks(pid) / os.sysconf("SC_CLK_TCK")
 
 
 def machine() -> dict[str, Any]:

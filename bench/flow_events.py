@@ -27,7 +27,7 @@ from typing import Any
 import click
 from sqlalchemy import func, select
 
-from bench.figures import present, quantile
+from bench.figures import cpu_s, present, quantile
 from fabric_app.events import EventFlowClosed
 from flowdb import schema
 from flowdb.apart import StoreApart
@@ -162,11 +162,11 @@ def measure(
     load.lags_ms.clear()
     before, start_s = load.opened + load.closed, time.monotonic()
     groups = [[os.getpid()], _children(), server.processes() if server else []]
-    used_s = [_cpu_s(pids) for pids in groups]
+    used_s = [sum(map(cpu_s, pids)) for pids in groups]
     load.run(rate, seconds)
     passed_s = time.monotonic() - start_s
     own, writer, its = (
-        round((_cpu_s(pids) - s) / passed_s, 2) for pids, s in zip(groups, used_s, strict=True)
+        round((sum(map(cpu_s, pids)) - s) / passed_s, 2) for pids, s in zip(groups, used_s, strict=True)
     )
     db.close()
     return {
@@ -197,15 +197,6 @@ def _children() -> list[int]:
     """The writer's process."""
     lists = (task.joinpath("children").read_text() for task in Path("/proc/self/task").iterdir())
     return [int(pid) for pids in lists for pid in pids.split()]
-
-
-def _cpu_s(pids: Iterable[int]) -> float:
-    """What processes have used, those that live."""
-    ticks = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

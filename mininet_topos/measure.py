@@ -18,6 +18,7 @@ from mininet_topos.netem import lost_pkts
 from mininet_topos.node import LabHost
 from mininet_topos.ovs_buffers import packet_sockets, vswitchd_pid
 from mininet_topos.process import Program, built
+from mininet_topos.procstat import cpu_ticks
 from mininet_topos.results.records import Record, read_records
 from mininet_topos.state import LabState
 
@@ -155,10 +156,9 @@ class CpuWatch(threading.Thread):
 def _ticks_of(pid: int) -> int:
     """The CPU time that a process has taken; 0 where it is gone, which is not this watch's affair."""
     try:
-        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return cpu_ticks(pid)
     except OSError:
         return 0
-    return int(words[11]) + int(words[12])
 
 
 @contextmanager

@@ -19,19 +19,11 @@ from pathlib import Path
 from typing import IO
 
 from mininet_topos.errors import LabError
+from mininet_topos.procstat import started_ticks
 
 STATE_DIR = Path("/run/weir")
 MOST_LABS = 64
 KILL_AFTER_S = 5.0
-
-
-def started_ticks(pid: int) -> int | None:
-    """When a process started (clock ticks since boot), None if there is none: with the pid, its identity."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    return int(stat.rpartition(")")[2].split()[19])
 
 
 def _interface_exists(name: str) -> bool:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from mininet_topos import state as lab_state
 from mininet_topos.cpus import give_to_switch, hosts_apart, lab_cpus, mask
-from mininet_topos.state import LabState, started_ticks
+from mininet_topos.procstat import started_ticks
+from mininet_topos.state import LabState
 
 ALL = os.sched_getaffinity(0)
 

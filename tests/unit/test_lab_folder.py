@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from mininet_topos import state as states
 from mininet_topos.cli import lab
 from mininet_topos.experiment import Case, Experiment, demo
+from mininet_topos.procstat import started_ticks
 
 SCHEMES = demo().schemes
 REQUIRED = {
@@ -232,7 +233,7 @@ def _leave(tmp_path: Path, pid: int, ticks: int | None) -> Path:
 
 
 def test_clean_ends_the_process_that_was_noted(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
-    path = _leave(tmp_path, sleeper.pid, states.started_ticks(sleeper.pid))
+    path = _leave(tmp_path, sleeper.pid, started_ticks(sleeper.pid))
     assert states.clean() == [f"process {sleeper.pid}"]
     assert sleeper.wait(5) == -15
     assert not path.exists()
@@ -241,7 +242,7 @@ def test_clean_ends_the_process_that_was_noted(tmp_path: Path, sleeper: subproce
 def test_clean_spares_a_process_that_has_got_the_number_since(
     tmp_path: Path, sleeper: subprocess.Popen[bytes]
 ) -> None:
-    _leave(tmp_path, sleeper.pid, (states.started_ticks(sleeper.pid) or 0) - 1)
+    _leave(tmp_path, sleeper.pid, (started_ticks(sleeper.pid) or 0) - 1)
     assert states.clean() == []
     assert sleeper.poll() is None
 
