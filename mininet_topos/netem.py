@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mininet_topos.errors import BadExperiment, LabError, Unable
-from mininet_topos.node import LabHost, run
+from mininet_topos.node import LabHost, inside, run
 
 LIMIT_PKTS = 1_000_000
 """How many may wait: netem's own 1000 packets would be a queue that drops, at 100 Mbit/s from 120 ms on."""
@@ -97,4 +97,4 @@ def _ifname(host: LabHost) -> str:
 
 def _tc(host: LabHost, *args: str) -> str:
     """Run tc in a host's network."""
-    return run("mnexec", "-a", str(host.pid), "tc", *args)
+    return run(*inside(host, "tc", *args))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from mininet.node import Host, OVSSwitch
+from mininet.node import Host, Node, OVSSwitch
 
 from mininet_topos.cpus import mask
 from mininet_topos.errors import LabError
@@ -64,6 +64,11 @@ class LabSwitch(OVSSwitch):
             vsctl("get", "controller", uuid.strip(), "is_connected").strip() == "true"
             for uuid in uuids.split(",")
         )
+
+
+def inside(host: Node, *argv: str) -> tuple[str, ...]:
+    """The command line by which `argv` runs in a host's network."""
+    return ("mnexec", "-a", str(host.pid), *argv)
 
 
 def run(*argv: str) -> str:

@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 
 from mininet_topos.errors import ProgramFailed
-from mininet_topos.node import LabHost
+from mininet_topos.node import LabHost, inside
 from mininet_topos.process import Program, built, wait_until
 from mininet_topos.results.records import read_records
 from mininet_topos.state import LabState
@@ -28,11 +28,8 @@ class Traffic:
 
     def start(self, host: LabHost, role: str, *options: str, port: int, cc: str = "reno") -> Program:
         """Start a role in a host; `cc`: the congestion control of its sockets."""
-        argv = (
-            *("mnexec", "-a", str(host.pid), self._binary, role),
-            *("--host", host.name, "--port", str(port), "--cc", cc),
-            *options,
-        )
+        named = ("--host", host.name, "--port", str(port), "--cc", cc)
+        argv = inside(host, self._binary, role, *named, *options)
         program = Program(
             f"traffic {role} in {host.name}", argv, self._log, self._state, records=self.records
         )

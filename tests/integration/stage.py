@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mininet_topos.net import Network
-from mininet_topos.node import LabHost
+from mininet_topos.node import LabHost, inside
 from mininet_topos.process import Program
 from mininet_topos.programs import Running, free_port, is_listening, running
 from mininet_topos.results.records import Record, read_records
@@ -200,4 +200,4 @@ def capture(host: LabHost, port: int, count: int) -> Packets:
 
 def in_host(host: LabHost, *argv: str) -> str:
     """What a command prints in a host's namespace."""
-    return run("mnexec", "-a", str(host.pid), *argv)
+    return run(*inside(host, *argv))
