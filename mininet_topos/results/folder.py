@@ -25,6 +25,17 @@ def make_folder(folder: Path) -> None:
         raise LabError(f"cannot make {folder}: {error.strerror}") from error
 
 
+def read_metadata(folder: Path) -> dict[str, Any]:
+    """What pins a folder's experiment down. Raises BadExperiment where the folder holds none."""
+    try:
+        metadata: dict[str, Any] = json.loads((folder / "metadata.json").read_text())
+    except (OSError, ValueError) as error:
+        raise BadExperiment(f"{folder} is no result folder: {error}") from error
+    if "experiment" not in metadata:
+        raise BadExperiment(f"{folder} is no result folder: its metadata.json names no experiment")
+    return metadata
+
+
 def is_begun(folder: Path, experiment: Experiment) -> bool:
     """Whether a folder has this experiment's begin. Raises BadExperiment where it has another's."""
     path = folder / "metadata.json"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from mininet_topos.experiment import Experiment
+from mininet_topos.results.folder import read_metadata
 from mininet_topos.results.plots import plot
 from mininet_topos.results.style import LOOKS
-from mininet_topos.results.summary import Row, load_experiment, summarise
+from mininet_topos.results.summary import Row, summarise
 from mininet_topos.results.trends import judge
 
 TEMPLATE = "report.html.j2"
@@ -21,6 +22,8 @@ def make_report(folder: Path) -> list[Row]:
 
     Raises BadExperiment where the folder holds no experiment.
     """
+    metadata = {"head": {}, "trends": []} | read_metadata(folder)
+    experiment = Experiment.from_json(metadata["experiment"])
     rows = summarise(folder)
     drawings = plot(folder, rows) if rows else []
     environment = Environment(
@@ -30,10 +33,10 @@ def make_report(folder: Path) -> list[Row]:
     )
     page = environment.get_template(TEMPLATE).render(
         rows=rows,
-        trends=judge(folder, rows),
+        trends=judge(folder, rows, metadata["trends"], experiment),
         looks=LOOKS,
-        experiment=load_experiment(folder),
-        metadata={"head": {}} | json.loads((folder / "metadata.json").read_text()),
+        experiment=experiment,
+        metadata=metadata,
         drawings=[Markup(_inline(path)) for path in drawings],  # noqa: S704 - our own drawings
     )
     (folder / "report.html").write_text(page)

@@ -12,7 +12,7 @@ from typing import Any
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiment import Case, Experiment
 from mininet_topos.fidelity import query_span_ns, standing_queries
-from mininet_topos.results.folder import attempts, run_name, write_json
+from mininet_topos.results.folder import attempts, read_metadata, run_name, write_json
 from mininet_topos.results.records import Record, goodput_points, queries, read_run
 from mininet_topos.results.series import (
     fairness,
@@ -42,10 +42,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 def load_experiment(folder: Path) -> Experiment:
     """The experiment of a result folder. Raises BadExperiment where it is none."""
-    try:
-        return Experiment.from_json(json.loads((folder / "metadata.json").read_text())["experiment"])
-    except (OSError, ValueError, KeyError) as error:
-        raise BadExperiment(f"{folder} is no result folder: {error}") from error
+    return Experiment.from_json(read_metadata(folder)["experiment"])
 
 
 def last_attempts(folder: Path, experiment: Experiment) -> list[tuple[Case, int, Path]]:

@@ -11,7 +11,7 @@ from typing import Any
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiment import Experiment
 from mininet_topos.results.folder import write_json
-from mininet_topos.results.summary import Row, load_experiment, median_of
+from mininet_topos.results.summary import Row, median_of
 
 HOLDS, FAILS, NOT_SHOWN = "holds", "does not hold", "not shown"
 FILE = "trends.json"
@@ -79,10 +79,10 @@ def trend(values: Mapping[str, Any], experiment: Experiment) -> Trend:
     return made
 
 
-def judge(folder: Path, rows: Sequence[Row]) -> list[Judgement]:
-    """Judge the trends of a result folder by its rows, and write them to `trends.json`."""
-    told = json.loads((folder / "metadata.json").read_text()).get("trends", [])
-    experiment = load_experiment(folder)
+def judge(
+    folder: Path, rows: Sequence[Row], told: Sequence[Mapping[str, Any]], experiment: Experiment
+) -> list[Judgement]:
+    """Judge the trends that an experiment's metadata tells by its rows, and write them to `trends.json`."""
     judgements = [trend(values, experiment).judge(rows) for values in told]
     write_json(folder / FILE, judgements)
     return judgements
