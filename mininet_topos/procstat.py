@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+ENDED = ("Z", "X")
+"""States of a process that has ended, though its parent has not asked how."""
+
 
 def started_ticks(pid: int) -> int | None:
-    """When a process started, since boot; None if there is none. With the pid it is the process' identity."""
+    """When a process started, since boot; None if none lives. With the pid it is the process' identity."""
     try:
-        return int(_after_name(pid)[19])
+        fields = _after_name(pid)
     except OSError:
         return None
+    return None if fields[0] in ENDED else int(fields[19])
 
 
 def cpu_ticks(pid: int) -> int:
