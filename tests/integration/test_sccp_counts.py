@@ -124,7 +124,9 @@ def test_idle_connections_take_no_share(bench: Bench, controller: Controller) ->
             assert counters(bench, 2).syns_counted >= idle + busy
             until(lambda: counters(bench, 2).n_i == busy, "the idle ones have left N_i")
             until(lambda: sent_mbit_s(bench, 2) > 0.8 * rate_mbit, "the busy ones fill the port")
-            until(lambda: shares_in_a_second(bench, 2) == {bdp_bytes // busy}, "each has a 20th, and keeps it")
+            until(
+                lambda: shares_in_a_second(bench, 2) == {bdp_bytes // busy}, "each has a 20th, and keeps it"
+            )
             assert counters(bench, 2).n_i == busy
 
 
