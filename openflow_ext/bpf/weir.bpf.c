@@ -381,9 +381,8 @@ int weir_sweep(struct weir_sweep *ctx)
 {
 	struct weir_sweep sweep = *ctx;
 
-	bpf_for_each_map_elem(&flows, sweep_flow, &sweep, 0);
-	ctx->removed = sweep.removed;
-	ctx->idled = sweep.idled;
+	bpf_loop(SWEPT_AT_ONCE, sweep_next, &sweep, 0);
+	*ctx = sweep;
 	return 0;
 }
 

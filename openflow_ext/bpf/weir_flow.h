@@ -34,7 +34,8 @@ static __always_inline struct weir_flow *flow_of_syn(const struct weir_flow_key 
 
 	if (flow)
 		return flow;
-	bpf_map_update_elem(&flows, key, &fresh, BPF_NOEXIST);
+	if (!bpf_map_update_elem(&flows, key, &fresh, BPF_NOEXIST) && bpf_map_push_elem(&flow_keys, key, 0))
+		bpf_map_delete_elem(&flows, key); /* no sweep would find it */
 	return bpf_map_lookup_elem(&flows, key);
 }
 

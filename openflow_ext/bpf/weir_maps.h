@@ -45,6 +45,13 @@ struct {
 	__type(value, struct weir_flow);
 } flows SEC(".maps");
 
+/* The key of each of them, once: what a sweep goes by, for a walk over a table costs its size, not what it holds. */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1000000);
+	__type(value, struct weir_flow_key);
+} flow_keys SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1000000);

@@ -3,7 +3,6 @@
 #ifndef WEIR_PORT_H
 #define WEIR_PORT_H
 
-
 /*
  * The port of an interface and its state; false: the interface is no port. Interface numbers grow without end on
  * a host that makes and deletes many, so they are no places themselves.

@@ -142,6 +142,7 @@ struct weir_flow {
 	__u32 segment;   /* payload of the largest that left by the port */
 	__u32 finer;     /* so much less than its own is the local host's scale told to be */
 	__u32 no_exact_in; /* the rules_epoch in which the flow's ACKs have no exact rule */
+	__u64 swept_ns;    /* now_ns of the sweep that last came by */
 };
 
 /* What weir_sweep is asked for and answers. */
@@ -156,6 +157,7 @@ struct weir_sweep {
 	__u32 removed;
 	__u32 idled;
 	__u32 all;       /* not 0: every flow is reported, as active or idle */
+	__u32 over;      /* not 0: all flows have been looked at; else it is run again with the same now_ns */
 };
 
 /* ---- the extension table ----------------------------------------------------------------------- */

@@ -6,6 +6,8 @@
 #ifndef WEIR_SWEEP_H
 #define WEIR_SWEEP_H
 
+#define SWEPT_AT_ONCE 512 /* nothing else runs on the CPU meanwhile, where the kernel does not preempt itself */
+
 static __always_inline __u64 since(__u64 now_ns, __u64 then_ns)
 {
 	return now_ns > then_ns ? now_ns - then_ns : 0;
@@ -24,7 +26,7 @@ static __always_inline bool leaves(const struct weir_sweep *s, const struct weir
 static __always_inline bool falls_idle(const struct weir_sweep *s, const struct weir_flow *flow)
 {
 	return (s->idle_ns && since(s->now_ns, flow->payload_ns) >= s->idle_ns) ||
-	       (s->silent_ns && flow->finer && !ended(flow) && since(s->now_ns, flow->last_ns) >= s->silent_ns);
+	       (flow->finer && !ended(flow) && since(s->now_ns, flow->last_ns) >= s->silent_ns);
 }
 
 /* It sent since it was last reported, and that is long enough ago. */
@@ -34,7 +36,8 @@ static __always_inline bool active_again(const struct weir_sweep *s, const struc
 	       since(s->now_ns, flow->reported_ns) >= s->active_ns;
 }
 
-static long sweep_flow(struct bpf_map *map, struct weir_flow_key *key, struct weir_flow *flow, struct weir_sweep *s)
+/* False: it has left. */
+static __always_inline bool sweep_flow(const struct weir_flow_key *key, struct weir_flow *flow, struct weir_sweep *s)
 {
 	struct weir_port_state *state;
 	struct weir_port *port;
@@ -46,10 +49,12 @@ static long sweep_flow(struct bpf_map *map, struct weir_flow_key *key, struct we
 			end_count(flow, state);
 		if (told)
 			report(key, flow, port, WEIR_FLOW_CLOSED, WEIR_BY_SILENCE, 0);
-		bpf_map_delete_elem(map, key);
+		bpf_map_delete_elem(&flows, key);
 		s->removed++;
-		return 0;
+		return false;
 	}
+	if (s->ifindex)
+		return true;
 	if (known && falls_idle(s, flow) && make_idle(flow, state)) {
 		s->idled++;
 		if (told)
@@ -59,7 +64,29 @@ static long sweep_flow(struct bpf_map *map, struct weir_flow_key *key, struct we
 		report(key, flow, port, flow->seen & WEIR_IDLE ? WEIR_FLOW_IDLE : WEIR_FLOW_ACTIVE,
 		       WEIR_NOT_CLOSED, 0);
 	}
-	return 0;
+	return true;
+}
+
+/* The next flow, which goes to the queue's end. */
+static long sweep_next(__u32 i, struct weir_sweep *s)
+{
+	struct weir_flow_key key = {};
+	struct weir_flow *flow;
+	bool stays = true;
+
+	s->over = bpf_map_pop_elem(&flow_keys, &key);
+	if (s->over)
+		return 1;
+	flow = bpf_map_lookup_elem(&flows, &key);
+	if (!flow)
+		return 0;
+	s->over = flow->swept_ns == s->now_ns;
+	flow->swept_ns = s->now_ns;
+	if (!s->over)
+		stays = sweep_flow(&key, flow, s);
+	if (stays)
+		bpf_map_push_elem(&flow_keys, &key, 0);
+	return s->over;
 }
 
 #endif

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -77,6 +78,7 @@ class KernelDataPlane(PinnedMaps):
             if fresh:
                 _remove_pins(folder)
             raise DataPlaneError(f"the data plane does not load: {error}") from error
+        self._sweeping = threading.Lock()
         self._waiting: list[QueueEvent] = []
         self._event_offset_ns = 0
         events = self._object.map("events", ffi, "__u32", "__u32")
@@ -277,7 +279,7 @@ class KernelDataPlane(PinnedMaps):
         loading = libbpf.Object(artifact("weir.bpf.o"))
         try:
             loading.pin_maps(folder)
-            for name in ("flows", "exact_rules"):
+            for name in ("flows", "flow_keys", "exact_rules"):
                 loading.resize(name, max_flows)
             loading.load()
         except BpfError:
@@ -321,10 +323,13 @@ class KernelDataPlane(PinnedMaps):
     # -- running -------------------------------------------------------------------------------
 
     def _sweep(self, **asked_for: int) -> int:
-        asked = ffi.new("struct weir_sweep *", {"now_ns": time.monotonic_ns()} | asked_for)
-        context = bytearray(ffi.buffer(asked))
-        libbpf.run(self.program("weir_sweep"), context=context)
-        return int(ffi.from_buffer("struct weir_sweep *", context).removed)
+        with self._sweeping:
+            asked = ffi.new("struct weir_sweep *", {"now_ns": time.monotonic_ns()} | asked_for)
+            context = bytearray(ffi.buffer(asked))
+            sweep = ffi.from_buffer("struct weir_sweep *", context)
+            while not sweep.over:
+                libbpf.run(self.program("weir_sweep"), context=context)
+            return int(sweep.removed)
 
     def _take_event(self, record: bytes) -> None:
         event = ffi.from_buffer("struct weir_event *", record)

@@ -84,6 +84,24 @@ def test_sweep_drops_ghosts_and_what_has_ended(bench: Bench) -> None:
     assert bench.counters.n_i == 0
 
 
+def test_a_sweep_of_many_meets_each_flow_once(bench: Bench) -> None:
+    """More than are swept at once; those that stay are met again by the next."""
+    bench.count_by_flags()
+    for port in range(900):
+        bench.egress(syn(replace(OUT, dst_port=port)))
+        if port % 2:
+            bench.egress(replace(OUT, dst_port=port, flags=RST))
+
+    assert [bench.plane.sweep(SweepTimes(closed_s=0)) for _ in range(2)] == [450, 0]
+    assert bench.counters.n_i == 450
+    assert bench.plane.sweep(SweepTimes(idle_s=1e-9)) == 0
+    assert bench.counters.n_i == 0
+    assert [bench.plane.sweep(SweepTimes(silent_s=0)) for _ in range(2)] == [450, 0]
+    for port in range(1000):
+        bench.egress(syn(replace(OUT, dst_port=port)))
+    assert bench.counters.n_i == 1000, "who has left leaves room"
+
+
 def test_full_table_refuses_and_says_so(bench: Bench) -> None:
     bench.count_by_flags()
     for port in range(1100):
