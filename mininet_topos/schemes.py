@@ -48,6 +48,12 @@ SCHEMES = {
             settings={"sdtcp": {"rtt_us": 2000, "policy": "longest-lived"}},
         ),
         Scheme("sccp", (*FABRIC, "sccp_app.app"), extended=True),
+        Scheme(
+            "sccp-measured",
+            (*FABRIC, "sccp_app.app"),
+            extended=True,
+            settings={"sccp": {"common_rtt": "measured"}},
+        ),
     )
 }
 

@@ -149,7 +149,11 @@ static __always_inline __u64 divisor(const struct passage *p, __u64 now_ns)
 	return sends(p->port, p->flow, now_ns) ? sharers(p->port, p->state, now_ns) : crowd_of(p->state, now_ns);
 }
 
-/* The floor of the flow's windows, where the operator sets none: one segment, or two. */
+/*
+ * The floor of the flow's windows, where the operator sets none: one segment, or two. Where each has two its share is
+ * rounded up to whole segments and one more, for receivers acknowledge every second: rounded down, a lone flow's five
+ * would leave a link idle that holds 5.3.
+ */
 static __always_inline void set_least(struct passage *p, struct question *q)
 {
 	bool fitted = p->flow->seen & WEIR_FITTED && !q->least_bytes;
@@ -157,10 +161,12 @@ static __always_inline void set_least(struct passage *p, struct question *q)
 
 	if (single != !!(p->flow->seen & WEIR_SINGLE))
 		p->flow->seen ^= WEIR_SINGLE;
-	if (fitted)
+	if (fitted) {
 		q->least_bytes = single ? q->mss : 2 * q->mss;
-	else if (will_wait(p->flow, p->port, q->flows, q->mss, q->scale))
+		q->ahead_bytes = single ? 0 : 2 * q->mss - 1;
+	} else if (will_wait(p->flow, p->port, q->flows, q->mss, q->scale)) {
 		pair(p->flow, p->port, p->state, q->mss);
+	}
 	if (p->flow->paired && q->least_bytes < 2 * p->flow->segment)
 		q->least_bytes = 2 * p->flow->segment;
 }

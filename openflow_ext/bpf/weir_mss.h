@@ -107,8 +107,8 @@ static __always_inline void edits_of(struct edit *edits, const struct tcp_option
 }
 
 /*
- * The least window of the flow is to hold one segment and no more. Where few flows share the port each has two, for
- * one waits until its reader has been woken, and the handshakes by which the common RTT is chosen do not.
+ * The least window of the flow is to hold one segment and no more. Where few flows share the port each has two at
+ * least, for one waits until its reader has been woken, and the handshakes by which the common RTT is chosen do not.
  */
 static __always_inline bool one_at_a_time(const struct weir_flow *flow, const struct weir_port *port, __u64 flows,
 					  __u32 mss)

@@ -62,6 +62,7 @@ struct question {
 	__u32 scale;
 	__u32 mss;
 	__u32 least_bytes; /* the floor of a window, see weir_window_field */
+	__u32 ahead_bytes; /* by how much a fair share is exceeded, see set_least */
 	__u64 flows;   /* among which the port is shared, for this segment */
 	__u32 packets; /* segments on the wire: more than one in a super-packet */
 };
@@ -92,6 +93,8 @@ static __always_inline void ask_window(struct answer *a, const struct question *
 		window = action->window_bytes;
 	} else if (action->window_op == WEIR_FAIR_SHARE && port->bdp_bytes) {
 		window = weir_fair_share_bytes(port->bdp_bytes, q->flows);
+		if (window < NO_WINDOW - q->ahead_bytes)
+			window += q->ahead_bytes;
 	}
 	if (window < a->window_bytes) {
 		a->window_bytes = window;
