@@ -64,7 +64,6 @@ def shares_of_all(on: Stage) -> dict[tuple[str, str], int] | None:
 
 
 def holds(host: object, share_bytes: int) -> bool:
-    """Whether a sender believes in a window of whole segments that the share just holds."""
+    """Whether a sender believes in a window of whole segments that holds the share, and one more."""
     (sender,) = sockets(host, SINK_PORT)  # type: ignore[arg-type]
-    step = sender.advmss + (1 << sender.peer_wscale)
-    return share_bytes - step < sender.snd_wnd <= share_bytes
+    return share_bytes < sender.snd_wnd < share_bytes + 2 * sender.advmss
