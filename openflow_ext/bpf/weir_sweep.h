@@ -72,21 +72,23 @@ static long sweep_next(__u32 i, struct weir_sweep *s)
 {
 	struct weir_flow_key key = {};
 	struct weir_flow *flow;
-	bool stays = true;
 
-	s->over = bpf_map_pop_elem(&flow_keys, &key);
-	if (s->over)
+	if (bpf_map_pop_elem(&flow_keys, &key)) {
+		s->over = 1;
 		return 1;
+	}
 	flow = bpf_map_lookup_elem(&flows, &key);
 	if (!flow)
 		return 0;
-	s->over = flow->swept_ns == s->now_ns;
-	flow->swept_ns = s->now_ns;
-	if (!s->over)
-		stays = sweep_flow(&key, flow, s);
-	if (stays)
+	if (flow->swept_ns == s->now_ns) {
+		s->over = 1;
 		bpf_map_push_elem(&flow_keys, &key, 0);
-	return s->over;
+		return 1;
+	}
+	flow->swept_ns = s->now_ns;
+	if (sweep_flow(&key, flow, s))
+		bpf_map_push_elem(&flow_keys, &key, 0);
+	return 0;
 }
 
 #endif
