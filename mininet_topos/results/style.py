@@ -24,7 +24,7 @@ LOOKS = {
     "reno+dctcp": Look("TCP+DCTCP", "#56B4E9", (0, (3, 1, 1, 1)), "X"),
     "sdtcp": Look("SDTCP", "#0072B2", "--", "s"),
     "sccp": Look("SCCP", "#009E73", "-.", "^"),
-    "sccp-measured": Look("SCCP, measured RTT", "#56B4E9", "-.", "v"),
+    "sccp-measured": Look("SCCP, measured RTT", "#000000", "-.", "v"),
 }
 TRANSPORTS = {"reno": "plain", "cubic": "cubic", "bbr": "bbr", "ecn-tcp": "ecn", "dctcp": "dctcp"}
 """The scheme whose look a transport has where several share a plot."""

@@ -381,15 +381,21 @@ int BPF_PROG(weir_dequeue, struct Qdisc *q)
 	return 0;
 }
 
-/* Run by the agent now and then; see weir_sweep.h. */
-SEC("syscall")
-int weir_sweep(struct weir_sweep *ctx)
+/*
+ * Run by the agent now and then, on a packet that is the question and the answer; see weir_sweep.h. No syscall
+ * program: those may sleep, and before Linux 6.5 what may sleep may not use a queue.
+ */
+SEC("xdp")
+int weir_sweep(struct xdp_md *ctx)
 {
-	struct weir_sweep sweep = *ctx;
+	struct weir_sweep *asked = (void *)(long)ctx->data, sweep;
 
+	if ((void *)(asked + 1) > (void *)(long)ctx->data_end)
+		return XDP_ABORTED;
+	sweep = *asked;
 	bpf_loop(SWEPT_AT_ONCE, sweep_next, &sweep, 0);
-	*ctx = sweep;
-	return 0;
+	*asked = sweep;
+	return XDP_PASS;
 }
 
 char LICENSE[] SEC("license") = "GPL";

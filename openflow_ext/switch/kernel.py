@@ -324,11 +324,10 @@ class KernelDataPlane(PinnedMaps):
 
     def _sweep(self, **asked_for: int) -> int:
         with self._sweeping:
-            asked = ffi.new("struct weir_sweep *", {"now_ns": time.monotonic_ns()} | asked_for)
-            context = bytearray(ffi.buffer(asked))
-            sweep = ffi.from_buffer("struct weir_sweep *", context)
+            sweep = ffi.new("struct weir_sweep *", {"now_ns": time.monotonic_ns()} | asked_for)
             while not sweep.over:
-                libbpf.run(self.program("weir_sweep"), context=context)
+                _, answer = libbpf.run(self.program("weir_sweep"), packet=bytes(ffi.buffer(sweep)))
+                ffi.memmove(sweep, answer, ffi.sizeof("struct weir_sweep"))
             return int(sweep.removed)
 
     def _take_event(self, record: bytes) -> None:

@@ -317,19 +317,12 @@ def tc_detach(ifindex: int, where: int) -> None:
     check(lib().bpf_tc_detach(hook, _tc_options()), f"detach from tc of interface {ifindex}")
 
 
-def run(program_fd: int, *, packet: bytes = b"", context: bytearray | None = None) -> tuple[int, bytes]:
-    """BPF_PROG_TEST_RUN: the program's verdict, and the packet as it leaves it.
-
-    `context` is the program's context structure; a syscall program writes its answer there.
-    """
+def run(program_fd: int, packet: bytes) -> tuple[int, bytes]:
+    """BPF_PROG_TEST_RUN: the program's verdict, and the packet as it leaves it."""
     options = ffi.new("struct bpf_test_run_opts *")
     options.sz = ffi.sizeof("struct bpf_test_run_opts")
     packet_in, packet_out = ffi.from_buffer(packet), ffi.new("char[]", len(packet) + 256)
-    if packet:
-        options.data_in, options.data_size_in = packet_in, len(packet)
-        options.data_out, options.data_size_out = packet_out, len(packet) + 256
-    context_in = ffi.from_buffer(context if context is not None else b"")
-    if context is not None:
-        options.ctx_in, options.ctx_size_in = context_in, len(context)
+    options.data_in, options.data_size_in = packet_in, len(packet)
+    options.data_out, options.data_size_out = packet_out, len(packet) + 256
     check(lib().bpf_prog_test_run_opts(program_fd, options), "run a program")
-    return options.retval, bytes(ffi.buffer(packet_out, options.data_size_out)) if packet else b""
+    return options.retval, bytes(ffi.buffer(packet_out, options.data_size_out))

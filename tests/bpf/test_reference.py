@@ -20,7 +20,6 @@ import pytest
 from openflow_ext.switch import libbpf
 from openflow_ext.switch.dataplane import PortSettings
 from openflow_ext.switch.kernel import KernelDataPlane
-from openflow_ext.switch.layout import ffi
 from tests.bpf.conftest import BRIDGE, OFPORT, PORT, Bench
 from tests.bpf.packets import ACK, FIN, RST, SYN, Offer, Segment
 from tests.bpf.reference import Reference
@@ -165,11 +164,8 @@ class Trial:
         moments = [self._moment(mean) for mean in (50, 600, 200)]
         closed_at, silent_at, idle_at = (at for at, _ in moments)
         now = time.monotonic_ns()
-        asked = ffi.new("struct weir_sweep *", {"now_ns": now})
-        asked.closed_ns, asked.silent_ns, asked.idle_ns = (now - then for _, then in moments)
-        context = bytearray(ffi.buffer(asked))
-        libbpf.run(self.plane.program("weir_sweep"), context=context)
-        removed = ffi.from_buffer("struct weir_sweep *", context).removed
+        closed_ns, silent_ns, idle_ns = (now - then for _, then in moments)
+        removed = self.plane._sweep(now_ns=now, closed_ns=closed_ns, silent_ns=silent_ns, idle_ns=idle_ns)
         self.log.append(f"sweep of what is older than {closed_at}, {silent_at}, {idle_at}")
         assert removed == self.reference.sweep(closed_at, silent_at, idle_at), self.story()
 
