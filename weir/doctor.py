@@ -48,7 +48,7 @@ CHECKS = (
     Check("kernel", "BTF", probes.btf, f"needs CONFIG_DEBUG_INFO_BTF; {STOCK_KERNEL}"),
     _try("veth, namespaces", probes.veth, STOCK_KERNEL),
     _try("XDP on veth", probes.xdp_on_veth, STOCK_KERNEL),
-    Check("kernel", "qdisc tracepoints", probes.qdisc_tracepoints, f"Linux 5.17 or later; {STOCK_KERNEL}"),
+    Check("kernel", "qdisc tracepoints", probes.qdisc_tracepoints, f"Linux 5.16 or later; {STOCK_KERNEL}"),
     _try("BPF ring buffer", probes.ring_buffer, f"Linux 5.8 or later; {STOCK_KERNEL}"),
     _try("BPF timers", probes.bpf_timer, f"Linux 5.15 or later; {STOCK_KERNEL}"),
     _try("clsact", probes.qdisc("clsact"), STOCK_KERNEL),

@@ -393,7 +393,7 @@ int weir_sweep(struct xdp_md *ctx)
 	if ((void *)(asked + 1) > (void *)(long)ctx->data_end)
 		return XDP_ABORTED;
 	sweep = *asked;
-	bpf_loop(SWEPT_AT_ONCE, sweep_next, &sweep, 0);
+	bpf_for_each_map_elem(&sweep_steps, sweep_next, &sweep, 0);
 	*asked = sweep;
 	return XDP_PASS;
 }

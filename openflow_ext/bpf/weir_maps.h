@@ -52,6 +52,17 @@ struct {
 	__type(value, struct weir_flow_key);
 } flow_keys SEC(".maps");
 
+/*
+ * A call of the sweep takes a flow for each of them (bpf_loop needs Linux 5.17); where the kernel does not preempt
+ * itself nothing else runs on the CPU meanwhile.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 512);
+	__type(key, __u32);
+	__type(value, __u8);
+} sweep_steps SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1000000);

@@ -6,8 +6,6 @@
 #ifndef WEIR_SWEEP_H
 #define WEIR_SWEEP_H
 
-#define SWEPT_AT_ONCE 512 /* nothing else runs on the CPU meanwhile, where the kernel does not preempt itself */
-
 static __always_inline __u64 since(__u64 now_ns, __u64 then_ns)
 {
 	return now_ns > then_ns ? now_ns - then_ns : 0;
@@ -68,7 +66,7 @@ static __always_inline bool sweep_flow(const struct weir_flow_key *key, struct w
 }
 
 /* The next flow, which goes to the queue's end. */
-static long sweep_next(__u32 i, struct weir_sweep *s)
+static long sweep_next(struct bpf_map *map, __u32 *step, __u8 *nothing, struct weir_sweep *s)
 {
 	struct weir_flow_key key = {};
 	struct weir_flow *flow;
