@@ -1,0 +1,113 @@
+"""A TCP stream through a clamped flow while the agent is killed and another takes over."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from openflow_ext import wire
+from openflow_ext.switch.dataplane import PortCounters
+from openflow_ext.switch.pinned import PinnedMaps
+from tests.integration.switch_bench import DEADLINE_S, Bench, Controller, run, until
+from tests.unit.flowmods import TCP4, ext, flow_mod, ofproto, output
+
+STREAM = str(Path(__file__).with_name("stream.py"))
+NORMAL = output(ofproto.OFPP_NORMAL)
+PORT = 5001
+CLAMP = wire.SetWindow(6144)
+SCALE = 7
+WIDER = f"src host 10.77.0.2 and tcp[tcpflags] & tcp-syn == 0 and tcp[14:2] > {CLAMP.value >> SCALE}"
+"""Segments whose window is larger than the clamp allows."""
+
+
+@pytest.fixture
+def clamping(bench: Bench, joined: Controller) -> Controller:
+    """A controller that clamps all TCP that the bridge forwards."""
+    joined.send(flow_mod({}, [NORMAL], xid=4), flow_mod(TCP4, [ext(CLAMP), NORMAL], priority=7, xid=5))
+    assert joined.barrier() == []
+    return joined
+
+
+def inside(bench: Bench, number: int, *argv: str) -> list[str]:
+    return ["ip", "netns", "exec", bench.host(number), *argv]
+
+
+@contextlib.contextmanager
+def streaming(bench: Bench) -> Iterator[Callable[[], tuple[int, int]]]:
+    """A stream from host 1 to host 2; what is given ends it, and gives the bytes sent and come."""
+    run(*inside(bench, 2, "sysctl", "-qw", "net.ipv4.tcp_rmem=4096 131072 6291456"))  # SCALE
+    program = (sys.executable, "-I", STREAM)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(inside(bench, 2, *program, "sink", str(PORT)), **pipes) as sink:
+        sink.stdout.readline()
+        call = (*program, "source", "10.77.0.2", str(PORT))
+        with subprocess.Popen(inside(bench, 1, *call), **pipes) as source:
+            try:
+                yield lambda: tuple(int(one.communicate(timeout=DEADLINE_S)[0]) for one in (source, sink))
+            finally:
+                source.kill()
+                sink.kill()
+
+
+@contextlib.contextmanager
+def wider_windows(bench: Bench) -> Iterator[list[str]]:
+    """Filled at its end: segments to host 1 whose window the clamp has not lowered."""
+    watch = ("tcpdump", "-nn", "-l", "--immediate-mode", "-i", "eth0", WIDER)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(inside(bench, 1, *watch), **pipes) as process:
+        until(lambda: "listening on" in process.stderr.readline(), "tcpdump listens")
+        found: list[str] = []
+        try:
+            yield found
+        finally:
+            process.terminate()
+            found += filter(None, process.communicate(timeout=DEADLINE_S)[0].splitlines())
+
+
+def counters(bench: Bench, ifname: str) -> PortCounters:
+    with contextlib.closing(PinnedMaps(bench.name)) as maps:
+        return maps.counters(socket.if_nametoindex(ifname))
+
+
+def await_clamps(bench: Bench, ifname: str, what: str) -> PortCounters:
+    """The port's counters once a hundred ACKs more were lowered there."""
+    begun = counters(bench, ifname).clamped
+    until(lambda: counters(bench, ifname).clamped > begun + 100, what)
+    return counters(bench, ifname)
+
+
+def segments(bench: Bench, number: int) -> tuple[int, int]:
+    """TCP segments that a host has received, and sent, once more or for the first time."""
+    names, values = run(*inside(bench, number, "grep", "^Tcp:", "/proc/net/snmp")).splitlines()
+    found = dict(zip(names.split(), values.split(), strict=True))
+    return int(found["InSegs"]), int(found["OutSegs"]) + int(found["RetransSegs"])
+
+
+def test_no_segment_is_lost_or_left_unclamped_while_the_agent_is_killed_and_succeeded(
+    bench: Bench, controller: Controller, clamping: Controller
+) -> None:
+    rules, port = bench.rules(), bench.port(2)
+    agent = bench.agents[-1]
+    with wider_windows(bench) as unclamped, streaming(bench) as finish:
+        await_clamps(bench, port, "the stream is clamped")
+        for _ in range(2):
+            agent.end(signal.SIGKILL)
+            alone = await_clamps(bench, port, "it is clamped without an agent")
+            agent = bench.ready_agent(controller)
+            controller.accept()
+            after = await_clamps(bench, port, "it is clamped with the next agent")
+            assert after.acks_seen > alone.acks_seen
+            assert after.syns_counted == alone.syns_counted
+            assert bench.rules() == rules
+            assert wire.encode_action(CLAMP) in b"".join(controller.flows())
+        sent, came = finish()
+    assert came == sent > 0
+    assert unclamped == []
+    assert segments(bench, 1) == segments(bench, 2)[::-1], "none is lost"
