@@ -381,10 +381,7 @@ int BPF_PROG(weir_dequeue, struct Qdisc *q)
 	return 0;
 }
 
-/*
- * Run by the agent now and then, on a packet that is the question and the answer; see weir_sweep.h. No syscall
- * program: those may sleep, and before Linux 6.5 what may sleep may not use a queue.
- */
+/* Run by the agent on a packet that is question and answer: before Linux 6.5 a syscall program may use no queue. */
 SEC("xdp")
 int weir_sweep(struct xdp_md *ctx)
 {
