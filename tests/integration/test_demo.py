@@ -22,12 +22,11 @@ RowOf = Callable[[str, str], dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def row() -> Iterator[RowOf]:
-    """The row of a case and a scheme. One that the lab, after its repeats, calls void fails as that."""
-    output = _make_demo()
-    found = re.search(r"^results: (\S+)", output, re.MULTILINE)
-    assert found, output
-    folder = PROJECT / found[1]
-    rows = {(row["case"], row["scheme"]): row for row in json.loads((folder / "summary.json").read_text())}
+    """The row of a case and a scheme. One that the lab calls void in a second demo as well fails as that."""
+    folders = [_demo_folder()]
+    if not all(row["valid"] for row in _rows(folders[0])):
+        folders.append(_demo_folder())
+    rows = {(row["case"], row["scheme"]): row for row in _rows(folders[-1])}
 
     def row_of(case: str, scheme: str) -> dict[str, Any]:
         row = rows[case, scheme]
@@ -35,7 +34,20 @@ def row() -> Iterator[RowOf]:
         return row
 
     yield row_of
-    shutil.rmtree(folder)
+    for folder in folders:
+        shutil.rmtree(folder)
+
+
+def _demo_folder() -> Path:
+    output = _make_demo()
+    found = re.search(r"^results: (\S+)", output, re.MULTILINE)
+    assert found, output
+    return PROJECT / found[1]
+
+
+def _rows(folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((folder / "summary.json").read_text())
+    return found
 
 
 def _make_demo() -> str:
