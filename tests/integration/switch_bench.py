@@ -20,7 +20,7 @@ from typing import Any
 from openflow_ext import wire
 from openflow_ext.switch import flowstats
 from openflow_ext.switch import openflow as of
-from openflow_ext.switch.dataplane import DataPlaneError
+from openflow_ext.switch.dataplane import DataPlaneError, PortCounters
 from openflow_ext.switch.pinned import PinnedMaps
 from openflow_ext.switch.rulemaps import ArmedMaps
 from openflow_ext.switch.rules import Rule
@@ -313,6 +313,10 @@ class Bench:
     def bridge_controller(self, target: str) -> str:
         """The row of one of the bridge's controllers."""
         return self._controller_rows()[target]
+
+    def counters(self, ifname: str) -> PortCounters:
+        with contextlib.closing(PinnedMaps(self.name)) as maps:
+            return maps.counters(socket.if_nametoindex(ifname))
 
     def attached(self) -> dict[str, int]:
         """Interface name -> OpenFlow port of every port that carries the programs."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
 from pathlib import Path
 
 import pytest
 
 from openflow_ext.switch.dataplane import NoShare, PortCounters
-from openflow_ext.switch.pinned import PinnedMaps
 from sccp_app.core import TABLE_I
 from tests.integration.switch_bench import Bench, run, until
 from tests.unit.engines import controller, free_port
@@ -26,8 +23,7 @@ def shape(bench: Bench, number: int, rate_mbit: int) -> None:
 
 
 def counters(bench: Bench, number: int) -> PortCounters:
-    with contextlib.closing(PinnedMaps(bench.name)) as maps:
-        return maps.counters(socket.if_nametoindex(bench.port(number)))
+    return bench.counters(bench.port(number))
 
 
 def whole_share_bytes(rate_mbit: int) -> int:

@@ -6,17 +6,11 @@ import contextlib
 import socket
 
 from openflow_ext import wire
-from openflow_ext.switch.dataplane import PortCounters
 from openflow_ext.switch.pinned import PinnedMaps
 from tests.integration.switch_bench import Bench, Controller, run, until
 from tests.unit.flowmods import TCP4, ext, flow_mod, ofproto, output
 
 NORMAL = output(ofproto.OFPP_NORMAL)
-
-
-def counters(bench: Bench, ifname: str) -> PortCounters:
-    with contextlib.closing(PinnedMaps(bench.name)) as maps:
-        return maps.counters(socket.if_nametoindex(ifname))
 
 
 def carries_programs(ifname: str) -> bool:
@@ -30,7 +24,7 @@ def test_a_renamed_ports_programs_counters_and_entries_follow(bench: Bench, join
     joined.send(flow_mod({}, [NORMAL], xid=4), clamp)
     assert joined.barrier() == []
     bench.connect_once(8080)
-    before, rules = counters(bench, old), bench.rules()
+    before, rules = bench.counters(old), bench.rules()
     assert before.clamped > 0
     run("ip", "link", "set", old, "down")
     run("ip", "link", "set", old, "name", new)
@@ -38,7 +32,7 @@ def test_a_renamed_ports_programs_counters_and_entries_follow(bench: Bench, join
     until(bench.ping, "host 1 is reached again")
     bench.connect_once(8081)
     assert bench.attached() == {new: 1, bench.port(2): 2}
-    assert counters(bench, new).clamped > before.clamped
+    assert bench.counters(new).clamped > before.clamped
     assert bench.rules() == rules
     bench.ovs.vsctl("del-port", old)
     until(lambda: bench.attached() == {bench.port(2): 2}, "the port is detached")

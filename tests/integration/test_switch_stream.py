@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,7 +13,6 @@ import pytest
 
 from openflow_ext import wire
 from openflow_ext.switch.dataplane import PortCounters
-from openflow_ext.switch.pinned import PinnedMaps
 from tests.integration.switch_bench import DEADLINE_S, Bench, Controller, run, until
 from tests.unit.flowmods import TCP4, ext, flow_mod, ofproto, output
 
@@ -71,16 +69,11 @@ def wider_windows(bench: Bench) -> Iterator[list[str]]:
             found += filter(None, process.communicate(timeout=DEADLINE_S)[0].splitlines())
 
 
-def counters(bench: Bench, ifname: str) -> PortCounters:
-    with contextlib.closing(PinnedMaps(bench.name)) as maps:
-        return maps.counters(socket.if_nametoindex(ifname))
-
-
 def await_clamps(bench: Bench, ifname: str, what: str) -> PortCounters:
     """The port's counters once a hundred ACKs more were lowered there."""
-    begun = counters(bench, ifname).clamped
-    until(lambda: counters(bench, ifname).clamped > begun + 100, what)
-    return counters(bench, ifname)
+    begun = bench.counters(ifname).clamped
+    until(lambda: bench.counters(ifname).clamped > begun + 100, what)
+    return bench.counters(ifname)
 
 
 def segments(bench: Bench, number: int) -> tuple[int, int]:
