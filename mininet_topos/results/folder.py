@@ -38,10 +38,9 @@ def read_metadata(folder: Path) -> dict[str, Any]:
 
 def is_begun(folder: Path, experiment: Experiment) -> bool:
     """Whether a folder has this experiment's begin. Raises BadExperiment where it has another's."""
-    path = folder / "metadata.json"
-    if not path.exists():
+    if not (folder / "metadata.json").exists():
         return False
-    if json.loads(path.read_text())["experiment"] != json.loads(json.dumps(experiment.to_json())):
+    if read_metadata(folder)["experiment"] != json.loads(json.dumps(experiment.to_json())):
         raise BadExperiment(f"{folder} holds another experiment: give another --out")
     return True
 
