@@ -153,7 +153,7 @@ def long_flows_on_one_link(on: Stage) -> tuple[int, set[str]]:
         if ports[address] != full:
             flow.stop()
     on_it = {address for address, port in ports.items() if port == full}
-    assert len(on_it) < len(ports), "flows take both links"
+    assert 2 <= len(on_it) < len(ports), "flows take both links"
     return full, on_it
 
 
