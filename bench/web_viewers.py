@@ -37,7 +37,7 @@ from flowdb import schema
 from flowdb.engine import open_engine
 from tests.unit.postgres import Postgres
 from tests.web.browser import dashboard
-from webui.server import yield_processors
+from webui.yielding import yield_processors
 
 GOAL = 1.1
 SETTLE_S = 4.0

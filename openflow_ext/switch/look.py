@@ -6,10 +6,12 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from threading import Event
 from typing import Any
 
 import click
@@ -35,7 +37,7 @@ _name_option = click.option("--name", default="weir", show_default=True, help="N
 
 @contextlib.contextmanager
 def _opened(name: str, as_json: bool) -> Iterator[PinnedMaps]:
-    """The maps of a data plane; what goes wrong is one line and exit code 1, Ctrl-C the end."""
+    """The maps of a data plane; what goes wrong is one line and exit code 1."""
     try:
         maps = PinnedMaps(name)
         try:
@@ -48,8 +50,6 @@ def _opened(name: str, as_json: bool) -> Iterator[PinnedMaps]:
         else:
             click.echo(f"weir: {error}", err=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        pass
 
 
 @click.command()
@@ -78,7 +78,7 @@ def ports(name: str, as_json: bool, watch: bool) -> None:
 
 def _show_ports(maps: PinnedMaps, as_json: bool, watch: bool) -> None:
     console = Console()
-    readings = _readings(lambda: read_ports(maps)) if watch else iter([read_ports(maps)])
+    readings = _readings(lambda: read_ports(maps), _ctrl_c()) if watch else iter([read_ports(maps)])
     if as_json:
         for rows in readings:
             click.echo(json.dumps({"ports": rows}))
@@ -91,11 +91,20 @@ def _show_ports(maps: PinnedMaps, as_json: bool, watch: bool) -> None:
                 live.update(_port_table(rows))
 
 
-def _readings(read: Callable[[], list[Row]]) -> Iterator[list[Row]]:
+def _ctrl_c() -> Event:
+    """Set by Ctrl-C. A KeyboardInterrupt is lost if it comes while Python takes down a generator, of which a
+    table that is shown leaves many.
+    """
+    pressed = Event()
+    signal.signal(signal.SIGINT, lambda *_: pressed.set())
+    return pressed
+
+
+def _readings(read: Callable[[], list[Row]], ended: Event) -> Iterator[list[Row]]:
     """A reading each second, each but the first with `rates`: by how much a counter grew, a second."""
     before: dict[int, Row] = {}
     read_at = time.monotonic()
-    while True:
+    while not ended.is_set():
         rows = read()
         now = time.monotonic()
         for row in rows:
@@ -103,7 +112,7 @@ def _readings(read: Callable[[], list[Row]]) -> Iterator[list[Row]]:
                 row["rates"] = {one: (row[one] - earlier[one]) / (now - read_at) for one in GROWING}
         before, read_at = {row["ifindex"]: row for row in rows}, now
         yield rows
-        time.sleep(WATCH_S)
+        ended.wait(WATCH_S)
 
 
 def read_ports(maps: PinnedMaps) -> list[Row]:

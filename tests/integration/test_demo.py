@@ -16,26 +16,37 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 BOUND_S = 600
-pytestmark = pytest.mark.timeout(BOUND_S + 60)
+ATTEMPTS = 3
+pytestmark = pytest.mark.timeout(ATTEMPTS * BOUND_S + 60)
 RowOf = Callable[[str, str], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
 def row() -> Iterator[RowOf]:
-    """The row of a case and a scheme. One that the lab calls void in a second demo as well fails as that."""
-    folders = [_demo_folder()]
-    if not all(row["valid"] for row in _rows(folders[0])):
+    """The row of a case and a scheme, from the first demo in which the lab calls none of the case void. One
+    that is void in three demos fails as that.
+    """
+    folders: list[Path] = []
+    cases: dict[str, dict[str, dict[str, Any]]] = {}
+    while len(folders) < ATTEMPTS and not (cases and all(map(_shows, cases.values()))):
         folders.append(_demo_folder())
-    rows = {(row["case"], row["scheme"]): row for row in _rows(folders[-1])}
+        for case, schemes in _cases(folders[-1]).items():
+            if not _shows(cases.get(case, {})):
+                cases[case] = schemes
 
     def row_of(case: str, scheme: str) -> dict[str, Any]:
-        row = rows[case, scheme]
+        row = cases[case][scheme]
         assert row["valid"], f"void, so nothing is shown: {row['reasons']}"
         return row
 
     yield row_of
     for folder in folders:
         shutil.rmtree(folder)
+
+
+def _shows(schemes: dict[str, dict[str, Any]]) -> bool:
+    """Whether a case was run, and no scheme's run of it is void."""
+    return bool(schemes) and all(row["valid"] for row in schemes.values())
 
 
 def _demo_folder() -> Path:
@@ -45,9 +56,12 @@ def _demo_folder() -> Path:
     return PROJECT / found[1]
 
 
-def _rows(folder: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads((folder / "summary.json").read_text())
-    return found
+def _cases(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
+    """The rows of a demo, by case and scheme."""
+    cases: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in json.loads((folder / "summary.json").read_text()):
+        cases.setdefault(row["case"], {})[row["scheme"]] = row
+    return cases
 
 
 def _make_demo() -> str:

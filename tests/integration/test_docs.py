@@ -122,7 +122,7 @@ class Shell:
             assert "Traceback" not in output
         finally:
             process.kill()
-            process.wait()
+            process.communicate()
 
 
 @pytest.fixture

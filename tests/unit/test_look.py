@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from ipaddress import ip_network
+from threading import Event
 from typing import Any
 
 import pytest
@@ -65,12 +66,20 @@ def test_ports_by_bridge_and_number() -> None:
 
 def test_watching_tells_how_fast_counters_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     maps: Any = Maps()
-    first, second = itertools.islice(look._readings(lambda: look.read_ports(maps)), 2)
+    first, second = itertools.islice(look._readings(lambda: look.read_ports(maps), Event()), 2)
     assert "rates" not in first[0]
     assert 0 < second[0]["rates"]["clamped"] <= 1000
     assert second[0]["rates"]["drops"] == 0
     assert "/s)" in look._cell(second[0], "clamped")
     assert "/s)" not in look._cell(second[0], "drops")
+
+
+def test_watching_ends_with_the_reading_after_which_it_was_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    maps, ended = Maps(), Event()
+    monkeypatch.setattr(look, "WATCH_S", 30)
+    for _ in look._readings(lambda: look.read_ports(maps), ended):  # type: ignore[arg-type]
+        ended.set()
+    assert next(maps.readings) == len(maps.ports())
 
 
 def test_entries_are_written_as_ovs_ofctl_and_the_papers_do() -> None:
