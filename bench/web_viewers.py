@@ -37,7 +37,7 @@ from flowdb import schema
 from flowdb.engine import open_engine
 from tests.unit.postgres import Postgres
 from tests.web.browser import dashboard
-from webui.yielding import yield_processors
+from webui.server import yield_processors
 
 GOAL = 1.1
 SETTLE_S = 4.0
@@ -129,6 +129,12 @@ def database(postgres: bool, folder: Path) -> Iterator[str]:
         yield url
 
 
+def know(url: str) -> None:
+    """Let PostgreSQL know its tables, as it does by itself a minute after they were filled."""
+    with open_engine(url).connect() as connection:
+        connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql("ANALYZE")
+
+
 def one_round(switch: Switch) -> dict[str, float]:
     """An alarm's answer in ms."""
     taken = calm(switch)
@@ -163,6 +169,8 @@ def main(
     with tempfile.TemporaryDirectory() as name, database(postgres, Path(name)) as url:
         folder = Path(name)
         remember(url, flows)
+        if postgres:
+            know(url)
         how = "--yields" if yields else "--no-yields"
         with controller(engine, folder, url) as (_, switch), dashboard(url, folder, how) as root:
             switch.serve(time.perf_counter() + 3)

@@ -20,6 +20,8 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from flowdb.priority import share_priority
+
 _LOCKED_S = 5
 _CONNECT_S = 5
 _PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "cache_size=-65536")
@@ -88,12 +90,14 @@ def _engine(url: str, read_only: bool = False, keeps: bool = False) -> Engine:
             raise ArgumentError("neither SQLite nor PostgreSQL")
         pool: dict[str, Any] = _KEPT if keeps else {"poolclass": NullPool}
         parsed = parsed.set(drivername="postgresql+psycopg")
-        return create_engine(parsed, connect_args={"connect_timeout": _CONNECT_S}, **pool)
+        engine = create_engine(parsed, connect_args={"connect_timeout": _CONNECT_S}, **pool)
     except ArgumentError as error:
         raise DatabaseUnavailable(
             f"{url!r} is no database that can be used here ({error}); give a path, or a URL such as"
             " sqlite:////var/lib/weir/weir.db or postgresql://weir@host/weir, in [flowdb] url or $WEIR_DB"
         ) from error
+    event.listen(engine, "connect", share_priority)
+    return engine
 
 
 def _sqlite(url: URL, read_only: bool) -> Engine:

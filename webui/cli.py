@@ -18,8 +18,7 @@ from openflow_ext.settings import SettingsError, check, load, read
 from webui.accounts import Accounts, AccountsError
 from webui.app import create_app
 from webui.config import WebSettings
-from webui.server import CannotListen, end_live_pages, make_server
-from webui.yielding import yield_processors
+from webui.server import CannotListen, end_live_pages, make_server, yield_processors
 
 _accounts_file = click.option(
     "--file",

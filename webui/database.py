@@ -20,7 +20,6 @@ from sqlalchemy.orm import Session
 from flowdb import schema
 from flowdb.commands import Kind, ask
 from flowdb.engine import FlowDbError, open_engine, open_reader, said_plainly
-from webui.yielding import backend_yields
 
 CHECKED_FOR_S = 10.0
 _STEPS_A_LOOK = 20_000
@@ -71,8 +70,6 @@ class Database:
                 engine = open_reader(self.url, keeps=True)
                 atexit.register(engine.dispose)
                 event.listen(engine, "begin", self._limit)
-                if engine.dialect.name == "postgresql":
-                    event.listen(engine, "connect", backend_yields)
                 self._reader = engine
             return self._reader
 

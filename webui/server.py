@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import socket
 
 import waitress
@@ -17,6 +18,15 @@ WORKERS = 16
 
 class CannotListen(Exception):
     """The address cannot be listened on; the message says why and what to do."""
+
+
+def yield_processors() -> None:
+    """Let this process, and threads that it begins from now on, run while nobody else wants a processor.
+
+    SCHED_IDLE (sched(7)): a controller that wakes gets the processor at once. For a process of a high nice
+    value it would wait until the end of a slice, and its alarms with it.
+    """
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def end_live_pages(app: Flask) -> None:

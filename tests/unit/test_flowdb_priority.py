@@ -1,4 +1,4 @@
-"""Who leaves the processors to others: the dashboard, and PostgreSQL's processes that answer it."""
+"""PostgreSQL's processes run with the priority of those whom they answer, where they are this machine's."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from types import SimpleNamespace
 import psycopg
 import pytest
 
+from flowdb import priority
+from flowdb.engine import open_engine
+from flowdb.priority import share_priority
 from tests.unit.conftest import WITH_TABLES
-from webui import yielding
 from webui.database import Database
-from webui.yielding import backend_yields, yield_processors
+from webui.server import yield_processors
 
 
 @pytest.fixture
@@ -33,30 +35,37 @@ def cluster(postgres):
 
 
 def connected(cluster):
-    """The scheduling policy of the PostgreSQL process that answers, once its priority was seen to."""
+    """The scheduling policy and nice value of the process behind a connection, once they were seen to."""
     with psycopg.connect(cluster.url) as connection:
-        backend_yields(connection)
-        return os.sched_getscheduler(connection.info.backend_pid)
+        share_priority(connection)
+        return priority_of(connection)
 
 
-def test_who_yields_runs_when_nobody_else_wants_to(yielding_thread):
-    assert yielding_thread.submit(os.sched_getscheduler, 0).result() == os.SCHED_IDLE
-
-
-@pytest.mark.postgres
-def test_the_servers_process_yields_as_the_dashboard_does(cluster, yielding_thread):
-    assert yielding_thread.submit(connected, cluster).result() == os.SCHED_IDLE
-    assert connected(cluster) == os.SCHED_OTHER
+def priority_of(connection):
+    process = connection.info.backend_pid
+    return os.sched_getscheduler(process), os.getpriority(os.PRIO_PROCESS, process)
 
 
 @pytest.mark.postgres
-def test_every_connection_of_a_dashboard_that_yields_is_seen_to(cluster, yielding_thread):
-    def policy():
+def test_the_servers_process_has_the_priority_of_whom_it_answers(cluster, yielding_thread):
+    assert connected(cluster) == (os.SCHED_OTHER, 0)
+    assert yielding_thread.submit(connected, cluster).result() == (os.SCHED_IDLE, 0)
+    yielding_thread.submit(os.setpriority, os.PRIO_PROCESS, 0, 7).result()
+    assert yielding_thread.submit(connected, cluster).result() == (os.SCHED_IDLE, 7)
+
+
+@pytest.mark.postgres
+def test_every_connection_of_ours_is_seen_to(cluster, yielding_thread):
+    def read():
         with Database(cluster.url).reading() as session:
-            connection = session.connection().connection.driver_connection
-            return os.sched_getscheduler(connection.info.backend_pid)
+            return priority_of(session.connection().connection.driver_connection)
 
-    assert yielding_thread.submit(policy).result() == os.SCHED_IDLE
+    def write():
+        with open_engine(cluster.url).connect() as connection:
+            return priority_of(connection.connection.driver_connection)
+
+    assert yielding_thread.submit(read).result() == (os.SCHED_IDLE, 0)
+    assert yielding_thread.submit(write).result() == (os.SCHED_IDLE, 0)
 
 
 def test_another_machines_process_of_that_number_is_left_alone(yielding_thread):
@@ -70,8 +79,8 @@ def test_another_machines_process_of_that_number_is_left_alone(yielding_thread):
             server.listen()
             client.connect(server.getsockname())
             info = SimpleNamespace(backend_pid=os.getpid())
-            chosen.append(yielding._listener(client.fileno()))
-            backend_yields(SimpleNamespace(info=info, fileno=client.fileno))
+            chosen.append(priority._listener(client.fileno()))
+            share_priority(SimpleNamespace(info=info, fileno=client.fileno))
         return os.sched_getscheduler(os.getpid())
 
     for family, listener in ((socket.AF_INET, None), (socket.AF_UNIX, os.getpid())):
@@ -84,7 +93,7 @@ def test_who_may_not_change_it_says_so_and_goes_on(cluster, yielding_thread, mon
     def refused(*_):
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(yielding, "yield_processors", refused)
+    monkeypatch.setattr(os, "sched_setscheduler", refused)
     with caplog.at_level(logging.INFO):
-        assert yielding_thread.submit(connected, cluster).result() == os.SCHED_OTHER
+        assert yielding_thread.submit(connected, cluster).result() == (os.SCHED_OTHER, 0)
     assert "keeps its priority: Operation not permitted" in caplog.text
