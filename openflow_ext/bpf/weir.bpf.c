@@ -89,13 +89,13 @@ static __noinline int take_offer(struct passage *p, const struct question *q, st
 }
 
 /* The handshake's third segment: SYN, SYN-ACK and this one passed here, so its age is the whole RTT. */
-static __noinline int establish(struct passage *p)
+static __noinline int establish(struct passage *p, enum weir_direction direction)
 {
 	__u64 now_ns = bpf_ktime_get_ns();
 	__u64 rtt_ns = p->flow->seen & WEIR_SYN_AGAIN ? 0 : now_ns - p->flow->first_ns;
 
 	p->flow->last_ns = now_ns;
-	p->flow->seen |= WEIR_ESTABLISHED;
+	p->flow->seen |= direction == WEIR_INGRESS ? WEIR_ESTABLISHED | WEIR_HALVES : WEIR_ESTABLISHED;
 	report(&p->key, p->flow, p->port, WEIR_FLOW_OPENED, WEIR_NOT_CLOSED, rtt_ns);
 	return 0;
 }
@@ -134,7 +134,7 @@ static __always_inline void follow_flow(struct passage *p, const struct question
 	if (direction == WEIR_EGRESS)
 		p->flow->out_bytes += q->frame_len;
 	if (!(flags & TCP_SYN) && !(p->flow->seen & WEIR_ESTABLISHED) && handshake_seen(p->flow))
-		establish(p);
+		establish(p, direction);
 	if (direction == WEIR_EGRESS && q->segment.payload)
 		note_payload(p->flow, p->port, p->state, segment_of(q), q->now_ns);
 	if (flags & (TCP_FIN | TCP_RST))
@@ -150,23 +150,23 @@ static __always_inline __u64 divisor(const struct passage *p, __u64 now_ns)
 }
 
 /*
- * The floor of the flow's windows, where the operator sets none: one segment, or two. Where each has two its share is
- * rounded up to whole segments and one more, for receivers acknowledge every second: rounded down, a lone flow's five
- * would leave a link idle that holds 5.3.
+ * The floor of the flow's windows, where the operator sets none: one segment or two. With two its share is rounded up
+ * to whole ones and one more, for receivers acknowledge every second: a lone flow's five leave a link that holds 5.3.
  */
 static __always_inline void set_least(struct passage *p, struct question *q)
 {
 	bool fitted = p->flow->seen & WEIR_FITTED && !q->least_bytes;
 	bool single = fitted && one_at_a_time(p->flow, p->port, q->flows, q->mss);
 
-	if (single != !!(p->flow->seen & WEIR_SINGLE))
-		p->flow->seen ^= WEIR_SINGLE;
+	note_single(p->flow, single);
 	if (fitted) {
-		q->least_bytes = single ? q->mss : 2 * q->mss;
+		q->least_bytes = single ? least_of_single(p->flow, p->port, p->state, q->flows, q->mss) : 2 * q->mss;
 		q->ahead_bytes = single ? 0 : 2 * q->mss - 1;
 	} else if (will_wait(p->flow, p->port, q->flows, q->mss, q->scale)) {
 		pair(p->flow, p->port, p->state, q->mss);
 	}
+	if (fitted && opens(p->flow, &q->segment, q->mss))
+		q->least_bytes = q->most_bytes = WEIR_SMALL_WINDOW;
 	if (p->flow->paired && q->least_bytes < 2 * p->flow->segment)
 		q->least_bytes = 2 * p->flow->segment;
 }
@@ -224,6 +224,8 @@ static __always_inline bool ingress(struct passage *p, struct question *q, struc
 	if (p->flow && !q->segment.payload)
 		note_ack(p->flow, p->port, p->state, bpf_ntohl(p->tcp->ack_seq), q->now_ns);
 	*after = lowered(p, q);
+	if (p->flow)
+		note_told(p->flow, (__u32)bpf_ntohs(*after) << (q->scale & 15), q->mss);
 	if (bpf_ntohs(*after) < q->field)
 		__sync_fetch_and_add(&p->state->clamped, 1);
 	return *after != p->tcp->window;

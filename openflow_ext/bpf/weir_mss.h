@@ -117,6 +117,57 @@ static __always_inline bool one_at_a_time(const struct weir_flow *flow, const st
 	       (mss * flows > 2 * port->bdp_bytes || 2 * (mss + WEIR_HEADERS) * flows > port->buffer_bytes);
 }
 
+/* One flow may be told two segments: the queue is short, and the link has had time for those told before. */
+static __always_inline bool may_widen(const struct weir_port *port, struct weir_port_state *state, __u32 mss)
+{
+	__u64 sent_ns = 4 * (mss + WEIR_HEADERS) * 8ull * NS_PER_S / (port->capacity_bps ? port->capacity_bps : 1);
+	__u64 now_ns = bpf_ktime_get_ns();
+
+	if (state->queue_bytes > port->buffer_bytes / 4 || now_ns - state->widened_ns < sent_ns)
+		return false;
+	state->widened_ns = now_ns;
+	return true;
+}
+
+/*
+ * What a flow under one_at_a_time is told at the least. A host whose peer never told a window of two segments sends
+ * two halves where it is told one (Linux: tcp_bound_to_half_wnd), which costs as much as two, and repeats the second
+ * when its ACK takes longer than the handshake did (RFC 8985, tail loss probe). So each is told two once, one after
+ * the other, and before it has sent anything so little that it sends one.
+ */
+static __always_inline __u32 least_of_single(const struct weir_flow *flow, const struct weir_port *port,
+					     struct weir_port_state *state, __u64 flows, __u32 mss)
+{
+	if (!(flow->seen & WEIR_HALVES))
+		return mss;
+	if (!flow->segment)
+		return mss > WEIR_SMALL_WINDOW && port->bdp_bytes < WEIR_SMALL_WINDOW * flows ? WEIR_SMALL_WINDOW : mss;
+	return may_widen(port, state, mss) ? 2 * mss : mss;
+}
+
+/*
+ * An ACK before the flow has sent anything, the handshake's last, may be told little: how many flows a round will
+ * have is known better when it is asked for, and what asks tells the window anew, which can only become larger.
+ */
+static __always_inline bool opens(const struct weir_flow *flow, const struct segment *s, __u32 mss)
+{
+	return flow->seen & WEIR_HALVES && !flow->segment && !s->payload && mss > WEIR_SMALL_WINDOW;
+}
+
+/* Whether the flow's window was last told to hold one segment at the least. */
+static __always_inline void note_single(struct weir_flow *flow, bool single)
+{
+	if (single != !!(flow->seen & WEIR_SINGLE))
+		flow->seen ^= WEIR_SINGLE;
+}
+
+/* The remote host is told a window. */
+static __always_inline void note_told(struct weir_flow *flow, __u32 window_bytes, __u32 mss)
+{
+	if (flow->seen & WEIR_HALVES && window_bytes >= 2 * mss)
+		flow->seen &= ~WEIR_HALVES;
+}
+
 /* Pointers into the frame are void afterwards. */
 static __always_inline void replace_word(struct __sk_buff *skb, const struct segment *s, __u32 at, __u16 before,
 					 __u16 after)

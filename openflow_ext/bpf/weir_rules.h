@@ -62,6 +62,7 @@ struct question {
 	__u32 scale;
 	__u32 mss;
 	__u32 least_bytes; /* the floor of a window, see weir_window_field */
+	__u32 most_bytes;  /* that a window which is asked for may be; 0: no limit */
 	__u32 ahead_bytes; /* by how much a fair share is exceeded, see set_least */
 	__u64 flows;   /* among which the port is shared, for this segment */
 	__u32 packets; /* segments on the wire: more than one in a super-packet */
@@ -206,11 +207,13 @@ static __always_inline struct weir_listed *meet_next(const struct question *q, s
 
 static __always_inline __u32 field_of(const struct answer *a, const struct question *q)
 {
-	__u32 field;
+	__u32 field, window_bytes = a->window_bytes;
 
-	if (a->window_bytes == NO_WINDOW)
+	if (window_bytes == NO_WINDOW)
 		return q->field;
-	field = weir_clamp_field(q->field, a->window_bytes, q->scale, q->mss, q->least_bytes);
+	if (q->most_bytes && window_bytes > q->most_bytes)
+		window_bytes = q->most_bytes;
+	field = weir_clamp_field(q->field, window_bytes, q->scale, q->mss, q->least_bytes);
 	if (field != q->field && a->clamper)
 		__sync_fetch_and_add(&a->clamper->clamped, 1);
 	return field;

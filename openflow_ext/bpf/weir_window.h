@@ -50,6 +50,12 @@ WEIR_INLINE weir_u32 weir_fair_share_bytes(weir_u64 bdp_bytes, weir_u64 n_i)
 #define WEIR_HEADERS 86       /* of a segment on the wire: Ethernet 14, IPv6 40, TCP with timestamps 32 */
 #define WEIR_LEAST_SEGMENT 256 /* with less, headers take over a quarter of the link */
 
+/*
+ * The most that a window may be for Linux to fill it with one segment: one of over 536 bytes, whatever the segment,
+ * is filled with two halves (tcp_bound_to_half_wnd), for as long as none was larger.
+ */
+#define WEIR_SMALL_WINDOW 512
+
 #define WEIR_FINE_SCALE 7 /* windows in steps of 128 bytes, up to 8 MB */
 #define WEIR_MOST_FINER 3 /* so that windows which nobody translates any more are an eighth, and do not stop a flow */
 

@@ -136,7 +136,7 @@ def test_a_silent_flow_leaves_n_i_and_its_windows_are_translated_on(bench: Bench
 def test_a_peer_that_does_not_scale_is_told_the_host_s_own_windows(bench: Bench) -> None:
     crowd(bench, 5)
     bench.handshake(LOCAL, theirs=Offer(scale=None))
-    small = replace(LOCAL, window=700)
+    small = replace(LOCAL, window=700, payload=b"?")
     assert window_of(bench.ingress(small), small) == 700
 
 
@@ -206,22 +206,56 @@ def test_segments_of_a_window_by_how_many_share(bench: Bench, flows: int, segmen
     for key, port in bench.plane._maps["ports"].items():
         port.turn_shift = 0
         bench.plane._maps["ports"].put(key, port)
-    first = replace(LOCAL, src_port=1)
+    first = replace(LOCAL, src_port=1, payload=b"?")
     assert window_of(bench.ingress(first), first) << TOLD_SCALE == segments * 1408
 
 
 def test_one_segment_at_a_time_and_each_is_pushed(bench: Bench) -> None:
     crowd(bench, 119)
     bench.handshake(LOCAL)
+    assert told(bench, LOCAL) == 512
     keep_sending(bench, 119)
     data = replace(reverse(LOCAL), payload=bytes(1024))
-    assert window_of(bench.ingress(LOCAL), LOCAL) << TOLD_SCALE == 1024
+    bench.egress(data)
+    assert told(bench, LOCAL) == 2048, "once, to have the sender make whole segments"
+    assert told(bench, LOCAL) == 1024
     sent = bench.egress(data)
     assert tcp_of(sent, data)[13] == ACK | PSH
     assert checksum_is_right(sent, data)
     assert bench.egress(replace(data, flags=ACK | PSH)) == replace(data, flags=ACK | PSH).pack()
+    assert told(bench, replace(LOCAL, payload=b"?")) == 1024
+
+
+def told(bench: Bench, segment: Segment) -> int:
+    """The window with which a segment goes on."""
+    return window_of(bench.ingress(segment), segment) << TOLD_SCALE
+
+
+def test_before_a_flow_sends_it_is_told_a_small_window_which_what_asks_can_raise(bench: Bench) -> None:
+    """A window of 512 bytes is filled with one segment; the first of a connection, seen once."""
     request = replace(LOCAL, payload=b"?")
-    assert window_of(bench.ingress(request), request) << TOLD_SCALE == 1024
+    crowd(bench, 5)
+    bench.handshake(LOCAL)
+    assert (told(bench, LOCAL), told(bench, request)) == (512, 2 * 1408)
+    crowd(bench, 119)
+    other = replace(LOCAL, src_port=50_000)
+    bench.handshake(other)
+    assert (told(bench, other), told(bench, replace(other, payload=b"?"))) == (512, 512)
+
+
+def test_whole_segments_are_begun_one_flow_after_the_other(bench: Bench) -> None:
+    """Each is told two at once for that; four segments take 35 s of a link of 1 kbit/s."""
+    crowd(bench, 119)
+    bench.plane.configure(PORT, PortSettings(common_rtt_us=60_000_000), 1000, QUEUE_BYTES)
+    end(bench, 0)
+    flows = [replace(LOCAL, src_port=50_001 + number) for number in range(2)]
+    for flow in flows:
+        bench.handshake(flow)
+        assert told(bench, flow) == 512
+    keep_sending(bench, 119)
+    for flow in flows:
+        bench.egress(replace(reverse(flow), payload=bytes(512)))
+    assert [told(bench, flow) for flow in flows] == [2048, 1024]
 
 
 def keep_sending(bench: Bench, flows: int) -> None:
