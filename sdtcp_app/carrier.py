@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -17,9 +18,14 @@ from sdtcp_app.reflex import Arm, AskCapacity, Request
 Sent = list[tuple[Decision, int | None]]
 """Decisions with the xid of their FLOW_MOD; None: nothing was pushed."""
 
+MOST_UNNOTED = 1000
+
 
 class Carrier:
-    """The switches that are here, and all that is sent to them. ``policy_of``: the policy at a port."""
+    """The switches that are here, and all that is sent to them. ``policy_of``: the policy at a port.
+
+    Alarms that come close together are answered first and noted later, before anything else is.
+    """
 
     def __init__(
         self,
@@ -37,6 +43,7 @@ class Carrier:
         self._policy_of = policy_of
         self._answers = Answers()
         self._armed: dict[PortKey, int] = {}
+        self._unnoted: deque[tuple[PortKey, Any, Sent, int]] = deque()
 
     def switch_up(self, datapath: Any) -> None:
         """A switch came: an earlier controller's clamps go, and every port raises alarms."""
@@ -47,6 +54,7 @@ class Carrier:
 
     def switch_gone(self, dpid: int) -> None:
         self.datapaths.pop(dpid, None)
+        self.catch_up()
         for decision_id in self._answers.gone(dpid):
             self._answered(decision_id, "lost", LOST)
 
@@ -56,15 +64,33 @@ class Carrier:
 
     def carry_out(self, decisions: Sequence[Decision], command_id: int | None = None) -> None:
         """Send decisions and note them."""
-        self.note(self.send(decisions), command_id=command_id)
+        sent = self.send(decisions)
+        self.catch_up()
+        self._note(sent, self._now_ns(), command_id=command_id)
 
     def send(self, decisions: Iterable[Decision]) -> Sent:
-        """Send decisions; note them afterwards, for an alarm waits for nothing."""
+        """Send decisions, which are to be noted afterwards, for an alarm waits for nothing."""
         return [(decision, self._send(decision)) for decision in decisions]
 
-    def note(self, sent: Sent, *, alarm_id: int | None = None, command_id: int | None = None) -> None:
+    def note_alarm(self, port: PortKey, msg: Any, sent: Sent) -> None:
+        """Have an alarm noted, and the decisions that it led to, when ``catch_up`` is called."""
+        self._unnoted.append((port, msg, sent, self._now_ns()))
+        if len(self._unnoted) >= MOST_UNNOTED:
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Note the alarms that are not noted yet."""
+        while self._unnoted:
+            port, msg, sent, now_ns = self._unnoted.popleft()
+            if sent or self._recorder.awaits_alarm(port):
+                self._note(sent, now_ns, alarm_id=self._recorder.alarm(port, "alarm", msg, now_ns))
+            else:
+                self._recorder.repeated(port)
+
+    def _note(
+        self, sent: Sent, now_ns: int, *, alarm_id: int | None = None, command_id: int | None = None
+    ) -> None:
         """Note what was sent, and which alarm or command led to it."""
-        now_ns = self._now_ns()
         for decision, xid in sent:
             self._metrics.decided(decision)
             match decision:
@@ -94,6 +120,7 @@ class Carrier:
 
     def ask_answers(self) -> None:
         """One barrier to each switch that has something to answer and is not asked yet."""
+        self.catch_up()
         for dpid in self._answers.to_ask():
             barrier = entries.barrier(self.datapaths[dpid])
             self.datapaths[dpid].send_msg(barrier)
@@ -105,6 +132,7 @@ class Carrier:
 
     def on_error(self, dpid: int, xid: int, error: str) -> PortKey | None:
         """A switch refused a message; returns the port if that was to arm it."""
+        self.catch_up()
         if decision_id := self._answers.on_error(dpid, xid):
             self._answered(decision_id, "refused", f"refused: {error}")
         return next((port for port, sent in self._armed.items() if port.dpid == dpid and sent == xid), None)

@@ -108,6 +108,38 @@ def test_a_closed_flow_s_clamp_is_deleted_strictly(app, datapath):
     assert (deleted.match, deleted.priority, deleted.table_id) == (added.match, 65535, 0)
 
 
+@pytest.fixture
+def noted(app, monkeypatch):
+    """What is noted of alarms while further events wait: the kind and the time of each."""
+    noted = []
+    monkeypatch.setattr(app.recorder, "alarm", lambda _port, kind, _msg, ns: noted.append((kind, ns)) or 1)
+    app.index.add(make_flow())
+    app.events.put("another event")
+    return noted
+
+
+def test_alarms_that_come_close_together_are_answered_before_they_are_noted(app, datapath, noted):
+    app.on_alarm(alarm(datapath))
+    assert len(datapath.flow_mods()) == 1
+    assert noted == []
+    app.on_normal(alarm(datapath))
+    assert [kind for kind, _ in noted] == ["alarm", "normal"]
+    assert noted == sorted(noted), "each with its own time"
+
+
+def test_what_was_answered_is_noted_before_the_app_ends(app, datapath, noted):
+    app.on_alarm(alarm(datapath))
+    app.close()
+    assert [kind for kind, _ in noted] == ["alarm"]
+
+
+def test_only_so_many_alarms_wait_to_be_noted(app, datapath, noted, monkeypatch):
+    monkeypatch.setattr("sdtcp_app.carrier.MOST_UNNOTED", 2)
+    app.on_alarm(alarm(datapath))
+    app.on_alarm(alarm(datapath))
+    assert [kind for kind, _ in noted] == ["alarm"], "the second led to nothing"
+
+
 def removed(datapath, match, reason, cookie=COOKIE_SDTCP):
     return event(datapath, cookie=cookie, reason=reason, match=match)
 
