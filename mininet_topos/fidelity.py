@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import Any
 
 from mininet_topos.experiment import FULL_SEGMENT_BYTES, Case, Experiment
 from mininet_topos.results.records import queries
 
 LEAST_IDLE = 0.03
+MOST_STOLEN = 0.05
 RATE_TOLERANCE = 0.02
 TAKEN = 0.05
 TAKEN_OF_FLOWS = 0.10
@@ -109,7 +111,8 @@ def _cpu(record: dict[str, Any], records: list[dict[str, Any]]) -> str:
     idle = min((sample["idle"] for sample in during), default=1.0)
     if idle < LEAST_IDLE:
         return f"the machine was starved of CPU: {idle:.0%} idle in the busiest second"
-    return ""
+    stolen = fmean(sample.get("stolen", 0.0) for sample in during) if during else 0.0
+    return f"the hypervisor took {stolen:.0%} of the CPUs' time" if stolen > MOST_STOLEN else ""
 
 
 def _rate(record: dict[str, Any], experiment: Experiment) -> str:

@@ -144,7 +144,7 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
 def _cpu_shares(record: dict[str, Any]) -> dict[str, float]:
     """What each process took of one CPU, on average: ovs, controller, agent."""
     samples = record["cpu"]
-    names = [name for name in (samples[0] if samples else {}) if name not in ("t_ns", "idle")]
+    names = [name for name in (samples[0] if samples else {}) if name not in ("t_ns", "idle", "stolen")]
     return {name: round(fmean(sample[name] for sample in samples), 3) for name in names}
 
 

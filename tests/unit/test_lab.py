@@ -196,7 +196,8 @@ def test_busy_rate_counts_only_stretches_without_an_empty_queue() -> None:
 
 def _record(**changes: Any) -> dict[str, Any]:
     counters = {"queue_drops": 0, "ovs_drops": 0, "ovs_receive_drops": 0} | changes.pop("counters", {})
-    sample = {"t_ns": 1.5e9, "idle": changes.pop("idle", 0.5), "ovs": 0.5}
+    idle, stolen = changes.pop("idle", 0.5), changes.pop("stolen", 0.01)
+    sample = {"t_ns": 1.5e9, "idle": idle, "stolen": stolen, "ovs": 0.5}
     values = {"cpu": [sample], "busy_rate_bps": 100e6, "queue_max_bytes": 149_000, "counters": counters}
     values["stalls"] = []
     return values | changes
@@ -223,6 +224,7 @@ QUERIES = [query(1), query(2)]
     [
         ({}, None),
         ({"idle": 0.01}, "starved of CPU: 1% idle"),
+        ({"stolen": 0.08}, "the hypervisor took 8% of the CPUs' time"),
         ({"busy_rate_bps": 90e6}, "sent 90.0 Mbit/s, not 100"),
         ({"busy_rate_bps": None}, None),
         ({"counters": {"ovs_receive_drops": 3}}, "too slow to receive 3"),
