@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from sqlalchemy import insert
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Engine
 
 from flowdb import schema
 from flowdb.engine import open_engine
@@ -54,6 +54,11 @@ def fill(url: str, flows: int, samples: int, progress: Callable[[str], None] = l
         progress(f"filling {row.__tablename__}")
         with engine.begin() as connection:
             _write(connection, row, rows)
+    know_tables(engine)
+
+
+def know_tables(engine: Engine) -> None:
+    """Let a database know its tables, as PostgreSQL does by itself a minute after they were filled."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.exec_driver_sql("ANALYZE")
 

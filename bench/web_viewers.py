@@ -33,6 +33,7 @@ import click
 
 from bench.decision_latency import Switch, calm, controller, remember
 from bench.figures import Spread, present, quantile
+from bench.web_fill import know_tables
 from flowdb import schema
 from flowdb.engine import open_engine
 from tests.unit.postgres import Postgres
@@ -129,12 +130,6 @@ def database(postgres: bool, folder: Path) -> Iterator[str]:
         yield url
 
 
-def know(url: str) -> None:
-    """Let PostgreSQL know its tables, as it does by itself a minute after they were filled."""
-    with open_engine(url).connect() as connection:
-        connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql("ANALYZE")
-
-
 def one_round(switch: Switch) -> dict[str, float]:
     """An alarm's answer in ms."""
     taken = calm(switch)
@@ -170,7 +165,7 @@ def main(
         folder = Path(name)
         remember(url, flows)
         if postgres:
-            know(url)
+            know_tables(open_engine(url))
         how = "--yields" if yields else "--no-yields"
         with controller(engine, folder, url) as (_, switch), dashboard(url, folder, how) as root:
             switch.serve(time.perf_counter() + 3)

@@ -112,7 +112,9 @@ def _cpu(record: dict[str, Any], records: list[dict[str, Any]]) -> str:
     if idle < LEAST_IDLE:
         return f"the machine was starved of CPU: {idle:.0%} idle in the busiest second"
     stolen = fmean(sample.get("stolen", 0.0) for sample in during) if during else 0.0
-    return f"the hypervisor took {stolen:.0%} of the CPUs' time" if stolen > MOST_STOLEN else ""
+    if stolen > MOST_STOLEN:
+        return f"the machine was starved of CPU: the hypervisor took {stolen:.0%} of the CPUs' time"
+    return ""
 
 
 def _rate(record: dict[str, Any], experiment: Experiment) -> str:

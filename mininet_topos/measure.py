@@ -109,9 +109,6 @@ def snapshot(net: Network) -> Snapshot:
     return Snapshot(tcp, queue.drops, queue.sent_bytes, receive_drops, sum(others), losses)
 
 
-_IDLE, _IOWAIT, _STEAL = 3, 4, 7
-
-
 class CpuWatch(threading.Thread):
     """Every second: the part that was idle of the CPUs beside the switch's, that a hypervisor took of all
     (`stolen`), and what each process took of one.
@@ -141,26 +138,27 @@ class CpuWatch(threading.Thread):
         while not self._done.wait(CPU_SAMPLE_S):
             now = self._read()
             span_s = now[0] - before[0]
-            beside = [after - earlier for after, earlier in zip(now[1], before[1], strict=True)]
-            every = [after - earlier for after, earlier in zip(now[2], before[2], strict=True)]
-            taken = {name: max(0, ticks - before[3][name]) for name, ticks in now[3].items()}
+            idle, total = now[1] - before[1], now[2] - before[2]
+            stolen, of_all = now[3] - before[3], now[4] - before[4]
+            taken = {name: max(0, ticks - before[5][name]) for name, ticks in now[5].items()}
             self.samples.append(
                 {
                     "t_ns": now[0] * 1e9,
-                    "idle": (beside[_IDLE] + beside[_IOWAIT]) / (sum(beside) or 1),
-                    "stolen": every[_STEAL] / (sum(every) or 1),
+                    "idle": idle / total if total else 1.0,
+                    "stolen": stolen / of_all if of_all else 0.0,
                 }
                 | {name: ticks / tick / span_s for name, ticks in taken.items()}
             )
             before = now
 
-    def _read(self) -> tuple[float, list[int], list[int], dict[str, int]]:
-        """The time; the ticks of each kind (proc(5)) of the CPUs beside the switch's, and of all."""
+    def _read(self) -> tuple[float, int, int, int, int, dict[str, int]]:
+        """The time; idle and all ticks of the CPUs beside the switch's; stolen and all ticks of every CPU."""
         lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
         ticks = {line[0]: [int(word) for word in line[1:9]] for line in lines if line[0].startswith("cpu")}
-        beside = [sum(kind) for kind in zip(*(ticks[cpu] for cpu in self._cpus), strict=True)]
+        beside, every = [ticks[cpu] for cpu in self._cpus], ticks["cpu"]
+        idle = sum(cpu[3] + cpu[4] for cpu in beside)
         taken = {name: _ticks_of(pid) for name, pid in self._pids.items()}
-        return time.monotonic(), beside, ticks["cpu"], taken
+        return time.monotonic(), idle, sum(map(sum, beside)), every[7], sum(every), taken
 
 
 def _ticks_of(pid: int) -> int:

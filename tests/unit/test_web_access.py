@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -19,6 +21,7 @@ from webui.accounts import Accounts, AccountsError
 from webui.app import render
 from webui.config import WebSettings
 from webui.security import FAILURES
+from webui.server import yield_processors
 
 
 @pytest.fixture
@@ -278,6 +281,13 @@ def test_the_dashboard_yields_unless_told_otherwise(tmp_path, monkeypatch, optio
     where = ["--accounts", str(tmp_path / "accounts.json"), "--db", str(tmp_path / "weir.db")]
     CliRunner().invoke(cli.web, [*where, *options])
     assert done == (["yields", "listens"] if yields else ["listens"])
+
+
+def test_who_yields_runs_when_nobody_else_wants_to():
+    """A thread of its own, for it is for good."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(yield_processors).result()
+        assert thread.submit(os.sched_getscheduler, 0).result() == os.SCHED_IDLE
 
 
 def test_the_command_line_makes_people_and_tokens(tmp_path):
