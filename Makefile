@@ -22,7 +22,7 @@ PROGRAMS := $(patsubst mininet_topos/%.c,$(BUILD)/weir-%,$(filter-out %.bpf.c,$(
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: root setup bpf ## set up, then one incast under plain TCP, SDTCP and SCCP (as root, 4 minutes)
+demo: root setup bpf ## set up, then one incast under plain TCP, SDTCP and SCCP (as root, 3 minutes)
 	$(BIN)/weir lab demo
 
 test: setup bpf check ## set up, then every test that this machine allows

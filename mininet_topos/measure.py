@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from mininet_topos.cpus import lab_cpus
 from mininet_topos.links import read_queue
@@ -109,6 +109,17 @@ def snapshot(net: Network) -> Snapshot:
     return Snapshot(tcp, queue.drops, queue.sent_bytes, receive_drops, sum(others), losses)
 
 
+class _Ticks(NamedTuple):
+    """Since boot: `idle` of the ticks `beside` the switch's CPU, `stolen` of `every` CPU's; a process's."""
+
+    time_s: float
+    idle: int
+    beside: int
+    stolen: int
+    every: int
+    taken: dict[str, int]
+
+
 class CpuWatch(threading.Thread):
     """Every second: the part that was idle of the CPUs beside the switch's, that a hypervisor took of all
     (`stolen`), and what each process took of one.
@@ -137,28 +148,25 @@ class CpuWatch(threading.Thread):
         before = self._read()
         while not self._done.wait(CPU_SAMPLE_S):
             now = self._read()
-            span_s = now[0] - before[0]
-            idle, total = now[1] - before[1], now[2] - before[2]
-            stolen, of_all = now[3] - before[3], now[4] - before[4]
-            taken = {name: max(0, ticks - before[5][name]) for name, ticks in now[5].items()}
+            total, of_all = now.beside - before.beside, now.every - before.every
+            taken = {name: max(0, ticks - before.taken[name]) for name, ticks in now.taken.items()}
             self.samples.append(
                 {
-                    "t_ns": now[0] * 1e9,
-                    "idle": idle / total if total else 1.0,
-                    "stolen": stolen / of_all if of_all else 0.0,
+                    "t_ns": now.time_s * 1e9,
+                    "idle": (now.idle - before.idle) / total if total else 1.0,
+                    "stolen": (now.stolen - before.stolen) / of_all if of_all else 0.0,
                 }
-                | {name: ticks / tick / span_s for name, ticks in taken.items()}
+                | {name: ticks / tick / (now.time_s - before.time_s) for name, ticks in taken.items()}
             )
             before = now
 
-    def _read(self) -> tuple[float, int, int, int, int, dict[str, int]]:
-        """The time; idle and all ticks of the CPUs beside the switch's; stolen and all ticks of every CPU."""
+    def _read(self) -> _Ticks:
         lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
         ticks = {line[0]: [int(word) for word in line[1:9]] for line in lines if line[0].startswith("cpu")}
         beside, every = [ticks[cpu] for cpu in self._cpus], ticks["cpu"]
         idle = sum(cpu[3] + cpu[4] for cpu in beside)
         taken = {name: _ticks_of(pid) for name, pid in self._pids.items()}
-        return time.monotonic(), idle, sum(map(sum, beside)), every[7], sum(every), taken
+        return _Ticks(time.monotonic(), idle, sum(map(sum, beside)), every[7], sum(every), taken)
 
 
 def _ticks_of(pid: int) -> int:

@@ -9,16 +9,17 @@
 #ifndef WEIR_SHARE_H
 #define WEIR_SHARE_H
 
-/* A flow sends for the first time in this turn. */
+#define SHARERS_BITS 24 /* a count's; the turn that it is of stands above them, in the same word */
+
+/* A flow sends for the first time in this turn, which two CPUs may begin at once. */
 static __always_inline void note_sharer(const struct weir_port *port, struct weir_port_state *state, __u64 now_ns)
 {
-	__u64 turn = now_ns >> (port->turn_shift & 63), last = state->turn;
+	__u64 turn = now_ns >> (port->turn_shift & 63), *count = &state->sharing[turn & 1], held = *count;
 
-	if (turn > last && __sync_val_compare_and_swap(&state->turn, last, turn) == last) {
-		state->shared = turn == last + 1 ? state->sharing : 0;
-		state->sharing = 0;
-	}
-	__sync_fetch_and_add(&state->sharing, 1);
+	if (held >> SHARERS_BITS != turn &&
+	    __sync_val_compare_and_swap(count, held, turn << SHARERS_BITS | 1) == held)
+		return;
+	__sync_fetch_and_add(count, 1);
 }
 
 /* It did in this turn or in the last one. */
@@ -29,15 +30,20 @@ static __always_inline bool sends(const struct weir_port *port, const struct wei
 	return (flow->payload_ns >> shift) + 1 >= now_ns >> shift;
 }
 
+/* How many did in a turn's count, if it is of this turn or of one beside it: now may be a tick's. */
+static __always_inline __u64 sharers_of(__u64 count, __u64 turn)
+{
+	return (count >> SHARERS_BITS) + 1 - turn <= 2 ? count & ((1u << SHARERS_BITS) - 1) : 0;
+}
+
+/* As one of them asks: where none is known the port has only now been told how long a turn is, and all of N_i share. */
 static __always_inline __u64 sharers(const struct weir_port *port, const struct weir_port_state *state, __u64 now_ns)
 {
-	__u64 turn = now_ns >> (port->turn_shift & 63), flows = state->sharing;
+	__u64 turn = now_ns >> (port->turn_shift & 63);
+	__u64 even = sharers_of(state->sharing[0], turn), odd = sharers_of(state->sharing[1], turn);
+	__u64 flows = even > odd ? even : odd;
 
-	if (turn > state->turn + 1)
-		flows = 0;
-	else if (turn <= state->turn && state->shared > flows)
-		flows = state->shared;
-	return flows < state->n_i ? flows : state->n_i;
+	return flows && flows < state->n_i ? flows : state->n_i;
 }
 
 #endif

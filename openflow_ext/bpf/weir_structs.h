@@ -86,9 +86,7 @@ struct weir_port_state {
 	__u32 paired;       /* flows of N_i that have two segments for the least */
 	__u64 tick;         /* the kernel's count of clock ticks */
 	__u64 tick_ns;      /* and its coarse time, together */
-	__u64 turn;         /* the last in which a flow sent, */
-	__u32 sharing;      /* how many did then, */
-	__u32 shared;       /* and in the one before */
+	__u64 sharing[2];   /* flows that sent in an even and in an odd turn (weir_share.h) */
 	__u64 crowd_ns;     /* when the port had */
 	__u32 crowd;        /* so many flows, the most of late (weir_mss.h) */
 	__u32 burst;        /* flows and connections to be, with those of */

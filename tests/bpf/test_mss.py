@@ -173,7 +173,7 @@ def forget(bench: Bench) -> None:
     """Let the time pass in which half of a crowd is forgotten."""
     for key, state in bench.plane._maps["port_states"].items():
         if state.crowd:
-            state.crowd_ns -= CROWD_NS
+            state.crowd_ns = max(0, state.crowd_ns - CROWD_NS)
             bench.plane._maps["port_states"].put(key, state)
 
 

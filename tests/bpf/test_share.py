@@ -25,18 +25,27 @@ def flow(number: int) -> Segment:
     return replace(LOCAL, src_port=1 + number)
 
 
-@pytest.fixture
-def shared(bench: Bench) -> Bench:
-    """A port with some open flows of scale 7, none of which has sent of late."""
+def configure(bench: Bench) -> None:
     settings = PortSettings(common_rtt_us=8 * BDP_BYTES * 1_000_000 // CAPACITY_BPS)
     bench.plane.configure(PORT, settings, CAPACITY_BPS, BUFFER_BYTES)
+
+
+def begin(bench: Bench) -> None:
+    """Some open flows of scale 7."""
     bench.count_by_flags()
     share = TcpMatch(ip_version=4, flags=0, flags_mask=SYN)
     bench.put(Rule(1, 100, 0, share, window_op=WindowOp.FAIR_SHARE))
     for number in range(FLOWS):
         bench.handshake(flow(number), Offer(scale=7), Offer(scale=7))
-    time.sleep(2.1 * TURN_S)
     assert bench.counters.n_i == FLOWS
+
+
+@pytest.fixture
+def shared(bench: Bench) -> Bench:
+    """A port with open flows none of which has sent of late."""
+    configure(bench)
+    begin(bench)
+    time.sleep(2.1 * TURN_S)
     return bench
 
 
@@ -53,6 +62,14 @@ def test_flows_that_wait_take_no_share(shared: Bench) -> None:
     send(shared, 0)
     assert shared.counters.fair_share_bytes == BDP_BYTES
     assert window_bytes(shared, 0) == pytest.approx(BDP_BYTES, rel=0.01)
+
+
+def test_flows_counted_before_the_port_was_configured_take_none_either(bench: Bench) -> None:
+    begin(bench)
+    configure(bench)
+    time.sleep(2.1 * TURN_S)
+    send(bench, 0)
+    assert window_bytes(bench, 0) == pytest.approx(BDP_BYTES, rel=0.01)
 
 
 def test_who_begins_is_taken_in_before_its_acknowledgement(shared: Bench) -> None:

@@ -25,10 +25,9 @@ def linked(bench: Bench) -> None:
 def ready(bench: Bench) -> None:
     """All links found, all ports settled: hosts reach each other over IPv4 and IPv6."""
     linked(bench)
-    until(lambda: bench.ping("h1", "10.0.0.3"), "ping")
-    for src, dst in (("h2", 4), ("h3", 1), ("h4", 2), ("h1", 2)):
-        assert bench.ping(src, f"10.0.0.{dst}")
-        assert bench.ping(src, f"fd00::{dst}")
+    pairs = (("h1", 3), ("h2", 4), ("h3", 1), ("h4", 2), ("h1", 2))
+    for src, address in ((src, f"{net}{dst}") for src, dst in pairs for net in ("10.0.0.", "fd00::")):
+        until(lambda src=src, address=address: bench.ping(src, address), f"ping {address} from {src}")
 
 
 def no_storm(bench: Bench) -> None:

@@ -20,6 +20,7 @@ from mininet_topos.results.report import make_report
 from mininet_topos.results.summary import Row
 from mininet_topos.traffic import SINK_PORT
 from tests.integration.fabric_bench import watching
+from tests.integration.shown import shown
 from tests.integration.stage import Stage, stage
 from tests.integration.switch_bench import until
 from tests.unit.database import rows
@@ -69,13 +70,13 @@ def burst_ms(folder: Path, run: str) -> float:
 def test_bursts_beside_long_flows_are_over_sooner_than_under_plain_tcp(
     folder: Path, row_of: dict[tuple[str, str], Row]
 ) -> None:
-    plain, sdtcp = row_of["A", "plain"], row_of["A", "sdtcp"]
+    plain, sdtcp = shown(row_of["A", "plain"]), shown(row_of["A", "sdtcp"])
     assert burst_ms(folder, sdtcp["run"]) < burst_ms(folder, plain["run"])
 
 
 def test_bursts_alone_keep_the_link_busy(folder: Path, row_of: dict[tuple[str, str], Row]) -> None:
     """The paper has nine tenths of the link; TCP has as much here, where a round trip is a full queue."""
-    sdtcp = row_of["B", "sdtcp"]
+    sdtcp = shown(row_of["B", "sdtcp"])
     assert burst_ms(folder, sdtcp["run"]) < sdtcp["queries"] * sdtcp["ideal_ms"] / 0.8
 
 
@@ -88,7 +89,7 @@ def test_few_packets_are_dropped_and_the_queue_is_drawn(
 
 
 def test_long_flows_get_their_rate_back(row_of: dict[tuple[str, str], Row]) -> None:
-    sdtcp = row_of["A", "sdtcp"]
+    sdtcp = shown(row_of["A", "sdtcp"])
     assert sdtcp["recovery_s"] is not None
     assert sdtcp["background_mbps"]["after"] > 80
 

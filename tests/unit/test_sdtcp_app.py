@@ -1,6 +1,7 @@
 """SDTCP's entries and handlers, with the engine's real parser and a datapath that records."""
 
 import socket
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -274,9 +275,9 @@ def reflex_app(app, datapath):
     return app
 
 
-def test_reflex_arms_and_takes_over(reflex_app, datapath):
-    now_ns = reflex_app.flowdb.clock.now_ns()
-    reflex_app.flowdb.clock.now_ns = lambda: now_ns
+def test_reflex_arms_and_takes_over(reflex_app, datapath, monkeypatch):
+    now_ns = time.monotonic_ns()
+    monkeypatch.setattr("sdtcp_app.app.time.monotonic_ns", lambda: now_ns)
     armed = wire.decode_message(bytes(datapath.sent[-1].buf))
     assert [(entry.src_port, entry.alpha, entry.priority) for entry in armed.entries] == [(80, 5, 65535)] * 2
     assert [str(entry.src) for entry in armed.entries] == ["10.0.0.3", "fe80::3"]
