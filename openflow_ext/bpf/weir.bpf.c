@@ -141,14 +141,6 @@ static __always_inline void follow_flow(struct passage *p, const struct question
 		note_end(p, flags, direction);
 }
 
-/* Among how many flows the port is shared as this one sees it: with those that send, or with a round to come. */
-static __always_inline __u64 divisor(const struct passage *p, __u64 now_ns)
-{
-	if (!p->port->turn_shift)
-		return p->state->n_i;
-	return sends(p->port, p->flow, now_ns) ? sharers(p->port, p->state, now_ns) : crowd_of(p->state, now_ns);
-}
-
 /*
  * The floor of the flow's windows, where the operator sets none: one segment or two. With two its share is rounded up
  * to whole ones and one more, for receivers acknowledge every second: a lone flow's five leave a link that holds 5.3.
@@ -184,10 +176,10 @@ static __always_inline __u16 lowered(struct passage *p, struct question *q)
 	q->least_bytes = p->port->least_window_bytes;
 	q->flows = p->state->n_i;
 	if (p->flow && handshake_seen(p->flow)) {
-		q->flows = divisor(p, q->now_ns);
 		q->field = told_field(p->flow, q->field);
 		q->scale = scale_of(p->flow);
 		q->mss = mss_of(p->flow);
+		q->flows = divisor(p->flow, p->port, p->state, q->mss, q->now_ns);
 		set_least(p, q);
 	} else if (q->scale > WEIR_MAX_SCALE) {
 		__sync_fetch_and_add(&p->state->unscaled, 1);

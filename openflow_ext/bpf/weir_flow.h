@@ -136,8 +136,7 @@ static __always_inline void note_payload(struct weir_flow *flow, const struct we
 	if (flow->late_ack_ns && bpf_ktime_get_ns() - flow->late_ack_ns < RESUMED_NS)
 		pair(flow, port, state, flow->segment);
 	flow->late_ack_ns = 0;
-	if (flow->payload_ns >> (port->turn_shift & 63) != now_ns >> (port->turn_shift & 63))
-		note_sharer(port, state, now_ns);
+	note_turn(flow, port, state, now_ns);
 	flow->payload_ns = now_ns;
 	if (!(flow->seen & WEIR_IDLE))
 		return;

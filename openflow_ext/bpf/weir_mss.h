@@ -117,16 +117,40 @@ static __always_inline bool one_at_a_time(const struct weir_flow *flow, const st
 	       (mss * flows > 2 * port->bdp_bytes || 2 * (mss + WEIR_HEADERS) * flows > port->buffer_bytes);
 }
 
-/* One flow may be told two segments: the queue is short, and the link has had time for those told before. */
-static __always_inline bool may_widen(const struct weir_port *port, struct weir_port_state *state, __u32 mss)
+/* One flow may be told so much more: the queue is short, and the link has had time twice for what was told before. */
+static __always_inline bool may_widen(const struct weir_port *port, struct weir_port_state *state, __u64 bytes)
 {
-	__u64 sent_ns = 4 * (mss + WEIR_HEADERS) * 8ull * NS_PER_S / (port->capacity_bps ? port->capacity_bps : 1);
 	__u64 now_ns = bpf_ktime_get_ns();
 
-	if (state->queue_bytes > port->buffer_bytes / 4 || now_ns - state->widened_ns < sent_ns)
+	if (state->queue_bytes > port->buffer_bytes / 4 || now_ns < state->widened_ns)
 		return false;
-	state->widened_ns = now_ns;
+	state->widened_ns = now_ns + 2 * bytes * 8 * NS_PER_S / (port->capacity_bps ? port->capacity_bps : 1);
 	return true;
+}
+
+/*
+ * Among how many flows the port is shared as this one sees it: with a round to come while it waits, with those that
+ * send once it does. Where a round begins they are few at first, and what the first hundred are told as a 1st, a
+ * 2nd, a 3rd adds up to five shares of a lone flow: they are told so one after the other.
+ */
+static __always_inline __u64 divisor(struct weir_flow *flow, const struct weir_port *port,
+				     struct weir_port_state *state, __u32 mss, __u64 now_ns)
+{
+	__u64 flows, share, crowd;
+
+	if (!port->turn_shift)
+		return state->n_i;
+	crowd = crowd_of(state, now_ns);
+	if (!sends(port, flow, now_ns))
+		return crowd;
+	flows = sharers(port, state, now_ns);
+	if (!(flow->seen & WEIR_BEGINS) || flows >= crowd)
+		return flows;
+	share = port->bdp_bytes / (flows ? flows : 1);
+	if (!may_widen(port, state, share > 2 * mss ? share : 2 * mss))
+		return crowd;
+	flow->seen &= ~WEIR_BEGINS;
+	return flows;
 }
 
 /*
@@ -142,7 +166,7 @@ static __always_inline __u32 least_of_single(const struct weir_flow *flow, const
 		return mss;
 	if (!flow->segment)
 		return mss > WEIR_SMALL_WINDOW && port->bdp_bytes < WEIR_SMALL_WINDOW * flows ? WEIR_SMALL_WINDOW : mss;
-	return may_widen(port, state, mss) ? 2 * mss : mss;
+	return may_widen(port, state, 2 * (mss + WEIR_HEADERS)) ? 2 * mss : mss;
 }
 
 /*

@@ -3,7 +3,7 @@
  * How many flows share a port (SCCP, equation 1). Of the flows that are open only those take a share that send: a
  * flow that waits for the next query holds nothing back from one that runs beside it. Time goes in turns of
  * 2^turn_shift ns, long enough for every flow of a full queue to send in each; those that sent in this turn or in
- * the last one share, whichever are more. One that waits is told the share of a round to come (crowd_of in
+ * the last one share, whichever are more. One that waits is told the share of a round to come (divisor in
  * weir_mss.h), for with what it is told last it begins.
  */
 #ifndef WEIR_SHARE_H
@@ -28,6 +28,21 @@ static __always_inline bool sends(const struct weir_port *port, const struct wei
 	__u32 shift = port->turn_shift & 63;
 
 	return (flow->payload_ns >> shift) + 1 >= now_ns >> shift;
+}
+
+/* Payload of a flow: the first in a turn counts it. */
+static __always_inline void note_turn(struct weir_flow *flow, const struct weir_port *port,
+				      struct weir_port_state *state, __u64 now_ns)
+{
+	__u32 shift = port->turn_shift & 63;
+
+	if (flow->payload_ns >> shift == now_ns >> shift)
+		return;
+	note_sharer(port, state, now_ns);
+	if (sends(port, flow, now_ns))
+		flow->seen &= ~WEIR_BEGINS;
+	else
+		flow->seen |= WEIR_BEGINS;
 }
 
 /* How many did in a turn's count, if it is of this turn or of one beside it: now may be a tick's. */

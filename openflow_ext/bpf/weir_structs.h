@@ -91,7 +91,7 @@ struct weir_port_state {
 	__u32 crowd;        /* so many flows, the most of late (weir_mss.h) */
 	__u32 burst;        /* flows and connections to be, with those of */
 	__u64 burst_ns;     /* the burst of SYNs that began then */
-	__u64 widened_ns;   /* when a flow was last told two segments, to send whole ones from then on */
+	__u64 widened_ns;   /* until when no flow is told more than one that waits (may_widen) */
 };
 
 /* ---- flows: one entry a port and connection ---------------------------------------------------- */
@@ -116,7 +116,8 @@ enum weir_seen {
 	WEIR_SYN_AGAIN = 256,  /* a SYN was repeated: the handshake tells no RTT */
 	WEIR_FITTED = 512,     /* the segments towards the local host fill whole steps of its windows */
 	WEIR_SINGLE = 1024,    /* its window was last told to hold one of them at the least */
-	WEIR_HALVES = 2048     /* the remote host was never told a window of two: it sends halves of one */
+	WEIR_HALVES = 2048,    /* the remote host was never told a window of two: it sends halves of one */
+	WEIR_BEGINS = 4096     /* it sends, did not in the turn before, and was told no share of those that send yet */
 };
 
 struct weir_half {

@@ -199,13 +199,18 @@ def test_a_burst_of_syns_counts_before_it_is_answered(bench: Bench) -> None:
     assert sizes == sorted(sizes, reverse=True) or 1420 in sizes[-10:]
 
 
-@pytest.mark.parametrize(("flows", "segments"), [(1, 7), (2, 4), (3, 3), (5, 3), (6, 2), (10, 2), (11, 1)])
-def test_segments_of_a_window_by_how_many_share(bench: Bench, flows: int, segments: int) -> None:
-    """7,500 bytes a round trip, segments of 1,408; here all flows of N_i share, whenever they sent."""
-    crowd(bench, flows)
+def all_share(bench: Bench) -> None:
+    """All flows of N_i, whenever they sent."""
     for key, port in bench.plane._maps["ports"].items():
         port.turn_shift = 0
         bench.plane._maps["ports"].put(key, port)
+
+
+@pytest.mark.parametrize(("flows", "segments"), [(1, 7), (2, 4), (3, 3), (5, 3), (6, 2), (10, 2), (11, 1)])
+def test_segments_of_a_window_by_how_many_share(bench: Bench, flows: int, segments: int) -> None:
+    """7,500 bytes a round trip, segments of 1,408."""
+    crowd(bench, flows)
+    all_share(bench)
     first = replace(LOCAL, src_port=1, payload=b"?")
     assert window_of(bench.ingress(first), first) << TOLD_SCALE == segments * 1408
 
@@ -247,12 +252,12 @@ def test_whole_segments_are_begun_one_flow_after_the_other(bench: Bench) -> None
     """Each is told two at once for that; four segments take 35 s of a link of 1 kbit/s."""
     crowd(bench, 119)
     bench.plane.configure(PORT, PortSettings(common_rtt_us=60_000_000), 1000, QUEUE_BYTES)
+    all_share(bench)
     end(bench, 0)
     flows = [replace(LOCAL, src_port=50_001 + number) for number in range(2)]
     for flow in flows:
         bench.handshake(flow)
         assert told(bench, flow) == 512
-    keep_sending(bench, 119)
     for flow in flows:
         bench.egress(replace(reverse(flow), payload=bytes(512)))
     assert [told(bench, flow) for flow in flows] == [2048, 1024]
