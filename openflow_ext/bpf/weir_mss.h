@@ -122,9 +122,9 @@ static __always_inline bool may_widen(const struct weir_port *port, struct weir_
 {
 	__u64 now_ns = bpf_ktime_get_ns();
 
-	if (state->queue_bytes > port->buffer_bytes / 4 || now_ns < state->widened_ns)
+	if (!port->capacity_bps || state->queue_bytes > port->buffer_bytes / 4 || now_ns < state->widened_ns)
 		return false;
-	state->widened_ns = now_ns + 2 * bytes * 8 * NS_PER_S / (port->capacity_bps ? port->capacity_bps : 1);
+	state->widened_ns = now_ns + 2 * bytes * 8 * NS_PER_S / port->capacity_bps;
 	return true;
 }
 

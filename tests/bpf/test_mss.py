@@ -231,6 +231,22 @@ def test_one_segment_at_a_time_and_each_is_pushed(bench: Bench) -> None:
     assert told(bench, replace(LOCAL, payload=b"?")) == 1024
 
 
+def test_a_port_whose_capacity_was_unknown_for_a_while_goes_on_as_before(bench: Bench) -> None:
+    crowd(bench, 119)
+    end(bench, 0)
+    first, other = LOCAL, replace(LOCAL, src_port=50_000)
+    for flow in (first, other):
+        bench.handshake(flow)
+        assert told(bench, flow) == 512
+    bench.plane.configure(PORT, PortSettings(common_rtt_us=600), 0, QUEUE_BYTES)
+    bench.egress(replace(reverse(first), payload=bytes(1024)))
+    assert told(bench, first) > 10 * 1024, "as the host said"
+    bench.plane.configure(PORT, PortSettings(common_rtt_us=600), 100_000_000, QUEUE_BYTES)
+    keep_sending(bench, 119)
+    bench.egress(replace(reverse(other), payload=bytes(1024)))
+    assert told(bench, other) == 2048
+
+
 def told(bench: Bench, segment: Segment) -> int:
     """The window with which a segment goes on."""
     return window_of(bench.ingress(segment), segment) << TOLD_SCALE
