@@ -11,10 +11,15 @@
 
 #define SHARERS_BITS 24 /* a count's; the turn that it is of stands above them, in the same word */
 
+static __always_inline __u64 turn_of(const struct weir_port *port, __u64 ns)
+{
+	return ns >> (port->turn_shift & 63);
+}
+
 /* A flow sends for the first time in this turn, which two CPUs may begin at once. */
 static __always_inline void note_sharer(const struct weir_port *port, struct weir_port_state *state, __u64 now_ns)
 {
-	__u64 turn = now_ns >> (port->turn_shift & 63), *count = &state->sharing[turn & 1], held = *count;
+	__u64 turn = turn_of(port, now_ns), *count = &state->sharing[turn & 1], held = *count;
 
 	if (held >> SHARERS_BITS != turn &&
 	    __sync_val_compare_and_swap(count, held, turn << SHARERS_BITS | 1) == held)
@@ -25,18 +30,14 @@ static __always_inline void note_sharer(const struct weir_port *port, struct wei
 /* It did in this turn or in the last one. */
 static __always_inline bool sends(const struct weir_port *port, const struct weir_flow *flow, __u64 now_ns)
 {
-	__u32 shift = port->turn_shift & 63;
-
-	return (flow->payload_ns >> shift) + 1 >= now_ns >> shift;
+	return turn_of(port, flow->payload_ns) + 1 >= turn_of(port, now_ns);
 }
 
 /* Payload of a flow: the first in a turn counts it. */
 static __always_inline void note_turn(struct weir_flow *flow, const struct weir_port *port,
 				      struct weir_port_state *state, __u64 now_ns)
 {
-	__u32 shift = port->turn_shift & 63;
-
-	if (flow->payload_ns >> shift == now_ns >> shift)
+	if (turn_of(port, flow->payload_ns) == turn_of(port, now_ns))
 		return;
 	note_sharer(port, state, now_ns);
 	if (sends(port, flow, now_ns))
@@ -54,7 +55,7 @@ static __always_inline __u64 sharers_of(__u64 count, __u64 turn)
 /* As one of them asks: where none is known the port has only now been told how long a turn is, and all of N_i share. */
 static __always_inline __u64 sharers(const struct weir_port *port, const struct weir_port_state *state, __u64 now_ns)
 {
-	__u64 turn = now_ns >> (port->turn_shift & 63);
+	__u64 turn = turn_of(port, now_ns);
 	__u64 even = sharers_of(state->sharing[0], turn), odd = sharers_of(state->sharing[1], turn);
 	__u64 flows = even > odd ? even : odd;
 
