@@ -242,7 +242,7 @@ def test_a_port_whose_capacity_was_unknown_for_a_while_goes_on_as_before(bench: 
     bench.egress(replace(reverse(first), payload=bytes(1024)))
     assert told(bench, first) > 10 * 1024, "as the host said"
     bench.plane.configure(PORT, PortSettings(common_rtt_us=600), 100_000_000, QUEUE_BYTES)
-    keep_sending(bench, 119)
+    all_share(bench)
     bench.egress(replace(reverse(other), payload=bytes(1024)))
     assert told(bench, other) == 2048
 
