@@ -46,6 +46,13 @@ def cpu_s(pid: int) -> float:
     return cpu_ticks(pid) / os.sysconf("SC_CLK_TCK")
 
 
+def busy_s() -> float:
+    """The time that all CPUs together have been busy since boot; what a hypervisor took is not in it."""
+    first = Path("/proc/stat").read_text().partition("\n")[0]
+    user, nice, system, _idle, _iowait, irq, softirq, *_ = map(int, first.split()[1:])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
 def machine() -> dict[str, Any]:
     """Where and under what load the figures were taken."""
     load = Path("/proc/loadavg").read_text().split()[0]

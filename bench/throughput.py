@@ -4,8 +4,10 @@
 
 ``userspace``: a stock Open vSwitch (netdev), XDP. ``kernel``: a Linux bridge in its place, tc. Runs without
 (stock), with programs that do nothing (empty) and with the agent's (weir) alternate on the same path; a
-ratio is of neighbours in time. Other cases: ``native`` XDP, and ``egress`` alone, that do nothing. SCCP's
-entries are in force, its common RTT so large that no window is lowered.
+ratio is of neighbours in time. ``cpus``: how many of the machine's CPUs were busy meanwhile, with hosts,
+switch and programs; at the same rate (``--offered-mbps``) its ratio is the programs' price. Other cases:
+``native`` XDP, and ``egress`` alone, that do nothing. SCCP's entries are in force, its common RTT so large
+that no window is lowered.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import click
 
 from bench import program_cost, sandbox
 from bench.data_plane import sccp_rules
-from bench.figures import Spread, present
+from bench.figures import Spread, busy_s, present
 from openflow_ext.switch import libbpf
 from openflow_ext.switch.dataplane import PortSettings
 from openflow_ext.switch.kernel import KernelDataPlane
@@ -185,18 +187,30 @@ def until_reachable() -> None:
 def measure(cases: Cases, pairs: int, seconds: int, offered_mbps: int) -> list[dict[str, Any]]:
     """Rows of the cases; the runs of a round follow each other, every other round backwards."""
     got: dict[str, list[float]] = {name: [] for name in cases}
+    busy: dict[str, list[float]] = {name: [] for name in cases}
     for number in range(pairs):
         order = list(cases)[:: -1 if number % 2 else 1]
         for name in order:
             with cases[name]():
                 until_reachable()
+                begun, busy_before = time.monotonic(), busy_s()
                 got[name].append(transfer(seconds, offered_mbps))
-    rows = []
-    for name, rates in got.items():
-        ratios = [rate / stock for rate, stock in zip(rates, got["stock"], strict=True)]
-        row = {"programs": name, "gbps": Spread.of(rates), "of_stock": Spread.of(ratios), "runs": rates}
-        rows.append(row)
-    return rows
+                busy[name].append((busy_s() - busy_before) / (time.monotonic() - begun))
+    return [
+        {
+            "programs": name,
+            "gbps": Spread.of(got[name]),
+            "of_stock": Spread.of(_ratios(got, name)),
+            "cpus": Spread.of(busy[name]),
+            "cpus_of_stock": Spread.of(_ratios(busy, name)),
+            "runs": got[name],
+        }
+        for name in cases
+    ]
+
+
+def _ratios(runs: Mapping[str, list[float]], name: str) -> list[float]:
+    return [one / stock for one, stock in zip(runs[name], runs["stock"], strict=True)]
 
 
 @click.command(help=__doc__.splitlines()[0] if __doc__ else None)
@@ -218,7 +232,8 @@ def main(
         names = ("stock", *(wanted or ("empty", "weir")))
         rows = measure({name: getattr(programs, name) for name in names}, pairs, seconds, offered_mbps)
     load = f"{offered_mbps} Mbit/s offered" if offered_mbps else "saturated"
-    present(f"Throughput, {datapath} datapath, {load}", ("programs", "gbps", "of_stock"), rows, as_json)
+    columns = ("programs", "gbps", "of_stock", "cpus", "cpus_of_stock")
+    present(f"Throughput, {datapath} datapath, {load}", columns, rows, as_json)
 
 
 if __name__ == "__main__":
