@@ -36,11 +36,13 @@ struct {
 	__type(value, struct alarm_timer);
 } alarm_timers SEC(".maps");
 
-/* A plain hash, not an LRU: a counted flow that were evicted would stay in N_i for ever. */
+/*
+ * A plain hash, not an LRU: a counted flow that were evicted would stay in N_i for ever. Its memory is taken at once,
+ * for entries that lie side by side are found sooner than those that the kernel's allocator scatters.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1000000);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct weir_flow_key);
 	__type(value, struct weir_flow);
 } flows SEC(".maps");

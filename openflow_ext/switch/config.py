@@ -29,7 +29,7 @@ class SwitchSettings(Section):
     certificate: Path | None = Field(None, description="the switch's own, for ssl: controllers")
     ca_certificate: Path | None = Field(None, description="of who signed the controllers' certificates")
     rundir: Path = Field(default_factory=_default_rundir, description="Open vSwitch's run directory")
-    max_flows: int = Field(1_000_000, ge=1, description="TCP flows that the data plane can hold")
+    max_flows: int = Field(1_000_000, ge=1, description="TCP flows that the data plane can hold, 0.3 KB each")
     assumed_scale: int | None = Field(
         None, ge=0, le=14, description="window scale of flows whose handshake was not seen; none: leave them"
     )
