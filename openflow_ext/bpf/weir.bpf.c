@@ -167,8 +167,8 @@ static __always_inline void set_least(struct passage *p, struct question *q)
 static __always_inline __u16 lowered(struct passage *p, struct question *q)
 {
 	__u16 before = p->tcp->window;
-	struct weir_rule *exact, *rule;
-	__u32 listed, place;
+	struct weir_rule *exact;
+	__u32 listed;
 
 	q->scale = p->port->assumed_scale;
 	q->mss = DEFAULT_MSS;
@@ -191,9 +191,7 @@ static __always_inline __u16 lowered(struct passage *p, struct question *q)
 		return bpf_htons(field_by_rules(q, p->port, p->state, exact));
 	if (listed == WEIR_NO_RULE && !exact)
 		return bpf_htons(q->field);
-	place = listed - WEIR_FIRST_RULE; /* beyond the map for none */
-	rule = bpf_map_lookup_elem(&tallies, &place);
-	return bpf_htons(field_by_two(q, p->port, p->state, exact, rule));
+	return bpf_htons(field_by_two(q, p->port, exact, listed - WEIR_FIRST_RULE)); /* beyond the maps for none */
 }
 
 /* What both forms of the ingress do with a segment: true where its window shall become *after. */

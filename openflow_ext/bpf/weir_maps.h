@@ -113,6 +113,14 @@ struct {
 	__type(value, struct weir_rule);
 } tallies SEC(".maps");
 
+/* What listed rules count, each CPU for itself: few rules see all segments. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 4096);
+	__type(key, __u32); /* struct weir_listed.tally */
+	__type(value, struct weir_counts);
+} list_counts SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 18);

@@ -73,8 +73,39 @@ struct answer {
 	__u32 tables;       /* bit t: table t has had its rule */
 	__u32 window_bytes; /* the least of them; NO_WINDOW: none */
 	__u32 count_op;
-	struct weir_tally *clamper; /* of the rule that asked for window_bytes */
+	struct weir_counts *clamper; /* of the rule that asked for window_bytes */
+	bool clamper_shared;
 };
+
+/* A rule that a segment may meet, and where it counts: listed ones where no other CPU does. */
+struct candidate {
+	struct weir_rule *rule; /* NULL: none */
+	struct weir_counts *counts;
+	bool shared;
+};
+
+static __always_inline struct candidate exact_candidate(struct weir_rule *rule)
+{
+	return (struct candidate){rule, rule ? &rule->tally.counts : NULL, true};
+}
+
+static __always_inline struct candidate listed_candidate(__u32 place)
+{
+	struct candidate listed = {};
+
+	listed.counts = bpf_map_lookup_elem(&list_counts, &place);
+	if (listed.counts)
+		listed.rule = bpf_map_lookup_elem(&tallies, &place);
+	return listed;
+}
+
+static __always_inline void add(__u64 *count, __u64 more, bool shared)
+{
+	if (shared)
+		__sync_fetch_and_add(count, more);
+	else
+		*count += more;
+}
 
 static __always_inline bool table_done(const struct answer *a, const struct weir_action *action)
 {
@@ -82,9 +113,10 @@ static __always_inline bool table_done(const struct answer *a, const struct weir
 }
 
 static __always_inline void ask_window(struct answer *a, const struct question *q, const struct weir_port *port,
-				       const struct weir_port_state *state, const struct weir_action *action,
-				       struct weir_tally *tally)
+				       const struct candidate *candidate)
 {
+	const struct weir_action *action = &candidate->rule->action;
+	struct weir_tally *tally = &candidate->rule->tally;
 	__u32 window = NO_WINDOW;
 
 	if (action->window_op == WEIR_MOD_WINDOW) {
@@ -99,17 +131,17 @@ static __always_inline void ask_window(struct answer *a, const struct question *
 	}
 	if (window < a->window_bytes) {
 		a->window_bytes = window;
-		a->clamper = tally;
+		a->clamper = candidate->counts;
+		a->clamper_shared = candidate->shared;
 	}
 }
 
-static __always_inline void meet(struct answer *a, const struct weir_action *action, struct weir_tally *tally,
-				 const struct question *q)
+static __always_inline void meet(struct answer *a, const struct candidate *candidate, const struct question *q)
 {
-	a->tables |= 1u << (action->table_id & 31);
-	__sync_fetch_and_add(&tally->packets, q->packets);
-	__sync_fetch_and_add(&tally->bytes, q->frame_len);
-	tally->used_ns = q->now_ns;
+	a->tables |= 1u << (candidate->rule->action.table_id & 31);
+	add(&candidate->counts->packets, q->packets, candidate->shared);
+	add(&candidate->counts->bytes, q->frame_len, candidate->shared);
+	candidate->rule->tally.used_ns = q->now_ns;
 }
 
 static __always_inline void exact_key_of(struct weir_exact_key *key, const struct question *q, __u32 bridge)
@@ -146,12 +178,12 @@ static __always_inline struct weir_rule *exact_of(const struct question *q, cons
 
 /* Meet a window rule, unless one of its table was met before. */
 static __always_inline void meet_window(struct answer *a, const struct question *q, const struct weir_port *port,
-					const struct weir_port_state *state, struct weir_rule *rule)
+					const struct candidate *candidate)
 {
-	if (table_done(a, &rule->action))
+	if (table_done(a, &candidate->rule->action))
 		return;
-	meet(a, &rule->action, &rule->tally, q);
-	ask_window(a, q, port, state, &rule->action, &rule->tally);
+	meet(a, candidate, q);
+	ask_window(a, q, port, candidate);
 }
 
 /* A reflex entry counts as met in its table; it is on while its rank is below the port's level. */
@@ -159,6 +191,7 @@ static __always_inline void meet_armed(struct answer *a, const struct question *
 				       const struct weir_port_state *state)
 {
 	struct weir_exact_key key = {};
+	struct candidate candidate;
 	struct weir_rule *armed;
 
 	if (!port->armed || !state->reflex_level)
@@ -171,7 +204,8 @@ static __always_inline void meet_armed(struct answer *a, const struct question *
 		armed->tally.epoch = state->reflex_epoch;
 		armed->tally.window_bytes = armed->action.window_bytes;
 	}
-	meet_window(a, q, port, state, armed);
+	candidate = exact_candidate(armed);
+	meet_window(a, q, port, &candidate);
 }
 
 static __always_inline struct weir_list *list_of(const struct weir_port *port, __u32 direction)
@@ -215,7 +249,7 @@ static __always_inline __u32 field_of(const struct answer *a, const struct quest
 		window_bytes = q->most_bytes;
 	field = weir_clamp_field(q->field, window_bytes, q->scale, q->mss, q->least_bytes);
 	if (field != q->field && a->clamper)
-		__sync_fetch_and_add(&a->clamper->clamped, 1);
+		add(&a->clamper->clamped, 1, a->clamper_shared);
 	return field;
 }
 
@@ -227,20 +261,21 @@ static __always_inline void settle(struct weir_rule **exact, struct weir_rule **
 	*((*exact)->action.priority >= (*listed)->action.priority ? listed : exact) = NULL;
 }
 
-/* The window field with which the segment goes on where all that may act on it are these two; NULL: none. */
+/* The window field with which the segment goes on where all that may act on it are `exact` and what lies at place. */
 static __always_inline __u32 field_by_two(const struct question *q, const struct weir_port *port,
-					  const struct weir_port_state *state, struct weir_rule *exact,
-					  struct weir_rule *listed)
+					  struct weir_rule *exact, __u32 place)
 {
+	struct candidate met, listed = listed_candidate(place);
 	struct answer a = {.window_bytes = NO_WINDOW};
 
 	if (exact && !alive(&exact->action, &exact->tally, q->now_ns))
 		exact = NULL;
-	settle(&exact, &listed);
-	if (exact)
-		meet_window(&a, q, port, state, exact);
-	if (listed)
-		meet_window(&a, q, port, state, listed);
+	settle(&exact, &listed.rule);
+	met = exact_candidate(exact);
+	if (met.rule)
+		meet_window(&a, q, port, &met);
+	if (listed.rule)
+		meet_window(&a, q, port, &listed);
 	return field_of(&a, q);
 }
 
@@ -259,17 +294,18 @@ __noinline __u32 field_by_rules(const struct question *q, const struct weir_port
 		exact = NULL;
 	for (int hit = 0; hit < MAX_HITS; hit++) {
 		struct weir_listed *listed = meet_next(q, list, port->ofport, a.tables, &from);
-		struct weir_rule *rule;
+		struct candidate next;
 
 		if (exact && (!listed || exact->action.priority >= listed->action.priority)) {
-			meet_window(&a, q, port, state, exact);
+			next = exact_candidate(exact);
+			meet_window(&a, q, port, &next);
 			exact = NULL;
 		}
 		if (!listed)
 			break;
-		rule = bpf_map_lookup_elem(&tallies, &listed->tally);
-		if (rule && alive(&rule->action, &rule->tally, q->now_ns))
-			meet_window(&a, q, port, state, rule);
+		next = listed_candidate(listed->tally);
+		if (next.rule && alive(&next.rule->action, &next.rule->tally, q->now_ns))
+			meet_window(&a, q, port, &next);
 	}
 	meet_armed(&a, q, port, state);
 	return field_of(&a, q);
@@ -287,16 +323,18 @@ __noinline __u32 count_by_rules(const struct question *q, const struct weir_port
 	list = list_of(port, WEIR_EGRESS);
 	for (int hit = 0; hit < MAX_HITS; hit++) {
 		struct weir_listed *listed = meet_next(q, list, port->ofport, a.tables, &from);
-		struct weir_rule *rule;
+		const struct weir_action *action;
+		struct candidate next;
 
 		if (!listed)
 			break;
-		rule = bpf_map_lookup_elem(&tallies, &listed->tally);
-		if (!rule || !alive(&rule->action, &rule->tally, q->now_ns))
+		next = listed_candidate(listed->tally);
+		if (!next.rule || !alive(&next.rule->action, &next.rule->tally, q->now_ns))
 			continue;
-		meet(&a, &rule->action, &rule->tally, q);
-		if (rule->action.count_ofport == WEIR_ANY_PORT || rule->action.count_ofport == port->ofport)
-			a.count_op = rule->action.count_op;
+		meet(&a, &next, q);
+		action = &next.rule->action;
+		if (action->count_ofport == WEIR_ANY_PORT || action->count_ofport == port->ofport)
+			a.count_op = action->count_op;
 	}
 	return a.count_op;
 }

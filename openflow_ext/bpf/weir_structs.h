@@ -182,10 +182,14 @@ struct weir_action {
 	__u32 armed_ifindex; /* and the port whose crossing switches it on */
 };
 
-struct weir_tally {
+struct weir_counts {
 	__u64 packets;
 	__u64 bytes;
 	__u64 clamped;
+};
+
+struct weir_tally {
+	struct weir_counts counts; /* of a listed rule they are in the map of counts */
 	__u64 used_ns;
 	__u32 window_bytes; /* MOD_WINDOW: what is left of it */
 	__u32 epoch;        /* of a reflex entry: for which crossing that is */
@@ -219,7 +223,7 @@ struct weir_listed {
 	__u16 flags_mask;
 	__u32 in_ofport;
 	__u32 in_ofport_mask; /* 0: any */
-	__u32 tally;          /* its place in the map of tallies */
+	__u32 tally;          /* its place in the maps of tallies and of counts */
 };
 
 struct weir_list_key {

@@ -36,6 +36,7 @@ void bpf_link__disconnect(struct bpf_link *link);
 struct bpf_link *bpf_map__attach_struct_ops(const struct bpf_map *map);
 int bpf_iter_create(int link_fd);
 
+int libbpf_num_possible_cpus(void);
 int bpf_obj_get(const char *path);
 int bpf_obj_pin(int fd, const char *path);
 int bpf_map_lookup_elem(int fd, const void *key, void *value);

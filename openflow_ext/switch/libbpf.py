@@ -17,7 +17,7 @@ from cffi import FFI
 
 from openflow_ext.switch._libbpf import BpfError, c_path, check, check_pointer, ffi, lib
 
-__all__ = ["BpfError", "Link", "Map", "Object", "RingBuffer"]
+__all__ = ["BpfError", "Link", "Map", "Object", "PerCpuMap", "RingBuffer"]
 
 XDP_NATIVE = 1 << 2
 XDP_GENERIC = 1 << 1
@@ -96,6 +96,14 @@ class Map:
 
     def _raw(self, cdata: Any) -> Any:
         return ffi.cast("void *", int(self._ffi.cast("uintptr_t", cdata)))
+
+
+class PerCpuMap(Map):
+    """A map that holds a value for each CPU: they are read and written as one array."""
+
+    def __init__(self, fd: int, types: FFI, key: str, value: str, name: str = "map") -> None:
+        super().__init__(fd, types, key, value, name)
+        self._value = f"{value}[{check(lib().libbpf_num_possible_cpus(), 'count the CPUs')}]"
 
 
 class Object:

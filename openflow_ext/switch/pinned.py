@@ -10,7 +10,7 @@ from typing import Any
 
 from openflow_ext.switch.dataplane import DataPlaneError, NoShare, NoSuchPort, PortCounters
 from openflow_ext.switch.layout import constants, ffi
-from openflow_ext.switch.libbpf import BpfError, Map
+from openflow_ext.switch.libbpf import BpfError, Map, PerCpuMap
 from openflow_ext.switch.qdiscs import Qdiscs
 from openflow_ext.switch.rulemaps import RuleMaps
 from openflow_ext.switch.rules import Rule, RuleStats
@@ -43,11 +43,13 @@ class PinnedMaps:
             self._maps = {
                 n: Map.pinned(self.folder / n, ffi, key, value) for n, (key, value) in _TYPES.items()
             }
+            counts = self.folder / "list_counts"
+            self._maps["list_counts"] = PerCpuMap.pinned(counts, ffi, "__u32", "struct weir_counts")
         except BpfError as error:
             raise DataPlaneError(
                 f"no data plane at {self.folder}: start `weir switch` first ({error})"
             ) from error
-        names = ("exact_rules", "lists", "list_flags", "tallies")
+        names = ("exact_rules", "lists", "list_flags", "tallies", "list_counts")
         self._rules = RuleMaps(*(self._maps[name] for name in names))
         self._qdiscs = Qdiscs()
         self._dropped_before: dict[int, int] = {}

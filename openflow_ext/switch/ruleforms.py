@@ -43,8 +43,13 @@ def _network(value: int, mask: int, ip_version: int) -> Network | None:
     return None if prefix == 0 else ipaddress.IPv6Network((value, prefix))
 
 
-def stats_of(tally: Any) -> RuleStats:
-    return RuleStats(int(tally.packets), int(tally.bytes), int(tally.clamped))
+def stats_of(*counts: Any) -> RuleStats:
+    """The sum of what several CPUs counted."""
+    return RuleStats(
+        sum(int(one.packets) for one in counts),
+        sum(int(one.bytes) for one in counts),
+        sum(int(one.clamped) for one in counts),
+    )
 
 
 def fill_action(action: Any, rule: Rule) -> None:

@@ -44,14 +44,15 @@ def same_entry(a: Rule, b: Rule) -> bool:
 
 
 class RuleMaps:
-    """Rules in the maps `exact_rules`, `lists` with `list_flags`, and `tallies`.
+    """Rules in the maps `exact_rules`, `lists` with `list_flags`, `tallies` and `list_counts`.
 
     Exact rules that have a timeout are looked at when it may have come; those that an earlier agent left
     are found by one walk through the map, when expired() is asked for the first time.
     """
 
-    def __init__(self, exact: Map, lists: Map, list_flags: Map, tallies: Map) -> None:
-        self._exact, self._lists, self._list_flags, self._tallies = exact, lists, list_flags, tallies
+    def __init__(self, exact: Map, lists: Map, list_flags: Map, tallies: Map, counts: Map) -> None:
+        self._exact, self._lists, self._list_flags = exact, lists, list_flags
+        self._tallies, self._counts = tallies, counts
         self._ends: EndTimes | None = None
 
     def put(self, bridge: int, rule: Rule) -> None:
@@ -77,19 +78,19 @@ class RuleMaps:
                 self._exact.delete(key)
                 if self._ends is not None:
                     self._ends.forget(bytes(ffi.buffer(key)))
-                return stats_of(held.tally)
+                return stats_of(held.tally.counts)
         found = RuleStats()
         for direction in (INGRESS, EGRESS):
             for listed in self._read(bridge, direction):
                 if same_entry(decode_listed(listed), rule):
-                    found = stats_of(self._tally(listed.tally))
+                    found = self._counted(listed.tally)
                     self._write(bridge, direction, self._without(bridge, direction, rule))
         return found
 
     def rules(self, bridge: int) -> list[tuple[Rule, RuleStats]]:
         """All rules of a bridge by falling priority; a rule with both kinds of action once."""
         found = [
-            (decode_exact(key, value), stats_of(value.tally))
+            (decode_exact(key, value), stats_of(value.tally.counts))
             for key, value in self._exact.items()
             if key.bridge == bridge
         ]
@@ -99,7 +100,7 @@ class RuleMaps:
                 rule = decode_listed(listed)
                 if not any(same_entry(rule, other) for other in seen):
                     seen.append(rule)
-                    found.append((rule, stats_of(self._tally(listed.tally))))
+                    found.append((rule, self._counted(listed.tally)))
         return sorted(found, key=lambda pair: (pair[0].table_id, -pair[0].priority))
 
     def expired(self) -> list[tuple[int, Rule, RuleStats, bool]]:
@@ -111,7 +112,7 @@ class RuleMaps:
                 tally = self._tally(listed.tally)
                 hard = over(listed.action, tally, now)
                 if hard is not None:
-                    late.append((int(key.bridge), decode_listed(listed), stats_of(tally), hard))
+                    late.append((int(key.bridge), decode_listed(listed), self._counted(listed.tally), hard))
         return late
 
     # -- exact rules ---------------------------------------------------------------------------
@@ -153,7 +154,7 @@ class RuleMaps:
             _note_end(self._ends, key, value)  # one that is over is told again until it is removed
             hard = over(value.action, value.tally, now)
             if hard is not None:
-                late.append((int(key.bridge), decode_exact(key, value), stats_of(value.tally), hard))
+                late.append((int(key.bridge), decode_exact(key, value), stats_of(value.tally.counts), hard))
         return late
 
     # -- listed rules --------------------------------------------------------------------------
@@ -180,6 +181,7 @@ class RuleMaps:
         fill_action(counted.action, rule)
         start_tally(counted.tally, rule)
         self._tallies.put(self._tallies.key(place), counted)
+        self._counts.put(self._counts.key(place), self._counts.value())
         after = next((i for i, r in enumerate(kept) if r.action.priority < rule.priority), len(kept))
         self._write(bridge, direction, [*kept[:after], listed[0], *kept[after:]])
 
@@ -211,6 +213,9 @@ class RuleMaps:
     def _tally(self, place: int) -> Any:
         counted: Any = self._tallies.get(self._tallies.key(place))
         return counted.tally
+
+    def _counted(self, place: int) -> RuleStats:
+        return stats_of(*(self._counts.get(self._counts.key(place)) or ()))
 
     # -- what both kinds share -----------------------------------------------------------------
 
@@ -281,4 +286,5 @@ class ArmedMaps:
 
     def of(self, ifindex: int) -> list[tuple[Rule, RuleStats]]:
         """What a port is armed with, by rank."""
-        return [(decode_exact(key, value), stats_of(value.tally)) for key, value in self._held(ifindex)]
+        held = self._held(ifindex)
+        return [(decode_exact(key, value), stats_of(value.tally.counts)) for key, value in held]

@@ -65,9 +65,8 @@ def test_a_new_agent_finds_the_rules_of_the_one_before(bench: Bench) -> None:
     bench.put(left)
     time.sleep(0.01)
     maps = bench.plane._maps
-    assert expired(RuleMaps(maps["exact_rules"], maps["lists"], maps["list_flags"], maps["tallies"])) == [
-        (left, True)
-    ]
+    names = ("exact_rules", "lists", "list_flags", "tallies", "list_counts")
+    assert expired(RuleMaps(*(maps[name] for name in names))) == [(left, True)]
 
 
 def test_rules_whose_time_has_not_come_are_not_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
