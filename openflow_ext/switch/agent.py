@@ -323,7 +323,7 @@ def _has_device(row: Row, bridge_name: str) -> bool:
     return numbered and linked and row["name"] != bridge_name
 
 
-async def detach(settings: SwitchSettings, open_dataplane: Callable[[], DataPlane]) -> list[str]:
+async def detach(settings: SwitchSettings, remove_dataplane: Callable[[str], None]) -> list[str]:
     """Undo what an agent that was killed has left; the names of the bridges that got controllers back.
 
     Raises SwitchError when that agent still runs; and, with the data plane gone all the same, when OVSDB
@@ -331,7 +331,7 @@ async def detach(settings: SwitchSettings, open_dataplane: Callable[[], DataPlan
     """
     async with AsyncExitStack() as stack:
         enter_locks(stack, settings.rundir, settings.name, ())
-        open_dataplane().destroy()
+        remove_dataplane(settings.name)
         db = await watch(settings.rundir)
         stack.push_async_callback(db.close)
         left = [

@@ -20,6 +20,7 @@ from openflow_ext.switch.config import SwitchSettings
 from openflow_ext.switch.dataplane import DataPlaneError
 from openflow_ext.switch.errors import SwitchError
 from openflow_ext.switch.kernel import KernelDataPlane
+from openflow_ext.switch.remains import remove_left
 
 
 class _JsonLines(logging.Formatter):
@@ -85,7 +86,7 @@ def switch(keep: bool, do_detach: bool, as_json: bool, quiet: bool, **options: A
         settings = _settings(options)
         _require_root()
         if do_detach:
-            _report_detached(asyncio.run(detach(settings, lambda: _open_dataplane(settings))), as_json)
+            _report_detached(asyncio.run(detach(settings, remove_left)), as_json)
         else:
             asyncio.run(_run(settings, keep, as_json))
     except (SwitchError, DataPlaneError, SettingsError) as error:

@@ -27,12 +27,12 @@ from openflow_ext.switch.dataplane import (
 from openflow_ext.switch.layout import ffi
 from openflow_ext.switch.libbpf import BpfError
 from openflow_ext.switch.pinned import BPFFS, PinnedMaps
+from openflow_ext.switch.remains import INGRESS_NAME, remove_pins, take_off
 from openflow_ext.switch.rulemaps import ArmedMaps
 from openflow_ext.switch.rules import Rule, RuleStats
 from openflow_ext.switch.share import turn_shift
 
 NO_SCALE = 0xFF
-INGRESS_NAME = "weir_ingress"
 INGRESS_TC_NAME = "weir_ingress_tc"
 EGRESS_NAME = "weir_egress"
 _TRACEPOINTS = ("weir_enqueue", "weir_dequeue")
@@ -76,8 +76,11 @@ class KernelDataPlane(PinnedMaps):
             self._follow_queues()
         except (OSError, DataPlaneError) as error:
             if fresh:
-                _remove_pins(folder)
-            raise DataPlaneError(f"the data plane does not load: {error}") from error
+                remove_pins(folder)
+                raise DataPlaneError(f"the data plane does not load: {error}") from error
+            remedy = f"weir switch --name {name} --detach"
+            text = f"what an agent left at {folder} does not fit this version of Weir, or max_flows"
+            raise DataPlaneError(f"{text}: {remedy} removes it, with its counts ({error})") from error
         self._sweeping = threading.Lock()
         self._waiting: list[QueueEvent] = []
         self._event_offset_ns = 0
@@ -131,12 +134,10 @@ class KernelDataPlane(PinnedMaps):
         )
 
     def detach(self, ifindex: int) -> None:
-        for take_off in (_detach_xdp, _detach_ingress, _detach_egress):
-            try:
-                take_off(ifindex)
-            except OSError as error:
-                if error.errno not in (errno.ENODEV, errno.ENOENT, errno.EINVAL):
-                    raise DataPlaneError(str(error)) from error
+        try:
+            take_off(ifindex)
+        except BpfError as error:
+            raise DataPlaneError(str(error)) from error
         self._qdiscs.remove_empty_clsact(ifindex)
         with contextlib.suppress(NoSuchPort):
             key, _ = self._find_port(ifindex)
@@ -270,7 +271,7 @@ class KernelDataPlane(PinnedMaps):
         for ifindex in self.attached():
             self.detach(ifindex)
         self.close()
-        _remove_pins(self.folder)
+        remove_pins(self.folder)
 
     # -- loading -------------------------------------------------------------------------------
 
@@ -352,23 +353,3 @@ class KernelDataPlane(PinnedMaps):
 def _unix_offset_ns() -> int:
     """CLOCK_REALTIME - CLOCK_MONOTONIC, now. What comes between the two readings only makes it less."""
     return max(time.time_ns() - time.monotonic_ns() for _ in range(3))
-
-
-def _detach_xdp(ifindex: int) -> None:
-    there = libbpf.xdp_program(ifindex)
-    if there and libbpf.program_name(there) == INGRESS_NAME[:15]:
-        libbpf.xdp_detach(ifindex)
-
-
-def _detach_ingress(ifindex: int) -> None:
-    libbpf.tc_detach(ifindex, libbpf.TC_INGRESS)
-
-
-def _detach_egress(ifindex: int) -> None:
-    libbpf.tc_detach(ifindex, libbpf.TC_EGRESS)
-
-
-def _remove_pins(folder: Path) -> None:
-    for pin in sorted(folder.iterdir()):
-        pin.unlink()
-    folder.rmdir()

@@ -27,7 +27,7 @@ _XDP_ONLY_IF_FREE = 1 << 0
 _TC_REPLACE = 1 << 0
 _TC_PRIORITY = 7
 _NOEXIST = 1
-_INFO_SIZE = 80
+_MOST_MAPS = 64
 
 
 class Map:
@@ -263,16 +263,44 @@ def unregister(path: Path) -> None:
 
 def program_name(program_id: int) -> str:
     """The name of a loaded program (15 characters at most); "" where it is gone."""
-    fd = lib().bpf_prog_get_fd_by_id(program_id)
-    if fd < 0:
-        return ""
+    info = ffi.new("struct prog_info *")
+    return str(ffi.string(info.name).decode()) if _look_at_program(program_id, info) else ""
+
+
+def maps_of(program_id: int) -> set[int]:
+    """The ids of the maps that a loaded program uses; none where it is gone."""
+    ids = ffi.new("uint32_t[]", _MOST_MAPS)
+    info = ffi.new(
+        "struct prog_info *", {"nr_map_ids": _MOST_MAPS, "map_ids": int(ffi.cast("uintptr_t", ids))}
+    )
+    return set(ids[0 : info.nr_map_ids]) if _look_at_program(program_id, info) else set()
+
+
+def pinned_map_id(path: Path) -> int:
+    """Raises BpfError (ENOENT: nothing is pinned there)."""
+    info = ffi.new("struct map_info *")
+    fd = check(lib().bpf_obj_get(c_path(path)), f"open {path}")
     try:
-        info = ffi.new("struct prog_name *")
-        size = ffi.new("uint32_t *", _INFO_SIZE)
-        check(lib().bpf_obj_get_info_by_fd(fd, info, size), f"look at program {program_id}")
-        return str(ffi.string(info.name).decode())
+        _look_at(fd, info, f"look at {path}")
     finally:
         os.close(fd)
+    return int(info.id)
+
+
+def _look_at_program(program_id: int, info: Any) -> bool:
+    fd = lib().bpf_prog_get_fd_by_id(program_id)
+    if fd < 0:
+        return False
+    try:
+        _look_at(fd, info, f"look at program {program_id}")
+    finally:
+        os.close(fd)
+    return True
+
+
+def _look_at(fd: int, info: Any, what: str) -> None:
+    size = ffi.new("uint32_t *", ffi.sizeof(info[0]))
+    check(lib().bpf_obj_get_info_by_fd(fd, info, size), what)
 
 
 def xdp_program(ifindex: int) -> int:
@@ -323,6 +351,13 @@ def tc_detach(ifindex: int, where: int) -> None:
     """Take our program off. Raises BpfError (ENOENT, ENODEV, EINVAL) where it is not there."""
     hook = _tc_hook(ifindex, where)
     check(lib().bpf_tc_detach(hook, _tc_options()), f"detach from tc of interface {ifindex}")
+
+
+def tc_program(ifindex: int, where: int) -> int:
+    """The id of our program on TC_INGRESS or TC_EGRESS of an interface, 0 for none."""
+    options = _tc_options()
+    found = lib().bpf_tc_query(_tc_hook(ifindex, where), options)
+    return int(options.prog_id) if found == 0 else 0
 
 
 def run(program_fd: int, packet: bytes) -> tuple[int, bytes]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import signal
 from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
 
 from openflow_ext import wire
 from tests.integration.switch_bench import Bench, Controller, run, until
@@ -92,6 +95,25 @@ def test_detach_removes_what_a_killed_agent_left(bench: Bench, controller: Contr
     assert detached.await_event("detached")["bridges"] == [bench.bridge]
     assert detached.end(None) == 0
     assert bench.controllers() == ["tcp:127.0.0.1:1"]
+    assert bench.leftovers() == []
+
+
+def test_what_does_not_fit_this_agent_is_said_and_detached_all_the_same(
+    bench: Bench, controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another number of flows stands for another version of Weir: neither fits the maps that are there."""
+    bench.ready_agent(controller).end(signal.SIGKILL)
+    before = bench.attached()
+    config = tmp_path / "weir.toml"
+    config.write_text("[switch]\nmax_flows = 1000\n")
+    monkeypatch.setitem(bench.ovs.env, "WEIR_CONFIG", str(config))
+    refused = bench.agent("--controller", controller.target)
+    assert f"weir switch --name {bench.name} --detach" in refused.await_event("error")["message"]
+    assert refused.end(None) == 1
+    assert bench.attached() == before, "what was there works on"
+    detached = bench.agent("--detach", env_only=True)
+    assert detached.await_event("detached")["bridges"] == [bench.bridge]
+    assert detached.end(None) == 0
     assert bench.leftovers() == []
 
 
