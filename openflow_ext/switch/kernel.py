@@ -75,12 +75,13 @@ class KernelDataPlane(PinnedMaps):
             self._timers = self._object.map("alarm_timers", ffi, "__u32", "struct alarm_timer")
             self._follow_queues()
         except (OSError, DataPlaneError) as error:
+            text = f"the data plane does not load: {error}"
             if fresh:
                 remove_pins(folder)
-                raise DataPlaneError(f"the data plane does not load: {error}") from error
-            remedy = f"weir switch --name {name} --detach"
-            text = f"what an agent left at {folder} does not fit this version of Weir, or max_flows"
-            raise DataPlaneError(f"{text}: {remedy} removes it, with its counts ({error})") from error
+            elif isinstance(error, BpfError) and error.errno == errno.EINVAL:
+                text = f"what an agent left at {folder} does not fit this version of Weir, or max_flows: "
+                text += f"weir switch --name {name} --detach removes it, with its counts ({error})"
+            raise DataPlaneError(text) from error
         self._sweeping = threading.Lock()
         self._waiting: list[QueueEvent] = []
         self._event_offset_ns = 0
