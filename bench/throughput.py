@@ -25,7 +25,7 @@ import click
 
 from bench import program_cost, sandbox
 from bench.data_plane import sccp_rules
-from bench.figures import Spread, busy_s, present
+from bench.figures import Spread, idle_s, present
 from openflow_ext.switch import libbpf
 from openflow_ext.switch.dataplane import PortSettings
 from openflow_ext.switch.kernel import KernelDataPlane
@@ -38,6 +38,7 @@ NUMBERS = (1, 2)
 PORT, HOST, SWITCH, SERVER = "p{}", "h{}", "sw", "10.0.0.2"
 SEND_BUFFER = 16 * 1024 * 1024
 WINDOW = "512K"  # more in flight only overflows the path's queues
+CPUS = os.cpu_count() or 1
 CASES = ("egress", "native", "empty", "weir")
 
 Cases = Mapping[str, Callable[[], contextlib.AbstractContextManager[None]]]
@@ -193,9 +194,9 @@ def measure(cases: Cases, pairs: int, seconds: int, offered_mbps: int) -> list[d
         for name in order:
             with cases[name]():
                 until_reachable()
-                begun, busy_before = time.monotonic(), busy_s()
+                begun, idle_before = time.monotonic(), idle_s()
                 got[name].append(transfer(seconds, offered_mbps))
-                busy[name].append((busy_s() - busy_before) / (time.monotonic() - begun))
+                busy[name].append(CPUS - (idle_s() - idle_before) / (time.monotonic() - begun))
     return [
         {
             "programs": name,
