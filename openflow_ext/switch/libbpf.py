@@ -268,12 +268,14 @@ def program_name(program_id: int) -> str:
 
 
 def maps_of(program_id: int) -> set[int]:
-    """The ids of the maps that a loaded program uses; none where it is gone."""
+    """The ids of the maps that a loaded program uses, of the first 64; none where it is gone."""
     ids = ffi.new("uint32_t[]", _MOST_MAPS)
     info = ffi.new(
         "struct prog_info *", {"nr_map_ids": _MOST_MAPS, "map_ids": int(ffi.cast("uintptr_t", ids))}
     )
-    return set(ids[0 : info.nr_map_ids]) if _look_at_program(program_id, info) else set()
+    if not _look_at_program(program_id, info):
+        return set()
+    return set(ids[0 : min(info.nr_map_ids, _MOST_MAPS)])
 
 
 def pinned_map_id(path: Path) -> int:
