@@ -52,7 +52,7 @@ static __always_inline __u64 sharers_of(__u64 count, __u64 turn)
 	return (count >> SHARERS_BITS) + 1 - turn <= 2 ? count & ((1u << SHARERS_BITS) - 1) : 0;
 }
 
-/* As one of them asks: where none is known the port has only now been told how long a turn is, and all of N_i share. */
+/* As one of them asks: where none is known the port has only now been told how long a turn is: all of N_i share. */
 static __always_inline __u64 sharers(const struct weir_port *port, const struct weir_port_state *state, __u64 now_ns)
 {
 	__u64 turn = turn_of(port, now_ns);
