@@ -15,6 +15,7 @@ from openflow_ext.switch.pinned import BPFFS
 from openflow_ext.switch.qdiscs import Qdiscs
 
 INGRESS_NAME = "weir_ingress"
+_HOOKS = (libbpf.TC_INGRESS, libbpf.TC_EGRESS)
 
 
 def remove_left(name: str) -> None:
@@ -37,9 +38,13 @@ def remove_left(name: str) -> None:
 
 def take_off(ifindex: int) -> None:
     """Take what is ours off an interface; one that is gone is fine. Raises BpfError."""
-    for off in (_xdp_off, _ingress_off, _egress_off):
+    with _gone_is_fine():
+        there = libbpf.xdp_program(ifindex)
+        if there and libbpf.program_name(there) == INGRESS_NAME[:15]:
+            libbpf.xdp_detach(ifindex)
+    for hook in _HOOKS:
         with _gone_is_fine():
-            off(ifindex)
+            libbpf.tc_detach(ifindex, hook)
 
 
 def remove_pins(folder: Path) -> None:
@@ -49,34 +54,22 @@ def remove_pins(folder: Path) -> None:
     folder.rmdir()
 
 
-def _xdp_off(ifindex: int) -> None:
-    there = libbpf.xdp_program(ifindex)
-    if there and libbpf.program_name(there) == INGRESS_NAME[:15]:
-        libbpf.xdp_detach(ifindex)
-
-
-def _ingress_off(ifindex: int) -> None:
-    libbpf.tc_detach(ifindex, libbpf.TC_INGRESS)
-
-
-def _egress_off(ifindex: int) -> None:
-    libbpf.tc_detach(ifindex, libbpf.TC_EGRESS)
-
-
 def _interfaces_of(folder: Path) -> Iterator[int]:
     """Those with programs that use the folder's map of ports; none where an agent did not get that far."""
-    with _gone_is_fine():
-        ports = libbpf.pinned_map_id(folder / "ports")
-        for ifindex, _ in socket.if_nameindex():
-            if any(ports in libbpf.maps_of(program) for program in _programs_at(ifindex)):
-                yield ifindex
+    pin = folder / "ports"
+    if not pin.exists():
+        return
+    ports = libbpf.pinned_map_id(pin)
+    for ifindex, _ in socket.if_nameindex():
+        if any(ports in libbpf.maps_of(program) for program in _programs_at(ifindex)):
+            yield ifindex
 
 
-def _programs_at(ifindex: int) -> Iterator[int]:
+def _programs_at(ifindex: int) -> list[int]:
+    programs = [libbpf.tc_program(ifindex, hook) for hook in _HOOKS]
     with _gone_is_fine():
-        yield libbpf.xdp_program(ifindex)
-    for hook in (libbpf.TC_INGRESS, libbpf.TC_EGRESS):
-        yield libbpf.tc_program(ifindex, hook)
+        programs.append(libbpf.xdp_program(ifindex))
+    return programs
 
 
 @contextmanager
