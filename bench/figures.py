@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from mininet_topos.procstat import cpu_ticks
+from mininet_topos.procstat import cpu_ticks, machine_ticks
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ def idle_s() -> float:
 
     Not the busy time: that is counted by the tick, which what is paced by timers escapes.
     """
-    idle, iowait = Path("/proc/stat").read_text().partition("\n")[0].split()[4:6]
-    return (int(idle) + int(iowait)) / os.sysconf("SC_CLK_TCK")
+    idle, iowait = machine_ticks()["cpu"][3:5]
+    return (idle + iowait) / os.sysconf("SC_CLK_TCK")
 
 
 def machine() -> dict[str, Any]:

@@ -18,7 +18,7 @@ from mininet_topos.netem import lost_pkts
 from mininet_topos.node import LabHost
 from mininet_topos.ovs_buffers import packet_sockets, vswitchd_pid
 from mininet_topos.process import Program, built
-from mininet_topos.procstat import cpu_ticks
+from mininet_topos.procstat import cpu_ticks, machine_ticks
 from mininet_topos.results.records import Record, read_records
 from mininet_topos.state import LabState
 
@@ -161,8 +161,7 @@ class CpuWatch(threading.Thread):
             before = now
 
     def _read(self) -> _Ticks:
-        lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
-        ticks = {line[0]: [int(word) for word in line[1:9]] for line in lines if line[0].startswith("cpu")}
+        ticks = machine_ticks()
         beside, every = [ticks[cpu] for cpu in self._cpus], ticks["cpu"]
         idle = sum(cpu[3] + cpu[4] for cpu in beside)
         taken = {name: _ticks_of(pid) for name, pid in self._pids.items()}

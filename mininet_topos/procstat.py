@@ -1,4 +1,4 @@
-"""A process as /proc/PID/stat has it (proc(5)): when it started, what it took of the CPUs, in clock ticks."""
+"""CPU time in clock ticks, as /proc has it (proc(5)): of a process, and of the whole machine."""
 
 from __future__ import annotations
 
@@ -21,6 +21,15 @@ def cpu_ticks(pid: int) -> int:
     """The CPU time that a process has taken, in user and kernel mode. Raises OSError where there is none."""
     fields = _after_name(pid)
     return int(fields[11]) + int(fields[12])
+
+
+def machine_ticks() -> dict[str, list[int]]:
+    """What the CPUs did since boot (/proc/stat): user, nice, system, idle, iowait, irq, softirq, steal.
+
+    Of all together under "cpu", of each under "cpu0" and so on.
+    """
+    lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
+    return {line[0]: [int(word) for word in line[1:9]] for line in lines if line[0].startswith("cpu")}
 
 
 def _after_name(pid: int) -> list[str]:
