@@ -55,7 +55,7 @@ static __always_inline void report(const struct weir_flow_key *key, const struct
 	r->last_ns = bpf_cpu_to_be64(flow->last_ns + host->unix_offset_ns);
 	r->handshake_rtt_us = bpf_htonl(rtt_ns / NS_PER_US);
 	r->reason = reason;
-	bpf_ringbuf_submit(r, 0);
+	bpf_ringbuf_submit(r, host->report_wakes ? 0 : BPF_RB_NO_WAKEUP);
 }
 
 #endif

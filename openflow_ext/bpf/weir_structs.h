@@ -28,6 +28,8 @@ struct weir_settings {
 	__u64 unix_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC */
 	__u32 report_kinds;   /* bit k: flow reports of enum weir_report_kind k are wanted */
 	__u32 simple_count;   /* N_i is the paper's integer: one a matching packet, no flow state */
+	__u32 report_wakes;   /* a report wakes the agent; else the agent looks by itself */
+	__u32 pad;
 };
 
 /* ---- ports: facts by the agent, state by the programs ------------------------------------------ */

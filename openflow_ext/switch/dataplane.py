@@ -108,10 +108,12 @@ class HostSettings:
     """What holds for all ports. report_kinds: bit k wants flow reports of kind k (wire FlowReportKind).
 
     simple_count: N_i is the paper's integer (SCCP, section III.A), without flow state.
+    report_wakes: ``reports_fd`` wakes who waits for it with each report; else it has to be looked at.
     """
 
     report_kinds: int = 0
     simple_count: bool = False
+    report_wakes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,7 @@ class DataPlane(Protocol):
         """Let flows go whose time has come; how many left the table."""
 
     def reports_fd(self) -> int:
-        """A descriptor that is readable when flow reports wait."""
+        """A descriptor that is readable when flow reports wait; see HostSettings.report_wakes."""
 
     def reports(self) -> tuple[dict[int, bytes], int]:
         """The flow reports since the last call: by bridge, records as they go over the wire, oldest first;

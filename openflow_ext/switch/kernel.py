@@ -199,6 +199,7 @@ class KernelDataPlane(PinnedMaps):
         held = self._maps["settings"].value()
         held.unix_offset_ns = _unix_offset_ns()
         held.report_kinds, held.simple_count = settings.report_kinds, settings.simple_count
+        held.report_wakes = settings.report_wakes
         self._maps["settings"].put(self._maps["settings"].key(0), held)
 
     def arm(self, ifindex: int, bridge: int, rules: Sequence[Rule]) -> None:

@@ -95,28 +95,26 @@ class FlowReports:
         self._simple_count = simple_count
         self._idle_s = idle_s
         self._listeners: dict[Hashable, Listener] = {}
-        self._resume: asyncio.TimerHandle | None = None
-        self._running = False
+        self._look: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
         """Set up the data plane and begin to read. Raises DataPlaneError."""
+        self._loop = asyncio.get_running_loop()
         self._configure()
-        self._dataplane.reports()  # an earlier agent's, told to nobody
-        self._running = True
-        self._listen()
 
     def stop(self) -> None:
         """Stop to read; nobody listens any more. Raises DataPlaneError."""
-        self._running = False
-        for timer in (self._resume, *(listener.timer for listener in self._listeners.values())):
-            if timer is not None:
-                timer.cancel()
+        for listener in self._listeners.values():
+            listener.stop()
         self._listeners.clear()
-        asyncio.get_running_loop().remove_reader(self._dataplane.reports_fd())
         self._configure()
+        self._loop = None
 
     def ask(self, who: Hashable, listener: Listener) -> None:
         """``who`` wants what ``listener`` says, instead of what it had before. Raises DataPlaneError."""
+        if not self._listeners:
+            self._dataplane.reports()  # what came before is told to nobody
         self._forget(who)
         if listener.config.kinds:
             self._listeners[who] = listener
@@ -138,7 +136,9 @@ class FlowReports:
         kinds = 0
         for listener in self._listeners.values():
             kinds |= int(listener.config.kinds)
-        self._dataplane.configure_host(HostSettings(kinds, self._simple_count))
+        pause_s = min([PAUSE_S, *(listener.interval_s for listener in self._listeners.values())])
+        self._dataplane.configure_host(HostSettings(kinds, self._simple_count, report_wakes=pause_s == 0))
+        self._read(pause_s)
 
     def times(self) -> SweepTimes:
         """The shortest times that a controller asked for, else the switch's own."""
@@ -155,8 +155,8 @@ class FlowReports:
             self._collect()
         for listener in awaiting:
             listener.end_roll_call()
-            if listener in self._listeners.values():
-                self._schedule(listener, 0)
+        for listener in self._listeners.values():
+            self._schedule(listener, 0 if listener in awaiting else listener.interval_s)
 
     def sweep_every_s(self) -> float:
         """How often the data plane is to be swept, that those times are kept by half."""
@@ -164,28 +164,24 @@ class FlowReports:
         asked = [seconds / 2 for seconds in (times.idle_s, times.active_s) if seconds]
         return max(_SHORTEST_SWEEP_S, min([SWEEP_S, *asked]))
 
-    def _listen(self) -> None:
-        self._resume = None
-        if self._running:
-            asyncio.get_running_loop().add_reader(self._dataplane.reports_fd(), self._gather)
+    def _read(self, pause_s: float) -> None:
+        """Read every ``pause_s``; where somebody wants each record at once, when the data plane wakes us.
 
-    def _gather(self) -> None:
-        """The data plane has something: let it gather more, as long as nobody asked for it sooner.
-
-        Taken at once, the first flow of a burst would have agent and controller run while the others still
-        shake hands.
+        Woken by the first flow of a burst, agent and controller would run while the others still shake hands.
         """
-        pause_s = min([PAUSE_S, *(listener.interval_s for listener in self._listeners.values())])
-        if pause_s == 0:
-            self._take(0)
+        if self._loop is None:
             return
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._dataplane.reports_fd())
-        self._resume = loop.call_later(pause_s, self._take_and_listen, pause_s)
+        self._loop.remove_reader(self._dataplane.reports_fd())
+        if self._look is not None:
+            self._look.cancel()
+        if self._listeners and pause_s:
+            self._look = self._loop.call_later(pause_s, self._look_again, pause_s)
+        elif self._listeners:
+            self._loop.add_reader(self._dataplane.reports_fd(), self._take, 0)
 
-    def _take_and_listen(self, paused_s: float) -> None:
-        self._take(paused_s)
-        self._listen()
+    def _look_again(self, pause_s: float) -> None:
+        self._look = asyncio.get_running_loop().call_later(pause_s, self._look_again, pause_s)
+        self._take(pause_s)
 
     def _take(self, paused_s: float) -> None:
         """Pass on what the data plane has gathered for so long."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from dataclasses import replace
 
 import pytest
@@ -21,6 +22,17 @@ def records(bench: Bench) -> list[bytes]:
     assert lost == 0
     data = by_bridge.get(BRIDGE, b"")
     return [data[at : at + 88] for at in range(0, len(data), 88)]
+
+
+@pytest.mark.parametrize("wakes", [False, True])
+def test_a_report_wakes_who_waits_only_if_told_to(bench: Bench, wakes: bool) -> None:
+    bench.plane.configure_host(replace(ALL, report_wakes=wakes))
+    with select.epoll() as waiting:
+        waiting.register(bench.plane.reports_fd(), select.EPOLLIN)
+        bench.handshake(LOCAL)
+        bench.ingress(LOCAL)
+        assert bool(waiting.poll(2 if wakes else 0.1)) is wakes
+    assert len(records(bench)) == 1
 
 
 def test_opened_with_the_handshakes_third_segment(bench: Bench) -> None:

@@ -50,14 +50,14 @@ def test_each_controller_gets_the_kinds_that_it_asked_for(play: Play) -> None:
         all_of_them, openings = await bench.join_ready(), await bench.join_ready()
         await ask(all_of_them, wire.FlowReportConfig(EVERY))
         await ask(openings, wire.FlowReportConfig(FlowKinds.OPENED))
-        assert bench.plane.host == HostSettings(report_kinds=int(EVERY))
+        assert bench.plane.host == HostSettings(report_kinds=int(EVERY), report_wakes=True)
         records = (record(), record(FlowKind.CLOSED), record(number=2))
         bench.plane.report(1, raw(*records))
         bench.plane.report(2, raw(record(number=9)))
         assert wire.decode_message(await all_of_them[1].message()) == wire.FlowReport(records)
         assert wire.decode_message(await openings[1].message()) == wire.FlowReport((records[0], records[2]))
         await ask(all_of_them, wire.FlowReportConfig())
-        assert bench.plane.host == HostSettings(report_kinds=int(FlowKinds.OPENED))
+        assert bench.plane.host == HostSettings(report_kinds=int(FlowKinds.OPENED), report_wakes=True)
         openings[1].writer.close()
         assert await openings[0].ends()
         assert bench.plane.host == HostSettings()
@@ -91,9 +91,36 @@ def test_the_first_record_of_a_burst_waits_for_the_others(
         for xid in (5, 6):  # the agent has looked at what there is
             controller.send(barrier(xid))
             assert await switch.message() == barrier(xid)
+        assert not bench.plane.host.report_wakes
         assert bench.plane.reports() == ({1: raw(record())}, 0)
 
     play(script)
+
+
+def test_records_of_before_the_first_question_are_told_to_nobody(play: Play) -> None:
+    async def script(bench: Bench) -> None:
+        ends = await bench.join_ready()
+        bench.plane.report(1, raw(record(number=1)), lost=3)
+        await ask(ends, wire.FlowReportConfig(EVERY))
+        bench.plane.report(1, raw(record(number=2)))
+        assert wire.decode_message(await ends[1].message()) == wire.FlowReport((record(number=2),))
+
+    play(script)
+
+
+def test_records_that_a_roll_call_gathers_reach_those_who_await_none() -> None:
+    async def script() -> None:
+        sent: list[bytes] = []
+        plane = FakeDataPlane()
+        reports = FlowReports(plane)
+        config = wire.FlowReportConfig(FlowKinds.OPENED)
+        reports.ask(1, Listener(1, config, wire.OFP13, lambda data: not sent.append(data)))
+        reports.ask(2, Listener(1, wire.FlowReportConfig(EVERY), wire.OFP13, lambda _: True))
+        plane.report(1, raw(record()))
+        await reports.sweep()
+        assert [wire.decode_message(data) for data in sent] == [wire.FlowReport((record(),))]
+
+    asyncio.run(script())
 
 
 def test_many_records_are_cut_into_messages_and_losses_told_once(play: Play) -> None:
@@ -200,6 +227,6 @@ def test_a_roll_call_does_not_end_before_the_sweep_that_began_after_the_question
 def test_the_simple_count_is_told_to_the_data_plane() -> None:
     plane = FakeDataPlane()
     reports = FlowReports(plane, simple_count=True, idle_s=0)
-    reports.ask(1, Listener(1, wire.FlowReportConfig(FlowKinds.IDLE), wire.OFP13, lambda _: True))
+    reports.ask(1, Listener(1, wire.FlowReportConfig(FlowKinds.IDLE, 10), wire.OFP13, lambda _: True))
     assert plane.host == HostSettings(report_kinds=int(FlowKinds.IDLE), simple_count=True)
     assert reports.sweep_every_s() == 1.0
