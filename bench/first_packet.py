@@ -10,8 +10,10 @@ open a connection at once, each a flow that no switch has seen. The time is what
 programs, whom no controller asks for anything. ``proactive``, ``reactive``: fabric_app and sdtcp_app with the
 agent; ``stopped``: proactive, but the controller's process stands still during each trial, so that it takes
 none of the two CPUs. ``simple_switch_13``: Ryu's own, which has forgotten its entries before each trial.
-Hosts have each other's addresses. The cases take turns, ``rounds`` times; ``added`` is against ``entries``.
-``again``: connections whose SYN had to be sent again; they are in no percentile.
+Hosts have each other's addresses. When all are open, each sends a byte at once: the ``next`` packet, to its
+ACK. The cases take turns, ``rounds`` times; ``added`` is a round's median against that of ``entries``, and
+``alone`` what is added to the first packet beyond what is added to the next. Median, least and most of the
+rounds. ``again``: connections whose SYN had to be sent again; they are in no figure.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import os
 import selectors
 import signal
 import socket
+import statistics
 import struct
 import subprocess
 import sys
@@ -35,7 +38,7 @@ import click
 from pyroute2 import netns
 
 from bench import sandbox
-from bench.figures import present, quantile
+from bench.figures import Spread, present, quantile
 from tests.integration.switch_bench import Agent, OpenVSwitch, open_vswitch, until
 from tests.unit.engines import free_port
 
@@ -46,15 +49,19 @@ FIRST_PORT = 10_000
 PATIENCE_S, SETTLE_S = 3.0, 0.03
 RTT_AT, RETRANSMITS_AT = 68, 100
 """tcpi_rtt (us) and tcpi_total_retrans in struct tcp_info of linux/tcp.h."""
+UNACKED_AT = 24
 PLAIN = "entries"
 UNICAST = "dl_src=00:00:00:00:00:00/01:00:00:00:00:00"
-COLUMNS = ("case", "senders", "connections", "p50 us", "p99 us", "added p50", "added p99", "again", "failed")
+COLUMNS = ("case", "senders", "first p50 us", "first p99 us", "first added", "next added", "alone", "again")
 
 
 class Trial(NamedTuple):
-    """Microseconds from SYN to SYN-ACK, and how many connections sent theirs again, or came to nothing."""
+    """Microseconds from SYN to SYN-ACK and from the first byte to its ACK, a connection each; and how many
+    connections sent their SYN again, or came to nothing.
+    """
 
-    taken_us: list[int]
+    first_us: list[int]
+    next_us: list[int]
     again: int
     failed: int
 
@@ -133,25 +140,43 @@ class Senders:
         for number, one in enumerate(sockets, 1):
             one.setblocking(False)
             one.bind((address(number), self._port))
-            waiting.register(one, selectors.EVENT_WRITE)
+            waiting.register(one, selectors.EVENT_WRITE, one)
         for one in sockets:
             one.connect_ex((address(RECEIVER), SERVICE))
-        deadline, open_ones = time.monotonic() + PATIENCE_S, []
+        deadline, open_ones = time.monotonic() + PATIENCE_S, list[socket.socket]()
         while len(open_ones) < senders and (left_s := deadline - time.monotonic()) > 0:
             for key, _ in waiting.select(left_s):
                 waiting.unregister(key.fileobj)
-                open_ones.append(key.fileobj)
-        told = [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 128) for one in open_ones]  # type: ignore[union-attr]
+                open_ones.append(key.data)
+        opened = [_tcp_info(one) for one in open_ones]
+        for one in open_ones:
+            one.send(b"x")
+        time.sleep(SETTLE_S)
+        acked = [_tcp_info(one) for one in open_ones]
         for one in sockets:
             one.close()
         self._accept_all()
-        rtts_us = [_u32(info, RTT_AT) for info in told if not _u32(info, RETRANSMITS_AT)]
-        return Trial(rtts_us, len(told) - len(rtts_us), senders - len(told))
+        both = [pair for pair in zip(opened, acked, strict=True) if not _u32(pair[0], RETRANSMITS_AT)]
+        return Trial(
+            [_u32(first, RTT_AT) for first, _ in both],
+            [_second_rtt_us(first, last) for first, last in both if not _u32(last, UNACKED_AT)],
+            len(opened) - len(both),
+            senders - len(opened),
+        )
 
     def _accept_all(self) -> None:
         with contextlib.suppress(BlockingIOError):
             while True:
                 self._listener.accept()[0].close()
+
+
+def _tcp_info(one: socket.socket) -> bytes:
+    return one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 128)
+
+
+def _second_rtt_us(first: bytes, last: bytes) -> int:
+    """The second measurement, from the smoothed RTTs after the first and after both (RFC 6298, 2.3)."""
+    return 8 * _u32(last, RTT_AT) - 7 * _u32(first, RTT_AT)
 
 
 def _u32(info: bytes, at: int) -> int:
@@ -256,13 +281,13 @@ CASES: dict[str, Callable[[OpenVSwitch], contextlib.AbstractContextManager[Befor
 }
 
 
-Trials = dict[tuple[str, int], list[Trial]]
-"""By case and number of senders."""
+Rounds = dict[tuple[str, int], list[list[Trial]]]
+"""The trials of each round, by case and number of senders."""
 
 
-def measure(names: Sequence[str], senders: Sequence[int], trials: int, rounds: int) -> Trials:
+def measure(names: Sequence[str], senders: Sequence[int], trials: int, rounds: int) -> Rounds:
     """All trials of the cases that were asked for."""
-    found: Trials = defaultdict(list)
+    found: Rounds = defaultdict(list)
     with open_vswitch() as ovs:
         build(ovs)
         hosts = Senders()
@@ -271,30 +296,40 @@ def measure(names: Sequence[str], senders: Sequence[int], trials: int, rounds: i
                 for switch in SWITCHES:
                     ovs.ofctl("del-flows", switch)
                 with CASES[name](ovs) as before:
-                    until(lambda: len(hosts.trial(MOST).taken_us) == MOST, f"{name}: all are known")
-                    for count in [count for count in senders for _ in range(trials // rounds)]:
-                        before()
-                        time.sleep(SETTLE_S)
-                        found[name, count].append(hosts.trial(count))
+                    until(lambda: len(hosts.trial(MOST).first_us) == MOST, f"{name}: all are known")
+                    for count in senders:
+                        found[name, count].append([])
+                        for _ in range(trials // rounds):
+                            before()
+                            time.sleep(SETTLE_S)
+                            found[name, count][-1].append(hosts.trial(count))
     return found
 
 
-def rows(found: Trials) -> Iterator[dict[str, Any]]:
-    taken_us = {which: [one for trial in trials for one in trial.taken_us] for which, trials in found.items()}
-    for (name, count), trials in found.items():
-        p50, p99 = (quantile(taken_us[name, count], part) for part in (0.5, 0.99))
-        plain_p50, plain_p99 = (quantile(taken_us[PLAIN, count], part) for part in (0.5, 0.99))
+def rows(found: Rounds) -> Iterator[dict[str, Any]]:
+    for (name, count), rounds in found.items():
+        pairs = list(zip(rounds, found[PLAIN, count], strict=True))
+        first = [_median_us(mine, "first_us") - _median_us(plain, "first_us") for mine, plain in pairs]
+        following = [_median_us(mine, "next_us") - _median_us(plain, "next_us") for mine, plain in pairs]
+        alone = [one - other for one, other in zip(first, following, strict=True)]
+        trials = [trial for trials in rounds for trial in trials]
+        taken_us = [one for trial in trials for one in trial.first_us]
         yield {
             "case": name,
             "senders": count,
-            "connections": len(taken_us[name, count]),
-            "p50 us": p50,
-            "p99 us": p99,
-            "added p50": p50 - plain_p50,
-            "added p99": p99 - plain_p99,
+            "connections": len(taken_us),
+            "first p50 us": quantile(taken_us, 0.5),
+            "first p99 us": quantile(taken_us, 0.99),
+            "first added": Spread.of(first),
+            "next added": Spread.of(following),
+            "alone": Spread.of(alone),
             "again": sum(trial.again for trial in trials),
             "failed": sum(trial.failed for trial in trials),
         }
+
+
+def _median_us(trials: list[Trial], which: str) -> float:
+    return statistics.median(one for trial in trials for one in getattr(trial, which))
 
 
 @click.command(help=__doc__.splitlines()[0] if __doc__ else None)
@@ -303,7 +338,7 @@ def rows(found: Trials) -> Iterator[dict[str, Any]]:
 )
 @click.option("--case", "names", type=click.Choice(list(CASES)), multiple=True, help="Beside entries.")
 @click.option("--trials", default=100, show_default=True, help="Of each case with so many senders.")
-@click.option("--rounds", default=2, show_default=True, help="How often the cases take turns.")
+@click.option("--rounds", default=4, show_default=True, help="How often the cases take turns.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def main(senders: tuple[int, ...], names: tuple[str, ...], trials: int, rounds: int, as_json: bool) -> None:
     sandbox.enter()
