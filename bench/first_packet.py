@@ -10,10 +10,11 @@ open a connection at once, each a flow that no switch has seen. The time is what
 programs, whom no controller asks for anything. ``proactive``, ``reactive``: fabric_app and sdtcp_app with the
 agent; ``stopped``: proactive, but the controller's process stands still during each trial, so that it takes
 none of the two CPUs. ``simple_switch_13``: Ryu's own, which has forgotten its entries before each trial.
-Hosts have each other's addresses. When all are open, each sends a byte at once: the ``next`` packet, to its
-ACK. The cases take turns, ``rounds`` times; ``added`` is a round's median against that of ``entries``, and
-``alone`` what is added to the first packet beyond what is added to the next. Median, least and most of the
-rounds. ``again``: connections whose SYN had to be sent again; they are in no figure.
+Hosts have each other's addresses. When all are open, and after the pause that was before the SYNs, each sends
+a byte at once: the ``next`` packet, to its ACK. The cases take turns, ``rounds`` times; ``added`` is a
+round's median against that of ``entries``, and ``alone`` what is added to the first packet beyond what is
+added to the next. Median, least and most of the rounds. ``again``: connections whose SYN had to be sent
+again; they are in no figure.
 """
 
 from __future__ import annotations
@@ -149,6 +150,7 @@ class Senders:
                 waiting.unregister(key.fileobj)
                 open_ones.append(key.data)
         opened = [_tcp_info(one) for one in open_ones]
+        time.sleep(SETTLE_S)
         for one in open_ones:
             one.send(b"x")
         time.sleep(SETTLE_S)
