@@ -1,15 +1,14 @@
 """Bundles in one session: OFPT_BUNDLE_* of OpenFlow 1.4 and later, ONF's extension of 1.3.
 
 A FLOW_MOD in a bundle acts when the bundle is committed. Open vSwitch holds its plain rest until then, this
-the whole of it: at the commit both parts act, or neither. Not implemented: a MODIFY with actions of the
-extension, for which entries it is about depends on what the bundle did before.
+the whole of it: at the commit both parts act, or neither.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from openflow_ext.switch import openflow as of
 from openflow_ext.switch import split
@@ -20,17 +19,31 @@ from openflow_ext.switch.split import Split
 ONF_ID = (0x4F4E4600).to_bytes(4, "big")
 _CONTROL_13, _ADD_13 = 2300, 2301
 _OFPBCT_COMMIT_REQUEST, _OFPBCT_DISCARD_REQUEST = 4, 6
-_MSG_UNSUP, _MSG_FAILED = 10, 13
-_CONTROL, _ADDED = struct.Struct("!IH"), struct.Struct("!I")
+_MSG_FAILED = 13
+_CONTROL = struct.Struct("!IH")
 _ADD_HEAD_SIZE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A FLOW_MOD in a bundle: as the controller wrote it, and its two parts."""
+    """A FLOW_MOD in a bundle: as the controller wrote it, read, and its two parts."""
 
     message: bytes
+    flow_mod: of.FlowMod
     parts: Split
+
+    @property
+    def modifies(self) -> bool:
+        """Whether it needs to know which entries it is about."""
+        return bool(self.parts.actions) and self.flow_mod.command in of.MODIFIES
+
+
+@dataclass(slots=True)
+class Bundle:
+    """What waits for the commit. ``takes_along``: groups end, and entries with them."""
+
+    added: list[Added] = field(default_factory=list)
+    takes_along: bool = False
 
 
 def is_bundle_message(message: bytes) -> bool:
@@ -53,14 +66,14 @@ def _body_at(message: bytes) -> int:
 
 
 class Bundles:
-    """The FLOW_MODs that wait in a session's bundles."""
+    """What waits in a session's bundles."""
 
     def __init__(self) -> None:
-        self._open: dict[int, list[Added]] = {}
+        self._open: dict[int, Bundle] = {}
         self._discarded: set[bytes] = set()
 
-    def take(self, message: bytes, commit: Callable[[bytes, Iterable[Added]], Verdict]) -> Verdict:
-        """Follow a bundle. ``commit`` carries out the FLOW_MODs of one that the message commits."""
+    def take(self, message: bytes, commit: Callable[[bytes, Bundle], Verdict]) -> Verdict:
+        """Follow a bundle. ``commit`` carries out one that the message commits."""
         body = message[_body_at(message) :]
         if _kind(message) == of.OFPT_BUNDLE_ADD_MESSAGE:
             return self._add(message, body)
@@ -69,22 +82,24 @@ class Bundles:
         bundle_id, control = _CONTROL.unpack_from(body)
         if control not in (_OFPBCT_COMMIT_REQUEST, _OFPBCT_DISCARD_REQUEST):
             return Verdict(forward=message)
-        waiting = self._open.pop(bundle_id, [])
-        return commit(message, waiting) if control == _OFPBCT_COMMIT_REQUEST else Verdict(forward=message)
+        bundle = self._open.pop(bundle_id, Bundle())
+        return commit(message, bundle) if control == _OFPBCT_COMMIT_REQUEST else Verdict(forward=message)
 
     def _add(self, message: bytes, body: bytes) -> Verdict:
         inner = body[_ADD_HEAD_SIZE : _ADD_HEAD_SIZE + int.from_bytes(body[10:12], "big")]
+        bundle_id = int.from_bytes(body[:4], "big")
+        if of.takes_entries_along(inner):
+            self._open.setdefault(bundle_id, Bundle()).takes_along = True
         if inner[1:2] != bytes([of.OFPT_FLOW_MOD]):
             return Verdict(forward=message)
         try:
-            parts = _checked(inner)
+            added = _checked(inner)
         except ValueError:
             return Verdict(forward=message)
         except Refused as refusal:
-            return Verdict(answer=_refusal(message, refusal))
-        (bundle_id,) = _ADDED.unpack_from(body)
-        self._open.setdefault(bundle_id, []).append(Added(inner, parts))
-        return Verdict(forward=_with_inner(message, len(inner), parts.rest))
+            return Verdict(answer=of.error(message, refusal.error_type, refusal.code))
+        self._open.setdefault(bundle_id, Bundle()).added.append(added)
+        return Verdict(forward=_with_inner(message, len(inner), added.parts.rest))
 
     def discard(self, commit: bytes) -> Verdict:
         """What becomes of a ``commit`` that cannot be carried out: Open vSwitch forgets the bundle."""
@@ -102,33 +117,27 @@ class Bundles:
 
     def refused(self, error: bytes) -> None:
         """Open vSwitch did not take a message into a bundle."""
-        for added in self._open.values():
-            added[:] = [one for one in added if one.message[4:8] != error[4:8]]
+        for bundle in self._open.values():
+            bundle.added = [one for one in bundle.added if one.message[4:8] != error[4:8]]
 
 
-def _checked(inner: bytes) -> Split:
-    """The parts of a FLOW_MOD. Raises Refused where they could not be carried out, ValueError where its
+def _checked(inner: bytes) -> Added:
+    """A FLOW_MOD and its parts. Raises Refused where they could not be carried out, ValueError where its
     lengths lie."""
     flow_mod = of.FlowMod.parse(inner)
     parts = split.split(inner)
     split.refuse_windows(flow_mod.match)
     if parts.actions and flow_mod.command in of.MODIFIES:
-        raise Refused(of.OFPET_BUNDLE_FAILED, _MSG_UNSUP, "a MODIFY with actions of the extension")
+        split.check_modify(flow_mod, parts.actions)
     if parts.actions and flow_mod.command == of.OFPFC_ADD:
         split.rule_for(flow_mod, parts.actions)
-    return parts
+    return Added(inner, flow_mod, parts)
 
 
 def _with_inner(message: bytes, size: int, inner: bytes) -> bytes:
     """A bundle-add with ``inner`` instead of its message, which has ``size`` bytes."""
     at = _body_at(message) + _ADD_HEAD_SIZE
     return of.resized(message[:at] + inner + message[at + size :])
-
-
-def _refusal(message: bytes, refusal: Refused) -> bytes:
-    if refusal.error_type == of.OFPET_BUNDLE_FAILED:
-        return _failure(message, refusal.code)
-    return of.error(message, refusal.error_type, refusal.code)
 
 
 def _failure(message: bytes, code: int) -> bytes:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
 from functools import partial
 
 from openflow_ext.switch import flowstats, split
 from openflow_ext.switch import openflow as of
-from openflow_ext.switch.bundles import Added, Bundles
+from openflow_ext.switch.bundles import Added, Bundle, Bundles
 from openflow_ext.switch.dataplane import DataPlaneError
 from openflow_ext.switch.errors import Refused
 from openflow_ext.switch.exchange import OwnRequests, Verdict
-from openflow_ext.switch.flowstats import Flow
+from openflow_ext.switch.foresight import Foresight
 from openflow_ext.switch.split import Split
 from openflow_ext.switch.table import SETTLED_S, Change, Entry, ExtensionTable, Key, PendingChanges
 
 log = logging.getLogger(__name__)
-
-_DELETES = {of.OFPT_GROUP_MOD: of.OFPGC_DELETE, of.OFPT_METER_MOD: of.OFPMC_DELETE}
 
 
 class FlowEntries:
@@ -46,7 +44,7 @@ class FlowEntries:
             parts = split.split(message)
             split.refuse_windows(flow_mod.match)
             if parts.actions and flow_mod.command in of.MODIFIES:
-                return self._look_up(message, flow_mod, parts)
+                return self._look_up(message[0], [flow_mod], partial(self._modify, message, flow_mod, parts))
             return self._carried_out(message, parts, self._table.apply(message, parts.actions))
         except ValueError as error:
             log.warning("%s: malformed FLOW_MOD left to Open vSwitch: %s", self._name, error)
@@ -63,30 +61,37 @@ class FlowEntries:
         log.warning("%s: FLOW_MOD refused: %s", self._name, refusal)
         return Verdict(answer=of.error(message, refusal.error_type, refusal.code))
 
-    def _look_up(self, message: bytes, flow_mod: of.FlowMod, parts: Split) -> Verdict:
-        """A MODIFY with actions of the extension: Open vSwitch knows which entries it is about."""
-        found: list[Flow] = []
-        reply = partial(self._looked_up, message, parts, found)
-        request = self._own.ask(lambda xid: flowstats.request(message[0], xid, flow_mod), reply)
+    def _look_up(self, version: int, mods: list[of.FlowMod], act: Callable[[Foresight], Verdict]) -> Verdict:
+        """Open vSwitch knows which entries ``mods`` are about: ``act`` when it has told them all."""
+        foresight = Foresight()
+        requests = b""
+        for left, mod in zip(range(len(mods))[::-1], mods, strict=True):
+            reply = partial(self._looked_up, act if left == 0 else None, foresight)
+            requests += self._own.ask(partial(flowstats.request, version, about=mod), reply)
         self.holding = True
-        return Verdict(forward=request, hold=True)
+        return Verdict(forward=requests, hold=True)
 
     def _looked_up(
-        self, message: bytes, parts: Split, found: list[Flow], reply: bytes, last: bool
+        self, act: Callable[[Foresight], Verdict] | None, foresight: Foresight, reply: bytes, last: bool
     ) -> Verdict:
         try:
             if not reply:
-                raise Refused(of.OFPET_FLOW_MOD_FAILED, of.OFPFMFC_UNKNOWN, "Open vSwitch tells no entries")
-            found += flowstats.flows(reply)
-            if not last:
-                return Verdict()
-            changes = self._table.modify(message, parts.actions, found)
-            verdict = self._carried_out(message, parts, changes)
+                raise ValueError("Open vSwitch tells no entries")
+            foresight.learn(flowstats.flows(reply))
         except (Refused, ValueError) as error:
-            unknown = Refused(of.OFPET_FLOW_MOD_FAILED, of.OFPFMFC_UNKNOWN, str(error))
-            verdict = self._refuse(message, error if isinstance(error, Refused) else unknown)
+            foresight.failure = str(error)
+        if act is None or not last:
+            return Verdict()
         self.holding = False
+        verdict = act(foresight)
         return Verdict(forward=verdict.answer, answer=verdict.forward)
+
+    def _modify(self, message: bytes, flow_mod: of.FlowMod, parts: Split, foresight: Foresight) -> Verdict:
+        try:
+            changes = self._table.modify(message, parts.actions, foresight.about(flow_mod))
+            return self._carried_out(message, parts, changes)
+        except Refused as refusal:
+            return self._refuse(message, refusal)
 
     def bundled(self, message: bytes) -> Verdict:
         """A message about a bundle: what it holds acts here when it is committed."""
@@ -97,22 +102,38 @@ class FlowEntries:
             self._pending.remember(verdict.forward, message, ())
         return verdict
 
-    def _committed(self, commit: bytes, waiting: Iterable[Added]) -> Verdict:
+    def _committed(self, commit: bytes, bundle: Bundle) -> Verdict:
+        modifies = [added.flow_mod for added in bundle.added if added.modifies]
+        if not modifies:
+            return self._act(commit, bundle, None)
+        return self._look_up(commit[0], modifies, partial(self._act, commit, bundle))
+
+    def _act(self, commit: bytes, bundle: Bundle, foresight: Foresight | None) -> Verdict:
         """All that waited in a bundle acts, or nothing does."""
         changes: list[Change] = []
-        for added in waiting:
+        for added in bundle.added:
             try:
-                changes += self._table.apply(added.message, added.parts.actions)
-            except Refused as refusal:
+                changes += self._changes(added, foresight)
+            except (Refused, ValueError) as error:
                 self._table.undo(changes)
                 failed = self._bundles.discard(commit)
-                refused = self._refuse(added.message, refusal)
+                unknown = Refused(of.OFPET_FLOW_MOD_FAILED, of.OFPFMFC_UNKNOWN, str(error))
+                refused = self._refuse(added.message, error if isinstance(error, Refused) else unknown)
                 return Verdict(forward=failed.forward, answer=refused.answer + failed.answer)
             if added.parts.actions:
                 self._pending.remember(added.parts.rest, added.message, ())
         if changes:
             self._pending.remember(commit, commit, tuple(changes))
-        return Verdict(forward=commit)
+        return Verdict(forward=commit + (self.check(commit[0]) if bundle.takes_along else b""))
+
+    def _changes(self, added: Added, foresight: Foresight | None) -> tuple[Change, ...]:
+        if foresight is None:
+            return self._table.apply(added.message, added.parts.actions)
+        about = foresight.about(added.flow_mod) if added.modifies else []
+        foresight.follow(added.flow_mod)
+        if added.modifies:
+            return self._table.modify(added.message, added.parts.actions, about)
+        return self._table.apply(added.message, added.parts.actions)
 
     def answers_discard(self, message: bytes) -> bool:
         """Whether Open vSwitch answers what was asked for here, after a commit that failed."""
@@ -120,7 +141,7 @@ class FlowEntries:
 
     def takes_entries_along(self, message: bytes) -> bool:
         """Whether a GROUP_MOD or METER_MOD makes Open vSwitch remove entries: look which."""
-        return bool(len(self._table)) and message[8:10] == _DELETES[message[1]].to_bytes(2, "big")
+        return bool(len(self._table)) and of.takes_entries_along(message)
 
     # -- from Open vSwitch -----------------------------------------------------------------------
 

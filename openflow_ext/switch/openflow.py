@@ -197,6 +197,13 @@ def resized(message: bytes) -> bytes:
     return message[:2] + struct.pack("!H", len(message)) + message[4:]
 
 
+def takes_entries_along(message: bytes) -> bool:
+    """Whether a message removes groups or meters: a switch removes entries with them."""
+    if message[1:2] == bytes([OFPT_GROUP_MOD]):
+        return message[8:10] == OFPGC_DELETE.to_bytes(2, "big")
+    return message[1:2] == bytes([OFPT_METER_MOD]) and message[8:10] == OFPMC_DELETE.to_bytes(2, "big")
+
+
 def port_desc_request(version: int, xid: int) -> bytes:
     """A request for the descriptions of all ports."""
     body = struct.pack("!HH4x", OFPMP_PORT_DESC, 0)

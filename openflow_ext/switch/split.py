@@ -132,6 +132,14 @@ def outputs(instructions: bytes) -> tuple[frozenset[int], frozenset[int]]:
     return frozenset(ports), frozenset(groups)
 
 
+def sends_to(instructions: bytes, out_port: int, out_group: int) -> bool:
+    """Whether a command restricted to a port and a group (OFPP_ANY, OFPG_ANY: not) is about an entry."""
+    if (out_port, out_group) == (of.OFPP_ANY, of.OFPG_ANY):
+        return True
+    ports, groups = outputs(instructions)
+    return out_port in (of.OFPP_ANY, *ports) and out_group in (of.OFPG_ANY, *groups)
+
+
 def rule_for(flow_mod: of.FlowMod, actions: Iterable[bytes]) -> Rule:
     """The extension part of an entry as a Rule. Raises Refused with the error that fits."""
     rule = Rule(
@@ -157,6 +165,11 @@ def with_actions(rule: Rule, actions: Iterable[bytes]) -> Rule:
     if rule.count_op and rule.match.in_port is not None:
         raise _bad_action(of.OFPBAC_MATCH_INCONSISTENT, "a count action with in_port: unknown at egress")
     return rule
+
+
+def check_modify(flow_mod: of.FlowMod, actions: Iterable[bytes]) -> None:
+    """Raises Refused for ``actions`` that no entry can carry, also where a MODIFY is about none."""
+    with_actions(Rule(flow_mod.table_id, flow_mod.priority, flow_mod.cookie), actions)
 
 
 def _decode_action(raw: bytes) -> wire.Action:

@@ -50,13 +50,6 @@ class Entry:
     def key(self) -> Key:
         return key_of(self.rule)
 
-    def sends_to(self, out_port: int, out_group: int) -> bool:
-        """Whether a command restricted to a port and a group (OFPP_ANY, OFPG_ANY: not) is about this."""
-        if (out_port, out_group) == (of.OFPP_ANY, of.OFPG_ANY):
-            return True
-        ports, groups = split.outputs(self.instructions or b"")
-        return out_port in (of.OFPP_ANY, *ports) and out_group in (of.OFPG_ANY, *groups)
-
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -113,15 +106,12 @@ class ExtensionTable:
 
     def modify(self, message: bytes, actions: tuple[bytes, ...], flows: Iterable[Flow]) -> tuple[Change, ...]:
         """Do what a MODIFY with ``actions`` of the extension asks with ``flows``, Open vSwitch's entries
-        that it is about (for a strict one: among which it is).
+        that it is about.
 
         Raises Refused, and nothing has changed then.
         """
         flow_mod = of.FlowMod.parse(message)
-        split.with_actions(Rule(flow_mod.table_id, flow_mod.priority, flow_mod.cookie), actions)
-        if flow_mod.command == of.OFPFC_MODIFY_STRICT:
-            match = of.read_match(flow_mod.match)
-            flows = [f for f in flows if f.priority == flow_mod.priority and of.read_match(f.match) == match]
+        split.check_modify(flow_mod, actions)
         return self._commit([self._modified(flow, flow_mod.instructions, actions) for flow in flows])
 
     def _modified(self, flow: Flow, instructions: bytes, actions: tuple[bytes, ...]) -> Change:
@@ -209,7 +199,8 @@ class ExtensionTable:
         return [e for e in self if e.rule.table_id in tables and split.covers(fields, e.fields)]
 
     def _deleted(self, flow_mod: of.FlowMod) -> list[Entry]:
-        return [e for e in self._selected(flow_mod) if e.sends_to(flow_mod.out_port, flow_mod.out_group)]
+        only = flow_mod.out_port, flow_mod.out_group
+        return [e for e in self._selected(flow_mod) if split.sends_to(e.instructions or b"", *only)]
 
     def _commit(self, changes: Iterable[Change]) -> tuple[Change, ...]:
         """Carry out all of ``changes`` or none."""

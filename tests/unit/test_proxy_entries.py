@@ -13,11 +13,11 @@ from openflow_ext.switch import flowstats
 from openflow_ext.switch import openflow as of
 from tests.unit.flowmods import TCP4, ext, flow_mod, ofproto, output, parsed
 from tests.unit.proxy_bench import FEATURES, Bench, End, Script, barrier, echo, perform, port_descriptions
-from tests.unit.test_flowstats import entry_13, reply
+from tests.unit.test_flowstats import entry_13, entry_15, reply
 
 Play = Callable[[Script], None]
 SET = ext(wire.SetWindow())
-MODIFY = flow_mod(actions=[SET, output(3)], command=ofproto.OFPFC_MODIFY, xid=77)
+MODIFY = flow_mod(actions=[SET, output(3)], command=ofproto.OFPFC_MODIFY, table_id=3, xid=77)
 ROLE_REQUEST, ROLE_REPLY, MASTER, SLAVE = 24, 25, 2, 3
 
 
@@ -33,8 +33,8 @@ async def own_request(switch: End) -> int:
     return of.HEADER.unpack_from(request)[3]
 
 
-def answer(xid: int, *entries: bytes, more: bool = False) -> bytes:
-    message = reply(4, *entries, more=more)
+def answer(xid: int, *entries: bytes, more: bool = False, version: int = 4) -> bytes:
+    message = reply(version, *entries, more=more)
     return message[:4] + xid.to_bytes(4, "big") + message[8:]
 
 
@@ -47,7 +47,7 @@ def test_a_modify_waits_for_the_entries_and_all_behind_it_waits_too(play: Play) 
         assert await controller.message() == echo(1)
         assert not bench.plane.held
         switch.send(answer(xid, entry_13(5), more=True), answer(xid, entry_13(6)))
-        rest = flow_mod(actions=[output(3)], command=ofproto.OFPFC_MODIFY, xid=77)
+        rest = flow_mod(actions=[output(3)], command=ofproto.OFPFC_MODIFY, table_id=3, xid=77)
         assert await switch.message() == rest
         assert sorted(rule.priority for rule in bench.plane.held.values()) == [5, 6]
         assert await switch.message() == barrier(78)
@@ -251,18 +251,84 @@ def test_a_commit_that_open_vswitch_refuses_is_taken_back(play: Play, version: i
     play(script)
 
 
+AFTER_A_DELETE_AND_AN_ADD = (
+    flow_mod(TCP4, command=ofproto.OFPFC_DELETE_STRICT, priority=5, table_id=3),
+    flow_mod(TCP4, [output(1)], priority=8, table_id=3),
+    MODIFY,
+)
+
+
 @pytest.mark.parametrize("version", [4, 5, 6])
-def test_what_the_extension_cannot_do_never_enters_a_bundle(play: Play, version: int) -> None:
-    modify = flow_mod(TCP4, [SET, output(3)], command=ofproto.OFPFC_MODIFY)
-    too_many = flow_mod(TCP4, [SET, SET])
+def test_a_modify_in_a_bundle_is_about_what_the_bundle_leaves(play: Play, version: int) -> None:
+    strict = flow_mod(actions=[SET], command=ofproto.OFPFC_MODIFY_STRICT, table_id=3, priority=7)
+    entry = entry_15 if version == of.OFP15 else entry_13
 
     async def script(bench: Bench) -> None:
         ends = Ends(*await bench.join())
-        ends.controller.send(adding(modify, version))
-        assert await ends.controller.message() == failed(adding(modify, version), version, 10)
-        ends.controller.send(adding(too_many, version))
-        refusal = of.error(adding(too_many, version), of.OFPET_BAD_ACTION, of.OFPBAC_TOO_MANY)
-        assert await ends.controller.message() == refusal
+        for message in (*AFTER_A_DELETE_AND_AN_ADD, strict):
+            ends.controller.send(adding(message, version))
+            await ends.switch.message()
+        ends.controller.send(control(COMMIT, version), echo(2))
+        first, second = await own_request(ends.switch), await own_request(ends.switch)
+        ends.switch.send(answer(first, entry(5), more=True, version=version))
+        ends.switch.send(answer(first, entry(6), version=version))
+        await ends.hears(echo(1))
+        assert not bench.plane.held
+        ends.switch.send(answer(second, entry(5), entry(6), version=version))
+        assert await ends.switch.message() == control(COMMIT, version)
+        assert await ends.switch.message() == echo(2)
+        assert sorted(rule.priority for rule in bench.plane.held.values()) == [6, 8]
+
+    play(script)
+
+
+@pytest.mark.parametrize("version", [4, 5, 6])
+def test_a_bundle_whose_modify_knows_no_entries_is_discarded_whole(play: Play, version: int) -> None:
+    async def script(bench: Bench) -> None:
+        ends = Ends(*await bench.join())
+        for message in (WHOLE, MODIFY):
+            ends.controller.send(adding(message, version, xid=10))
+            await ends.switch.message()
+        commit = control(COMMIT, version, xid=12)
+        ends.controller.send(commit)
+        xid = await own_request(ends.switch)
+        ends.switch.send(of.error(flowstats.request(version, xid), 1, 1))
+        error = await ends.controller.message()
+        assert (error[4:8], error[8:12]) == (bytes([0, 0, 0, 10]), bytes([0, 5, 0, of.OFPFMFC_UNKNOWN]))
+        assert await ends.controller.message() == failed(commit, version, 13)
+        assert await ends.switch.message() == control(DISCARD, version, xid=12)
+        assert not bench.plane.held
+
+    play(script)
+
+
+@pytest.mark.parametrize("version", [4, 5, 6])
+def test_after_a_bundle_that_ends_groups_the_entries_are_compared(play: Play, version: int) -> None:
+    group_delete = of.HEADER.pack(version, of.OFPT_GROUP_MOD, 16, 9) + bytes.fromhex("0002000000000001")
+
+    async def script(bench: Bench) -> None:
+        ends = Ends(*await bench.join())
+        await ends.becomes(adding(WHOLE, version), adding(PLAIN, version))
+        await ends.passes(adding(group_delete, version), control(COMMIT, version))
+        object.__setattr__(next(iter(bench.bridge.table)), "since", -100.0)
+        ends.switch.send(answer(await own_request(ends.switch), version=version))
+        await ends.hears(echo(1))
+        assert not bench.plane.held
+
+    play(script)
+
+
+@pytest.mark.parametrize("version", [4, 5, 6])
+def test_what_the_extension_cannot_do_never_enters_a_bundle(play: Play, version: int) -> None:
+    commands = ofproto.OFPFC_ADD, ofproto.OFPFC_MODIFY, ofproto.OFPFC_MODIFY_STRICT
+    too_many = [adding(flow_mod(TCP4, [SET, SET], command=command), version) for command in commands]
+
+    async def script(bench: Bench) -> None:
+        ends = Ends(*await bench.join())
+        for message in too_many:
+            ends.controller.send(message)
+            refusal = of.error(message, of.OFPET_BAD_ACTION, of.OFPBAC_TOO_MANY)
+            assert await ends.controller.message() == refusal
         await ends.passes(control(COMMIT, version))
         assert not bench.plane.held
 

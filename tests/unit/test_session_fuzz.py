@@ -37,12 +37,14 @@ GROWTH_MAX_KB = 8192
 SET = ext(wire.SetWindow())
 ARM = wire.Arm(1, (wire.ArmEntry(IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"), 1, 2, 1536),))
 DELETE = flow_mod({}, command=ofproto.OFPFC_DELETE, table_id=ofproto.OFPTT_ALL)
+MODIFY = flow_mod(actions=[SET], command=ofproto.OFPFC_MODIFY, table_id=3)
 SEEDS = [
     flow_mod(actions=[SET, output(3)], priority=5, table_id=3),
     flow_mod(TCP4, [output(3)], priority=5, table_id=3),
-    flow_mod(actions=[SET], command=ofproto.OFPFC_MODIFY),
+    MODIFY,
     DELETE,
     bundle(34, struct.pack("!IHH", 7, 0, 3) + DELETE),
+    bundle(34, struct.pack("!IHH", 7, 0, 3) + MODIFY),
     bundle(33, struct.pack("!IHH", 7, 4, 3)),
     role(24, 2),
     role(25, 3),
@@ -83,11 +85,19 @@ class Sessions:
             return b""
         verdict = (self.session.from_switch if from_switch else self.session.from_controller)(message)
         if verdict.hold:
-            xid = verdict.forward[4:8]
             answer = reply(message[0], entry_13() if message[0] < of.OFP15 else entry_15())
-            self.session.from_switch(answer[:4] + xid + answer[8:])
+            for request in messages(verdict.forward):
+                assert self.session.holding
+                self.session.from_switch(answer[:4] + request[4:8] + answer[8:])
             assert not self.session.holding
         return verdict.forward + verdict.answer
+
+
+def messages(data: bytes) -> Iterator[bytes]:
+    while data:
+        size = int.from_bytes(data[2:4], "big")
+        yield data[:size]
+        data = data[size:]
 
 
 def mangled(rng: random.Random) -> bytes:

@@ -13,6 +13,7 @@ from openflow_ext.switch import split
 from openflow_ext.switch.dataplane import UnsupportedMatch
 from openflow_ext.switch.errors import Refused
 from openflow_ext.switch.flowstats import Flow
+from openflow_ext.switch.foresight import Foresight
 from openflow_ext.switch.rules import Rule, WindowOp
 from openflow_ext.switch.table import PENDING_MAX, Change, ExtensionTable, PendingChanges
 from tests.unit.fakes import FakeDataPlane
@@ -47,7 +48,10 @@ class Bench:
         message = flow_mod({**TCP4, **match}, list(actions), **{"command": ofproto.OFPFC_MODIFY, **fields})
         rules = [entry.rule for entry in self.table if entry.rule.table_id == fields["table_id"]]
         flows = [flow({"tcp_dst": r.match.dst_port}, r.table_id, r.priority, r.cookie) for r in rules]
-        return self.table.modify(message, split.split(message).actions, [*flows, *self.others])
+        foresight = Foresight()
+        foresight.learn([*flows, *self.others])
+        about = foresight.about(of.FlowMod.parse(message))
+        return self.table.modify(message, split.split(message).actions, about)
 
     def delete(self, match: dict[str, Any] | None = None, strict: bool = False, **fields: Any) -> None:
         command = ofproto.OFPFC_DELETE_STRICT if strict else ofproto.OFPFC_DELETE
@@ -166,7 +170,7 @@ def test_modify_strict_means_one_entry(bench: Bench) -> None:
 
 def test_modify_of_what_cannot_be_extended_is_refused_whole(bench: Bench) -> None:
     before = bench.rules
-    bench.others = [Flow(0, 0, of.FlowMod.parse(flow_mod({})).match)]
+    bench.others = [Flow(0, 0, of.FlowMod.parse(flow_mod({**TCP4, "eth_dst": "02:00:00:00:00:01"})).match)]
     with pytest.raises(Refused) as caught:
         bench.modify({}, ext(wire.SetWindow()), table_id=0)
     assert caught.value.error_type == ofproto.OFPET_BAD_MATCH

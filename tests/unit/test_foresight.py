@@ -1,0 +1,102 @@
+"""What a bundle leaves of Open vSwitch's entries, command after command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from openflow_ext.switch import openflow as of
+from openflow_ext.switch.errors import Refused
+from openflow_ext.switch.flowstats import Flow
+from openflow_ext.switch.foresight import Foresight
+from tests.unit.flowmods import TCP4, flow_mod, ofproto, output
+
+ADD, MODIFY, MODIFY_STRICT = ofproto.OFPFC_ADD, ofproto.OFPFC_MODIFY, ofproto.OFPFC_MODIFY_STRICT
+DELETE, DELETE_STRICT = ofproto.OFPFC_DELETE, ofproto.OFPFC_DELETE_STRICT
+WEB = {**TCP4, "tcp_dst": 80}
+
+
+def command(kind: int, match: dict[str, Any] | None = None, port: int = 0, **fields: Any) -> of.FlowMod:
+    actions = [output(port)] if port else []
+    return of.FlowMod.parse(flow_mod(TCP4 if match is None else match, actions, command=kind, **fields))
+
+
+def entry(table_id: int, priority: int, match: dict[str, Any], cookie: int, port: int) -> Flow:
+    mod = command(ADD, match, port)
+    return Flow(table_id, priority, mod.match, cookie, instructions=mod.instructions)
+
+
+@pytest.fixture
+def foresight() -> Foresight:
+    """Entries that are known by their cookies."""
+    made = Foresight()
+    made.learn([entry(0, 5, WEB, 1, port=1), entry(0, 6, WEB, 2, port=2), entry(1, 5, TCP4, 3, port=1)])
+    return made
+
+
+def left(foresight: Foresight) -> list[int]:
+    everything = command(MODIFY, {}, table_id=of.OFPTT_ALL)
+    return sorted(flow.cookie for flow in foresight.about(everything))
+
+
+@pytest.mark.parametrize(
+    ("kind", "match", "fields", "about"),
+    [
+        (MODIFY, {}, {}, [1, 2]),
+        (MODIFY, {}, {"table_id": 1}, [3]),
+        (MODIFY, {}, {"table_id": of.OFPTT_ALL}, [1, 2, 3]),
+        (MODIFY, WEB, {"table_id": of.OFPTT_ALL}, [1, 2]),
+        (MODIFY, {**TCP4, "tcp_dst": 81}, {}, []),
+        (MODIFY, {}, {"cookie": 2, "cookie_mask": 3}, [2]),
+        (MODIFY_STRICT, WEB, {"priority": 5}, [1]),
+        (MODIFY_STRICT, WEB, {"priority": 7}, []),
+        (MODIFY_STRICT, TCP4, {"priority": 5}, []),
+        (MODIFY_STRICT, TCP4, {"priority": 5, "table_id": of.OFPTT_ALL}, [3]),
+        (MODIFY_STRICT, WEB, {"priority": 5, "cookie": 2, "cookie_mask": 3}, []),
+    ],
+)
+def test_which_entries_a_modify_is_about(
+    foresight: Foresight, kind: int, match: dict[str, Any], fields: dict[str, int], about: list[int]
+) -> None:
+    assert sorted(flow.cookie for flow in foresight.about(command(kind, match, **fields))) == about
+
+
+@pytest.mark.parametrize(
+    ("kind", "match", "fields", "after"),
+    [
+        (DELETE, {}, {}, [3]),
+        (DELETE, {}, {"table_id": of.OFPTT_ALL, "out_port": 1}, [2]),
+        (DELETE, {}, {"table_id": of.OFPTT_ALL, "out_group": 1}, [1, 2, 3]),
+        (DELETE_STRICT, WEB, {"priority": 6}, [1, 3]),
+        (DELETE_STRICT, WEB, {"priority": 6, "out_port": 1}, [1, 2, 3]),
+        (ADD, WEB, {"priority": 6, "cookie": 9}, [1, 3, 9]),
+        (ADD, WEB, {"priority": 7, "cookie": 9}, [1, 2, 3, 9]),
+        (MODIFY, {}, {"cookie": 9}, [1, 2, 3]),
+    ],
+)
+def test_what_a_command_leaves(
+    foresight: Foresight, kind: int, match: dict[str, Any], fields: dict[str, int], after: list[int]
+) -> None:
+    foresight.follow(command(kind, match, **fields))
+    assert left(foresight) == after
+
+
+def test_where_a_modified_entry_sends_counts_for_a_later_delete(foresight: Foresight) -> None:
+    foresight.follow(command(MODIFY_STRICT, WEB, port=7, priority=5))
+    foresight.follow(command(DELETE, {}, table_id=of.OFPTT_ALL, out_port=1))
+    assert left(foresight) == [1, 2]
+
+
+def test_an_added_entry_is_as_it_was_written(foresight: Foresight) -> None:
+    foresight.follow(command(ADD, WEB, port=4, priority=9, cookie=8, idle_timeout=3, hard_timeout=5))
+    (flow,) = foresight.about(command(MODIFY_STRICT, WEB, priority=9))
+    assert (flow.table_id, flow.priority, flow.cookie, flow.age_s) == (0, 9, 8, 0.0)
+    assert (flow.idle_timeout_s, flow.hard_timeout_s) == (3, 5)
+    assert flow.instructions == command(ADD, WEB, port=4).instructions
+
+
+def test_nothing_is_known_after_a_failure(foresight: Foresight) -> None:
+    foresight.failure = "Open vSwitch tells no entries"
+    with pytest.raises(Refused, match="tells no entries"):
+        foresight.about(command(MODIFY, {}))
