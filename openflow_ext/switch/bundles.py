@@ -70,10 +70,11 @@ class Bundles:
 
     def __init__(self) -> None:
         self._open: dict[int, Bundle] = {}
+        self._committed = Bundle()
         self._discarded: set[bytes] = set()
 
     def take(self, message: bytes, commit: Callable[[bytes, Bundle], Verdict]) -> Verdict:
-        """Follow a bundle. ``commit`` carries out one that the message commits."""
+        """Follow a bundle. ``commit`` carries out one that the message commits, now or later."""
         body = message[_body_at(message) :]
         if _kind(message) == of.OFPT_BUNDLE_ADD_MESSAGE:
             return self._add(message, body)
@@ -83,7 +84,10 @@ class Bundles:
         if control not in (_OFPBCT_COMMIT_REQUEST, _OFPBCT_DISCARD_REQUEST):
             return Verdict(forward=message)
         bundle = self._open.pop(bundle_id, Bundle())
-        return commit(message, bundle) if control == _OFPBCT_COMMIT_REQUEST else Verdict(forward=message)
+        if control == _OFPBCT_DISCARD_REQUEST:
+            return Verdict(forward=message)
+        self._committed = bundle
+        return commit(message, bundle)
 
     def _add(self, message: bytes, body: bytes) -> Verdict:
         inner = body[_ADD_HEAD_SIZE : _ADD_HEAD_SIZE + int.from_bytes(body[10:12], "big")]
@@ -117,7 +121,7 @@ class Bundles:
 
     def refused(self, error: bytes) -> None:
         """Open vSwitch did not take a message into a bundle."""
-        for bundle in self._open.values():
+        for bundle in (*self._open.values(), self._committed):
             bundle.added = [one for one in bundle.added if one.message[4:8] != error[4:8]]
 
 

@@ -64,10 +64,10 @@ class FlowEntries:
     def _look_up(self, version: int, mods: list[of.FlowMod], act: Callable[[Foresight], Verdict]) -> Verdict:
         """Open vSwitch knows which entries ``mods`` are about: ``act`` when it has told them all."""
         foresight = Foresight()
-        requests = b""
-        for left, mod in zip(range(len(mods))[::-1], mods, strict=True):
-            reply = partial(self._looked_up, act if left == 0 else None, foresight)
-            requests += self._own.ask(partial(flowstats.request, version, about=mod), reply)
+        asks = [partial(flowstats.request, version, about=mod) for mod in mods]
+        replies = [partial(self._looked_up, None, foresight)] * (len(mods) - 1)
+        replies.append(partial(self._looked_up, act, foresight))
+        requests = b"".join(map(self._own.ask, asks, replies))
         self.holding = True
         return Verdict(forward=requests, hold=True)
 
@@ -80,11 +80,7 @@ class FlowEntries:
             foresight.learn(flowstats.flows(reply))
         except (Refused, ValueError) as error:
             foresight.failure = str(error)
-        if act is None or not last:
-            return Verdict()
-        self.holding = False
-        verdict = act(foresight)
-        return Verdict(forward=verdict.answer, answer=verdict.forward)
+        return self._answered(partial(act, foresight), reply, last) if act else Verdict()
 
     def _modify(self, message: bytes, flow_mod: of.FlowMod, parts: Split, foresight: Foresight) -> Verdict:
         try:
@@ -103,10 +99,26 @@ class FlowEntries:
         return verdict
 
     def _committed(self, commit: bytes, bundle: Bundle) -> Verdict:
+        """What Open vSwitch did not take into the bundle it has refused by the time it answers here."""
         modifies = [added.flow_mod for added in bundle.added if added.modifies]
-        if not modifies:
-            return self._act(commit, bundle, None)
-        return self._look_up(commit[0], modifies, partial(self._act, commit, bundle))
+        if modifies:
+            return self._look_up(commit[0], modifies, partial(self._act, commit, bundle))
+        if len(self._table) or any(added.parts.actions for added in bundle.added):
+            return self._await(commit[0], partial(self._act, commit, bundle, None))
+        return self._act(commit, bundle, None)
+
+    def _await(self, version: int, act: Callable[[], Verdict]) -> Verdict:
+        """``act`` when Open vSwitch has answered all that it was sent before."""
+        self.holding = True
+        request = self._own.ask(partial(of.desc_request, version), partial(self._answered, act))
+        return Verdict(forward=request, hold=True)
+
+    def _answered(self, act: Callable[[], Verdict], _: bytes, last: bool) -> Verdict:
+        if not last:
+            return Verdict()
+        self.holding = False
+        verdict = act()
+        return Verdict(forward=verdict.answer, answer=verdict.forward)
 
     def _act(self, commit: bytes, bundle: Bundle, foresight: Foresight | None) -> Verdict:
         """All that waited in a bundle acts, or nothing does."""

@@ -39,6 +39,7 @@ OFPCR_ROLE_NOCHANGE: Final = 0
 OFPCR_ROLE_MASTER: Final = 2
 OFPCR_ROLE_SLAVE: Final = 3
 
+OFPMP_DESC: Final = 0
 OFPMP_FLOW: Final = 1
 OFPMP_PORT_DESC: Final = 13
 OFPMPF_MORE: Final = 1
@@ -202,6 +203,12 @@ def takes_entries_along(message: bytes) -> bool:
     if message[1:2] == bytes([OFPT_GROUP_MOD]):
         return message[8:10] == OFPGC_DELETE.to_bytes(2, "big")
     return message[1:2] == bytes([OFPT_METER_MOD]) and message[8:10] == OFPMC_DELETE.to_bytes(2, "big")
+
+
+def desc_request(version: int, xid: int) -> bytes:
+    """A request for the description of the switch: short, and answered behind all that came before it."""
+    body = struct.pack("!HH4x", OFPMP_DESC, 0)
+    return HEADER.pack(version, OFPT_MULTIPART_REQUEST, HEADER_SIZE + len(body), xid) + body
 
 
 def port_desc_request(version: int, xid: int) -> bytes:

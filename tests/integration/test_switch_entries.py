@@ -255,6 +255,20 @@ def test_a_bundle_that_open_vswitch_refuses_leaves_both_parts(bench: Bench, join
     assert shown(joined) == {}
 
 
+def test_what_open_vswitch_does_not_take_into_a_bundle_has_no_part_here(
+    bench: Bench, joined: Controller
+) -> None:
+    good = flow_mod(TCP4, [SET, output(1)], priority=7, xid=9)
+    backwards = [instruction(APPLY, SET, output(1)), parser.OFPInstructionGotoTable(0)]
+    bad = flow_mod(TCP4, instructions=backwards, table_id=3, priority=8, xid=10)
+    joined.ask(control(OPEN, joined.version))
+    joined.send(adding(good, joined.version))
+    joined.send(adding(bad, joined.version, xid=10) + control(COMMIT, joined.version))
+    assert [message[1] == of.OFPT_ERROR for message in joined.barrier()] == [True, False]
+    assert [rule.priority for rule in bench.rules()] == [7]
+    assert set(shown(joined)) == {7}
+
+
 KEPT = [
     flow_mod({"eth_type": 0x0800, "ip_proto": 17, **more}, table_id=table)
     for table in (0, 1)

@@ -199,6 +199,19 @@ class Ends:
         self.controller.send(sent)
         assert await self.switch.message() == received
 
+    async def commits(self, version: int, xid: int = 9, refused: bytes = b"", becomes: bytes = b"") -> None:
+        """The controller commits; Open vSwitch is asked before whether it took all, and has ``refused``."""
+        self.controller.send(control(COMMIT, version, xid))
+        request = await self.switch.message()
+        assert (request[1], request[8:10]) == (of.OFPT_MULTIPART_REQUEST, b"\0\0")
+        if refused:
+            await self.hears(refused)
+        description = (
+            of.HEADER.pack(version, of.OFPT_MULTIPART_REPLY, 1072, 0)[:4] + request[4:8] + bytes(1064)
+        )
+        self.switch.send(description)
+        assert await self.switch.message() == (becomes or control(COMMIT, version, xid))
+
     async def hears(self, *messages: bytes) -> None:
         """The switch's messages reach the controller as they are."""
         self.switch.send(*messages)
@@ -213,16 +226,23 @@ def test_bundles_act_when_they_are_committed(play: Play, version: int) -> None:
         await ends.passes(control(OPEN, version))
         await ends.becomes(adding(WHOLE, version), adding(PLAIN, version))
         assert not bench.plane.held
-        await ends.passes(control(COMMIT, version))
+        await ends.commits(version)
         assert len(bench.plane.held) == 1
-        await ends.passes(adding(PLAIN, version), control(DISCARD, version), control(COMMIT, version))
+        await ends.passes(adding(PLAIN, version), control(DISCARD, version))
+        await ends.commits(version)
         assert len(bench.plane.held) == 1
         await ends.passes(adding(PLAIN, version, xid=10))
-        await ends.hears(of.error(adding(PLAIN, version, xid=10), 1, 1))
-        await ends.passes(control(COMMIT, version))
+        refusal = of.error(adding(PLAIN, version, xid=10), 1, 1)
+        await ends.hears(refusal)
+        await ends.commits(version)
         assert len(bench.plane.held) == 1
-        await ends.passes(adding(PLAIN, version), bundle(33, bytes(2), version), control(COMMIT, version))
+        await ends.passes(adding(PLAIN, version, xid=10))
+        await ends.commits(version, refused=refusal)
+        assert len(bench.plane.held) == 1
+        await ends.passes(adding(PLAIN, version), bundle(33, bytes(2), version))
+        await ends.commits(version)
         assert not bench.plane.held
+        await ends.passes(adding(PLAIN, version), control(COMMIT, version))
 
     play(script)
 
@@ -241,7 +261,7 @@ def test_a_commit_that_open_vswitch_refuses_is_taken_back(play: Play, version: i
         ends = Ends(*await bench.join())
         commit = control(COMMIT, version, xid=11)
         await ends.becomes(adding(WHOLE, version), adding(PLAIN, version))
-        await ends.passes(commit)
+        await ends.commits(version, xid=11)
         inner, rest = (adding(one, version)[len(bundle(34, bytes(8), version)) :] for one in (WHOLE, PLAIN))
         ends.switch.send(of.error(rest, 5, 1))
         assert await ends.controller.message() == of.error(inner, 5, 1)
@@ -309,7 +329,8 @@ def test_after_a_bundle_that_ends_groups_the_entries_are_compared(play: Play, ve
     async def script(bench: Bench) -> None:
         ends = Ends(*await bench.join())
         await ends.becomes(adding(WHOLE, version), adding(PLAIN, version))
-        await ends.passes(adding(group_delete, version), control(COMMIT, version))
+        await ends.passes(adding(group_delete, version))
+        await ends.commits(version)
         object.__setattr__(next(iter(bench.bridge.table)), "since", -100.0)
         ends.switch.send(answer(await own_request(ends.switch), version=version))
         await ends.hears(echo(1))
@@ -346,7 +367,7 @@ def test_a_bundle_for_which_there_is_no_room_is_discarded_whole(play: Play, vers
         for message, xid in ((WHOLE, 10), (other, 11)):
             ends.controller.send(adding(message, version, xid))
             await ends.switch.message()
-        await ends.becomes(commit, control(DISCARD, version, xid=12))
+        await ends.commits(version, xid=12, becomes=control(DISCARD, version, xid=12))
         error = await ends.controller.message()
         assert (error[4:8], error[8:12]) == (bytes([0, 0, 0, 11]), bytes([0, 5, 0, of.OFPFMFC_TABLE_FULL]))
         assert await ends.controller.message() == failed(commit, version, 13)

@@ -85,10 +85,11 @@ class Sessions:
             return b""
         verdict = (self.session.from_switch if from_switch else self.session.from_controller)(message)
         if verdict.hold:
-            answer = reply(message[0], entry_13() if message[0] < of.OFP15 else entry_15())
+            entries = reply(message[0], entry_13() if message[0] < of.OFP15 else entry_15())
             for request in messages(verdict.forward):
                 assert self.session.holding
-                self.session.from_switch(answer[:4] + request[4:8] + answer[8:])
+                told = entries[8:] if request[8:10] == entries[8:10] else request[8:] + bytes(1056)
+                self.session.from_switch(of.resized(entries[:4] + request[4:8] + told))
             assert not self.session.holding
         return verdict.forward + verdict.answer
 
