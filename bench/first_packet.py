@@ -48,9 +48,8 @@ RECEIVER, SWITCHES = MOST + 1, ("s1", "s2")
 SERVICE = 80
 FIRST_PORT = 10_000
 PATIENCE_S, SETTLE_S = 3.0, 0.03
-RTT_AT, RETRANSMITS_AT = 68, 100
-"""tcpi_rtt (us) and tcpi_total_retrans in struct tcp_info of linux/tcp.h."""
-UNACKED_AT = 24
+UNACKED_AT, RTT_AT, RETRANSMITS_AT = 24, 68, 100
+"""tcpi_unacked, tcpi_rtt (us) and tcpi_total_retrans in struct tcp_info of linux/tcp.h."""
 PLAIN = "entries"
 UNICAST = "dl_src=00:00:00:00:00:00/01:00:00:00:00:00"
 COLUMNS = ("case", "senders", "first p50 us", "first p99 us", "first added", "next added", "alone", "again")

@@ -45,7 +45,7 @@ class FlowEntries:
             split.refuse_windows(flow_mod.match)
             if parts.actions and flow_mod.command in of.MODIFIES:
                 return self._look_up(message[0], [flow_mod], partial(self._modify, message, flow_mod, parts))
-            return self._carried_out(message, parts, self._table.apply(message, parts.actions))
+            return self._carried_out(message, parts, self._table.apply(flow_mod, parts.actions))
         except ValueError as error:
             log.warning("%s: malformed FLOW_MOD left to Open vSwitch: %s", self._name, error)
             return Verdict(forward=message)
@@ -84,7 +84,7 @@ class FlowEntries:
 
     def _modify(self, message: bytes, flow_mod: of.FlowMod, parts: Split, foresight: Foresight) -> Verdict:
         try:
-            changes = self._table.modify(message, parts.actions, foresight.about(flow_mod))
+            changes = self._table.modify(flow_mod, parts.actions, foresight.about(flow_mod))
             return self._carried_out(message, parts, changes)
         except Refused as refusal:
             return self._refuse(message, refusal)
@@ -140,20 +140,16 @@ class FlowEntries:
 
     def _changes(self, added: Added, foresight: Foresight | None) -> tuple[Change, ...]:
         if foresight is None:
-            return self._table.apply(added.message, added.parts.actions)
+            return self._table.apply(added.flow_mod, added.parts.actions)
         about = foresight.about(added.flow_mod) if added.modifies else []
         foresight.follow(added.flow_mod)
         if added.modifies:
-            return self._table.modify(added.message, added.parts.actions, about)
-        return self._table.apply(added.message, added.parts.actions)
+            return self._table.modify(added.flow_mod, added.parts.actions, about)
+        return self._table.apply(added.flow_mod, added.parts.actions)
 
     def answers_discard(self, message: bytes) -> bool:
         """Whether Open vSwitch answers what was asked for here, after a commit that failed."""
         return self._bundles.answers_discard(message)
-
-    def takes_entries_along(self, message: bytes) -> bool:
-        """Whether a GROUP_MOD or METER_MOD makes Open vSwitch remove entries: look which."""
-        return bool(len(self._table)) and of.takes_entries_along(message)
 
     # -- from Open vSwitch -----------------------------------------------------------------------
 

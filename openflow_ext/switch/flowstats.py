@@ -52,9 +52,7 @@ def request(version: int, xid: int, about: of.FlowMod | None = None) -> bytes:
     else:
         fixed = about.table_id, of.OFPP_ANY, of.OFPG_ANY, about.cookie, about.cookie_mask
         body = _REQUEST.pack(*fixed) + about.match
-    length = _REPLY_HEADER_SIZE + len(body)
-    head = of.HEADER.pack(version, of.OFPT_MULTIPART_REQUEST, length, xid)
-    return head + struct.pack("!HH4x", of.OFPMP_FLOW, 0) + body
+    return of.multipart_request(version, xid, of.OFPMP_FLOW, body)
 
 
 def flows(message: bytes) -> Iterator[Flow]:

@@ -14,7 +14,6 @@ from openflow_ext.switch import split
 from openflow_ext.switch.errors import Refused
 from openflow_ext.switch.flowstats import Flow
 
-_STRICT = (of.OFPFC_MODIFY_STRICT, of.OFPFC_DELETE_STRICT)
 _Key = tuple[int, int, frozenset[tuple[str | of.OxmKey, tuple[int, int]]]]
 
 
@@ -27,7 +26,7 @@ class Foresight:
 
     def learn(self, flows: Iterable[Flow]) -> None:
         """Open vSwitch has these entries now. Raises Refused for a match that cannot be read."""
-        self._flows.update((_key(flow.table_id, flow), flow) for flow in flows)
+        self._flows.update((_key(flow), flow) for flow in flows)
 
     def about(self, flow_mod: of.FlowMod) -> list[Flow]:
         """The entries that a MODIFY is about. Raises Refused."""
@@ -39,7 +38,8 @@ class Foresight:
         """A command acts. Raises Refused, and ValueError where the lengths of instructions lie."""
         if flow_mod.command == of.OFPFC_ADD:
             self.learn([_added(flow_mod)])
-        for key in [] if flow_mod.command == of.OFPFC_ADD else self._selected(flow_mod):
+            return
+        for key in self._selected(flow_mod):
             if flow_mod.command in of.MODIFIES:
                 modified = dataclasses.replace(self._flows[key], instructions=flow_mod.instructions)
                 self._flows[key] = modified
@@ -47,18 +47,17 @@ class Foresight:
                 del self._flows[key]
 
     def _selected(self, flow_mod: of.FlowMod) -> list[_Key]:
-        tables = range(of.OFPTT_ALL) if flow_mod.table_id == of.OFPTT_ALL else [flow_mod.table_id]
-        if flow_mod.command in _STRICT:
-            found = [key for table in tables if (key := _key(table, flow_mod)) in self._flows]
+        tables, fields = flow_mod.tables, of.read_match(flow_mod.match)
+        if flow_mod.strict:
+            exact = frozenset(fields.items())
+            found = [key for table in tables if (key := (table, flow_mod.priority, exact)) in self._flows]
         else:
-            fields = of.read_match(flow_mod.match)
             found = [key for key in self._flows if key[0] in tables and split.covers(fields, dict(key[2]))]
-        cookie, mask = flow_mod.cookie, flow_mod.cookie_mask
-        return [key for key in found if not (self._flows[key].cookie ^ cookie) & mask]
+        return [key for key in found if flow_mod.is_about_cookie(self._flows[key].cookie)]
 
 
-def _key(table_id: int, of_entry: Flow | of.FlowMod) -> _Key:
-    return table_id, of_entry.priority, frozenset(of.read_match(of_entry.match).items())
+def _key(flow: Flow) -> _Key:
+    return flow.table_id, flow.priority, frozenset(of.read_match(flow.match).items())
 
 
 def _added(flow_mod: of.FlowMod) -> Flow:

@@ -50,6 +50,7 @@ OFPFC_MODIFY_STRICT: Final = 2
 OFPFC_DELETE: Final = 3
 OFPFC_DELETE_STRICT: Final = 4
 MODIFIES: Final = (OFPFC_MODIFY, OFPFC_MODIFY_STRICT)
+_STRICT: Final = (OFPFC_MODIFY_STRICT, OFPFC_DELETE_STRICT)
 
 OFPGC_DELETE: Final = 2
 OFPMC_DELETE: Final = 2
@@ -205,18 +206,21 @@ def takes_entries_along(message: bytes) -> bool:
     return message[1:2] == bytes([OFPT_METER_MOD]) and message[8:10] == OFPMC_DELETE.to_bytes(2, "big")
 
 
+def multipart_request(version: int, xid: int, kind: int, body: bytes = b"") -> bytes:
+    """A multipart request of one message."""
+    whole = struct.pack("!HH4x", kind, 0) + body
+    return HEADER.pack(version, OFPT_MULTIPART_REQUEST, HEADER_SIZE + len(whole), xid) + whole
+
+
 def desc_request(version: int, xid: int) -> bytes:
     """A request for the description of the switch: short, and answered behind all that came before it."""
-    body = struct.pack("!HH4x", OFPMP_DESC, 0)
-    return HEADER.pack(version, OFPT_MULTIPART_REQUEST, HEADER_SIZE + len(body), xid) + body
+    return multipart_request(version, xid, OFPMP_DESC)
 
 
 def port_desc_request(version: int, xid: int) -> bytes:
     """A request for the descriptions of all ports."""
-    body = struct.pack("!HH4x", OFPMP_PORT_DESC, 0)
-    if version >= OFP15:
-        body += struct.pack("!I4x", OFPP_ANY)
-    return HEADER.pack(version, OFPT_MULTIPART_REQUEST, HEADER_SIZE + len(body), xid) + body
+    which = struct.pack("!I4x", OFPP_ANY) if version >= OFP15 else b""
+    return multipart_request(version, xid, OFPMP_PORT_DESC, which)
 
 
 def tlvs(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -262,6 +266,20 @@ class FlowMod:
         if match_length < 4 or instructions_at > len(message):
             raise ValueError(f"match of {match_length} bytes")
         return cls(message[cls.MATCH_AT : instructions_at], message[instructions_at:], *fixed)
+
+    @property
+    def strict(self) -> bool:
+        """Whether a MODIFY or DELETE is about entries with its own priority and match alone."""
+        return self.command in _STRICT
+
+    @property
+    def tables(self) -> range:
+        """The tables whose entries it is about."""
+        return range(OFPTT_ALL) if self.table_id == OFPTT_ALL else range(self.table_id, self.table_id + 1)
+
+    def is_about_cookie(self, cookie: int) -> bool:
+        """Whether it is about entries with this cookie."""
+        return not (cookie ^ self.cookie) & self.cookie_mask
 
 
 def full_mask(name: str) -> int:

@@ -114,9 +114,8 @@ class Session:
             log.error("%s: flow reports: %s", self._name, error)
 
     def _group_or_meter_mod(self, message: bytes) -> Verdict:
-        if not self._entries.takes_entries_along(message):
-            return Verdict(forward=message)
-        return Verdict(forward=message + self._entries.check(message[0]))
+        check = self._entries.check(message[0]) if of.takes_entries_along(message) else b""
+        return Verdict(forward=message + check)
 
     def from_switch(self, message: bytes) -> Verdict:
         """Judge a message of one of the types FROM_SWITCH."""

@@ -90,12 +90,11 @@ class ExtensionTable:
         for entry in list(self):
             self._remove(entry)
 
-    def apply(self, message: bytes, actions: tuple[bytes, ...]) -> tuple[Change, ...]:
+    def apply(self, flow_mod: of.FlowMod, actions: tuple[bytes, ...]) -> tuple[Change, ...]:
         """Do what a FLOW_MOD with these ``actions`` of the extension asks, and say what has changed.
 
         Raises Refused, and nothing has changed then.
         """
-        flow_mod = of.FlowMod.parse(message)
         if flow_mod.command == of.OFPFC_ADD:
             return self._commit(self._add(flow_mod, actions))
         if flow_mod.command in of.MODIFIES:
@@ -104,13 +103,14 @@ class ExtensionTable:
             return self._commit(Change(entry, None) for entry in self._deleted(flow_mod))
         return ()
 
-    def modify(self, message: bytes, actions: tuple[bytes, ...], flows: Iterable[Flow]) -> tuple[Change, ...]:
+    def modify(
+        self, flow_mod: of.FlowMod, actions: tuple[bytes, ...], flows: Iterable[Flow]
+    ) -> tuple[Change, ...]:
         """Do what a MODIFY with ``actions`` of the extension asks with ``flows``, Open vSwitch's entries
         that it is about.
 
         Raises Refused, and nothing has changed then.
         """
-        flow_mod = of.FlowMod.parse(message)
         split.check_modify(flow_mod, actions)
         return self._commit([self._modified(flow, flow_mod.instructions, actions) for flow in flows])
 
@@ -177,10 +177,9 @@ class ExtensionTable:
 
     def _selected(self, flow_mod: of.FlowMod) -> list[Entry]:
         """The entries that a MODIFY or DELETE, strict or not, is about."""
-        strict = flow_mod.command in (of.OFPFC_MODIFY_STRICT, of.OFPFC_DELETE_STRICT)
-        tables = range(of.OFPTT_ALL) if flow_mod.table_id == of.OFPTT_ALL else [flow_mod.table_id]
-        found = self._same(flow_mod, tables) if strict else self._covered(flow_mod, tables)
-        return [e for e in found if not (e.rule.cookie ^ flow_mod.cookie) & flow_mod.cookie_mask]
+        selected = self._same if flow_mod.strict else self._covered
+        found = selected(flow_mod, flow_mod.tables)
+        return [e for e in found if flow_mod.is_about_cookie(e.rule.cookie)]
 
     def _same(self, flow_mod: of.FlowMod, tables: Iterable[int]) -> list[Entry]:
         """The entries of ``tables`` with the priority and the match of ``flow_mod``."""

@@ -41,7 +41,7 @@ class Bench:
         return self.send_raw(message)
 
     def send_raw(self, message: bytes) -> tuple[Change, ...]:
-        return self.table.apply(message, split.split(message).actions)
+        return self.table.apply(of.FlowMod.parse(message), split.split(message).actions)
 
     def modify(self, match: dict[str, Any], *actions: Any, **fields: Any) -> tuple[Change, ...]:
         """A MODIFY about all entries of one table, as Open vSwitch would tell them."""
@@ -50,8 +50,8 @@ class Bench:
         flows = [flow({"tcp_dst": r.match.dst_port}, r.table_id, r.priority, r.cookie) for r in rules]
         foresight = Foresight()
         foresight.learn([*flows, *self.others])
-        about = foresight.about(of.FlowMod.parse(message))
-        return self.table.modify(message, split.split(message).actions, about)
+        modify = of.FlowMod.parse(message)
+        return self.table.modify(modify, split.split(message).actions, foresight.about(modify))
 
     def delete(self, match: dict[str, Any] | None = None, strict: bool = False, **fields: Any) -> None:
         command = ofproto.OFPFC_DELETE_STRICT if strict else ofproto.OFPFC_DELETE
@@ -200,7 +200,7 @@ def test_an_adopted_entry_is_completed_by_open_vswitch_s_part(bench: Bench) -> N
     one = dataclasses.replace(flow({"tcp_dst": 80}, 0, 10), instructions=theirs)
     written = of.FlowMod.parse(flow_mod(TCP4, [MOD, output(80)])).instructions
     assert again.whole(one) == written
-    by_port = flow_mod({}, command=ofproto.OFPFC_DELETE, table_id=0, out_port=80)
+    by_port = of.FlowMod.parse(flow_mod({}, command=ofproto.OFPFC_DELETE, table_id=0, out_port=80))
     assert again.apply(by_port, ()) == ()
     assert again.learn(one) is not None
     assert len(again.apply(by_port, ())) == 1
