@@ -1,9 +1,9 @@
-"""``mn --switch weir``: the extended switch for Mininet's own command.
+"""``mn --switch weir --controller weir``: the extended switch for Mininet's own command.
 
 ::
 
     mn --custom mininet_topos/topo.py,mininet_topos/mn_switch.py --topo fattree,4 --switch weir \\
-       --controller remote,port=6653
+       --controller weir,port=6653
 
 This file stands alone for that: it knows the command line of the agent only. All bridges are stock Open
 vSwitch on the userspace datapath; one agent extends them, whose data plane is called ``mn``. Hosts' offloads
@@ -14,18 +14,20 @@ from __future__ import annotations
 
 import atexit
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from mininet.log import error
-from mininet.node import OVSSwitch
+from mininet.log import error, warn
+from mininet.node import OVSSwitch, RemoteController
 
 DATAPLANE = "mn"
 READY_S = 60.0
 STOP_S = 10.0
+CONNECT_S = 5.0
 OFFLOADS_OFF = "tx off tso off gso off gro off"
 
 
@@ -87,6 +89,22 @@ class WeirSwitch(OVSSwitch):
         cls.agent = None
 
 
+class WeirController(RemoteController):
+    """A controller that runs already; whether it listens is found out by connecting to it.
+
+    Mininet's ``remote`` reads the first bytes of the session as text, and ends on a HELLO whose xid, random
+    with Ryu, is none.
+    """
+
+    def isListening(self, ip: str, port: int) -> bool:  # noqa: N802 - Mininet's name
+        try:
+            socket.create_connection((ip, port), CONNECT_S).close()
+        except OSError as reason:
+            warn(f"no controller at {ip}:{port}: {reason}\n")
+            return False
+        return True
+
+
 def _weir() -> str:
     """The command `weir`: of this checkout's environment, else of PATH."""
     ours = Path(_weir.__code__.co_filename).resolve().parents[1] / ".venv" / "bin" / "weir"
@@ -98,3 +116,4 @@ def _weir() -> str:
 
 
 switches = {"weir": WeirSwitch}
+controllers = {"weir": WeirController}

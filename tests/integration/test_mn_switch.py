@@ -1,15 +1,19 @@
-"""`mn --switch weir` from the command line, with the lab's topologies."""
+"""`mn --switch weir --controller weir` from the command line, with the lab's topologies."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from mininet_topos.mn_switch import WeirController
 from mininet_topos.programs import free_port, is_listening
 from tests.integration.switch_bench import DEADLINE_S, run, until
 
@@ -41,7 +45,7 @@ def test_a_tree_of_extended_switches_from_the_command_line(port: int, tmp_path: 
     with (
         said.open("wb") as log,
         subprocess.Popen(
-            (*argv, "--controller", f"remote,ip=127.0.0.1,port={port}"),
+            (*argv, "--controller", f"weir,ip=127.0.0.1,port={port}"),
             cwd=PROJECT,
             stdin=subprocess.PIPE,
             stdout=log,
@@ -68,3 +72,25 @@ def test_a_tree_of_extended_switches_from_the_command_line(port: int, tmp_path: 
     assert mn.returncode == 0
     assert not BRIDGES & set(run("ovs-vsctl", "list-br").split())
     assert not Path("/sys/fs/bpf/mn").exists()
+
+
+def test_a_controller_whose_first_bytes_are_no_text() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def greet() -> None:
+            session, _ = server.accept()
+            with session, contextlib.suppress(ConnectionError):
+                session.sendall(b"\x04\x00\x00\x08\xb2\xff\xfe\x80")
+
+        greeter = threading.Thread(target=greet)
+        greeter.start()
+        found = WeirController("c0", port=server.getsockname()[1])
+        found.terminate()
+        greeter.join(DEADLINE_S)
+        assert not greeter.is_alive(), "it was asked"
+
+
+def test_no_controller(caplog: pytest.LogCaptureFixture) -> None:
+    port = free_port()
+    WeirController("c0", port=port).terminate()
+    assert f"no controller at 127.0.0.1:{port}: [Errno" in caplog.text
