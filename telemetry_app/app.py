@@ -20,7 +20,7 @@ from openflow_ext.engine import (
     set_ev_cls,
 )
 from openflow_ext.settings import load_or_exit
-from openflow_ext.wire import OFPP_ANY
+from openflow_ext.wire import OFPMPF_REPLY_MORE, OFPP_ANY
 from telemetry_app.config import TelemetrySettings
 from telemetry_app.core import Sampler, TooManyPorts
 from telemetry_app.events import EventBase, EventPortSamples
@@ -74,6 +74,8 @@ class TelemetryApp(App):
     def on_ports(self, ev: Any) -> None:
         for port in ev.msg.body:
             self._on_port(ev.msg.datapath.id, port)
+        if not ev.msg.flags & OFPMPF_REPLY_MORE:
+            self.sampler.described(ev.msg.datapath.id)
 
     @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
     def on_port_status(self, ev: Any) -> None:

@@ -37,6 +37,7 @@ class PortSample:
 @dataclass(slots=True)
 class _Switch:
     names: dict[int, str] = field(default_factory=dict)
+    described: bool = False
     refuses: bool = False
     xid: int | None = None
     asked_ns: int = 0
@@ -57,6 +58,11 @@ class Sampler:
     def switch_gone(self, dpid: int) -> None:
         self._switches.pop(dpid, None)
 
+    def described(self, dpid: int) -> None:
+        """A switch has told all its ports' names: from now on it is asked."""
+        if switch := self._switches.get(dpid):
+            switch.described = True
+
     def port_named(self, port: PortKey, name: str) -> None:
         if switch := self._switches.get(port.dpid):
             switch.names[port.port_no] = name
@@ -66,11 +72,13 @@ class Sampler:
             switch.names.pop(port.port_no, None)
 
     def due(self, now_ns: int) -> list[int]:
-        """The switches to ask now: all that owe nothing, and those that owe for too long."""
+        """The switches to ask now: all described ones that owe nothing, and those that owe for too long."""
         return [
             dpid
             for dpid, switch in self._switches.items()
-            if not switch.refuses and (switch.xid is None or now_ns - switch.asked_ns >= switch.patience_ns)
+            if switch.described
+            and not switch.refuses
+            and (switch.xid is None or now_ns - switch.asked_ns >= switch.patience_ns)
         ]
 
     def asked(self, dpid: int, xid: int, now_ns: int) -> bool:

@@ -43,7 +43,10 @@ def connect(port: int, process: subprocess.Popen[str]) -> socket.socket:
 
 @contextlib.contextmanager
 def controller(engine: str, app: str | Path, of_port: int, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """A controller process that runs ``app``; its output, both streams, is a pipe of text."""
+    """A controller process that runs ``app``; its output, both streams, is a pipe of text.
+
+    What a test that fails has not read of it is printed.
+    """
     listen = ["--ofp-listen-host", "127.0.0.1", "--ofp-tcp-listen-port", str(of_port)]
     runner = RYU_MANAGER if engine == "ryu" else OS_KEN_RUNNER
     process = subprocess.Popen(
@@ -55,6 +58,11 @@ def controller(engine: str, app: str | Path, of_port: int, *options: str) -> Ite
     )
     try:
         yield process
+    except BaseException:
+        process.kill()
+        assert process.stdout is not None
+        print("the controller said:", process.stdout.read())
+        raise
     finally:
         process.kill()
         process.wait()

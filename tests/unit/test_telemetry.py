@@ -32,7 +32,17 @@ def a_sample(port, name="p", at_ns=1, **counted):
 def sampler():
     sampler = Sampler()
     sampler.switch_up(1)
+    sampler.described(1)
     return sampler
+
+
+def test_a_switch_is_asked_once_it_has_told_its_ports():
+    sampler = Sampler()
+    sampler.described(1)
+    sampler.switch_up(1)
+    assert sampler.due(0) == []
+    sampler.described(1)
+    assert sampler.due(0) == [1]
 
 
 def test_a_switch_that_answers_is_asked_each_time(sampler):
@@ -95,6 +105,7 @@ def test_an_answer_without_an_end(sampler, monkeypatch):
     assert sampler.on_reply(1, 5, [a_record(5)], more=True, at_ns=1) is None
     assert sampler.due(MOST_PATIENCE_NS) == []
     sampler.switch_up(1)
+    sampler.described(1)
     assert sampler.due(0) == [1], "asked anew once it connects anew"
 
 
@@ -130,6 +141,7 @@ class Sampling(RuleBasedStateMachine):
     @rule(dpid=st.integers(1, 3))
     def come(self, dpid):
         self.sampler.switch_up(dpid)
+        self.sampler.described(dpid)
         self.open[dpid] = []
         self.refuse.discard(dpid)
 
