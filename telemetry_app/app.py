@@ -20,7 +20,7 @@ from openflow_ext.engine import (
     set_ev_cls,
 )
 from openflow_ext.settings import load_or_exit
-from openflow_ext.wire import OFPMPF_REPLY_MORE, OFPP_ANY
+from openflow_ext.wire import OFPET_EXPERIMENTER, OFPMPF_REPLY_MORE, OFPP_ANY
 from telemetry_app.config import TelemetrySettings
 from telemetry_app.core import Sampler, TooManyPorts
 from telemetry_app.events import EventBase, EventPortSamples
@@ -112,6 +112,8 @@ class TelemetryApp(App):
 
     @set_ev_cls(ofp_event.EventOFPErrorMsg, _UP)
     def on_error(self, ev: Any) -> None:
+        if ev.msg.type == OFPET_EXPERIMENTER:
+            return  # the extension's own: the data plane cannot be read just now
         if self.sampler.on_error(ev.msg.datapath.id, ev.msg.xid):
             self.logger.info("switch %016x has no port counters of Weir's", ev.msg.datapath.id)
 

@@ -123,7 +123,8 @@ class Agent:
         if number is not None and self.process.poll() is None:
             self.process.send_signal(number)
         code = self.process.wait(DEADLINE_S)
-        if self.process.stdout is not None:
+        if self.process.stdout is not None and not self.process.stdout.closed:
+            print("the agent said:", self.process.stdout.read())
             self.process.stdout.close()
         return code
 

@@ -48,7 +48,10 @@ def test_counters_reach_everyone(
         bench.ready_agent(f"tcp:127.0.0.1:{port}")
         until(bench.ping, "ping through the fabric")
         bench.connect_once(SERVER_PORT)
-        sample = until(lambda: counted(database), "samples that count the connection")[-1]
+        try:
+            sample = until(lambda: counted(database), "samples that count the connection")[-1]
+        finally:
+            print("told:", told(events)[-1:], "counted:", bench.counters(bench.port(2)))
         name, dpid = bench.port(2), f"{sample.dpid:016x}"
         gives_share = app == "sccp"
         assert (sample.capacity_bps > 0, sample.fair_share_bytes > 0) == (True, gives_share)

@@ -48,7 +48,7 @@ def datapath(app, request):
 def named(app, datapath, name, reason=None):
     port = SimpleNamespace(port_no=1, name=name.ljust(16, b"\0"))
     if reason is None:
-        app.on_ports(event(datapath, body=[port]))
+        app.on_ports(event(datapath, body=[port], flags=0))
     else:
         app.on_port_status(event(datapath, desc=port, reason=reason))
 
@@ -127,15 +127,31 @@ def test_a_switch_that_refuses_or_tells_too_much(app, datapath, caplog, monkeypa
     assert "switch 0000000000000005 is not sampled: it tells of more than 1 ports" in caplog.text
     app.on_switch(event(datapath))
     tick(app)
-    app.on_error(event(datapath, xid=datapath.sent[-1].xid))
+    assert len(datapath.sent) == 1, "before it has told its ports"
+    app.on_ports(event(datapath, body=[], flags=wire.OFPMPF_REPLY_MORE))
+    tick(app)
+    assert len(datapath.sent) == 1, "before it has told all"
+    app.on_ports(event(datapath, body=[], flags=0))
+    tick(app)
+    app.on_error(event(datapath, xid=datapath.sent[-1].xid, type=1))
     tick(app)
     assert len(datapath.sent) == 2
     assert app.told == []
 
 
+def test_a_data_plane_that_cannot_be_read_just_now_is_asked_again(app, datapath, monkeypatch):
+    monkeypatch.setattr("telemetry_app.app.time.monotonic_ns", itertools.count(0, 10**9).__next__)
+    tick(app)
+    app.on_error(event(datapath, xid=datapath.sent[-1].xid, type=wire.OFPET_EXPERIMENTER))
+    for _ in range(5):
+        tick(app)
+    assert len(datapath.sent) == 2
+
+
 def test_a_switch_that_goes_is_told_of_and_forgotten(app, datapath):
     newer = FakeDatapath(5)
     app.on_switch(event(newer))
+    named(app, newer, b"s5-eth1")
     app.on_switch_gone(SimpleNamespace(datapath=datapath, state=DEAD_DISPATCHER))
     assert app.told == [], "an older session's end is not the switch's"
     tick(app)
