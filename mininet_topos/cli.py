@@ -142,6 +142,7 @@ def demo_command(queries: int, out: Path | None, controller_port: int | None, as
     show_default=True,
     help="As `weir lab topologies` has them, e.g. dumbbell or threetier,2,2,8.",
 )
+@click.option("--fitted", is_flag=True, help="A network for each number of workers, no larger than it needs.")
 @click.option(
     "--rate",
     "rates_mbps",

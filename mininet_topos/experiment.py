@@ -85,7 +85,8 @@ class Experiment:
     void runs are repeated until the experiment has taken so long.
     ``topology``: a spec such as `dumbbell,40,3`. ``rates_mbps``: of ports beside the bottleneck, by their
     role (layout.py); a role that is not named is as fast as the machine. ``fabric_mode``: fabric_app's.
-    ``delay_ms``, ``loss_percent``: of what each host sends (netem.py).
+    ``delay_ms``, ``loss_percent``: of what each host sends (netem.py). ``fitted``: each case has a network of
+    just as many hosts as it needs; else all have that of the largest, whose switch has more ports to look at.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Experiment:
     fabric_mode: str = "proactive"
     delay_ms: float = 0.0
     loss_percent: float = 0.0
+    fitted: bool = False
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.schemes if name not in SCHEMES]
@@ -148,6 +150,17 @@ class Experiment:
                 raise BadExperiment(f"a rate for {role!r}: want one for {' or '.join(others)}")
             if rate_mbps < self.bandwidth_mbps:
                 raise BadExperiment(f"{role} ports of {rate_mbps:g} Mbit/s are narrower than the bottleneck")
+
+    @property
+    def parts(self) -> tuple[Experiment, ...]:
+        """What is run on one network each: all cases, or, where they are fitted, those of one size."""
+        if not self.fitted:
+            return (self,)
+        sizes = dict.fromkeys((case.workers, case.background) for case in self.cases)
+        return tuple(
+            replace(self, cases=tuple(c for c in self.cases if (c.workers, c.background) == size))
+            for size in sizes
+        )
 
     @property
     def workers(self) -> int:

@@ -48,7 +48,8 @@ class Progress:
 
 def steps(experiment: Experiment) -> int:
     """How many times `Progress.done` will be called."""
-    return 1 + len(experiment.schemes) * (1 + experiment.repeats * len(experiment.cases))
+    runs = experiment.repeats * len(experiment.cases)
+    return 1 + len(experiment.schemes) * (len(experiment.parts) + runs)
 
 
 def run_experiment(
@@ -74,11 +75,12 @@ def run_experiment(
     meta = metadata(experiment) | dict(about or {})
     write_json(folder / "metadata.json", meta)
     raw = folder / "raw"
-    wanted = {name: _wanted(experiment, name, raw) for name in experiment.schemes}
-    for _ in range(steps(experiment) - 1 - sum(1 + len(some) for some in wanted.values() if some)):
-        progress.done()
-    if any(wanted.values()):
-        _run_schemes(experiment, wanted, raw, progress, port, repeat_until)
+    for part in experiment.parts:
+        wanted = {name: _wanted(part, name, raw) for name in part.schemes}
+        for _ in range(steps(part) - 1 - sum(1 + len(some) for some in wanted.values() if some)):
+            progress.done()
+        if any(wanted.values()):
+            _run_schemes(part, wanted, raw, progress, port, repeat_until)
     progress.done()
     meta["ended"] = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     meta["load_at_end"] = os.getloadavg()
@@ -113,8 +115,9 @@ def _run_schemes(
             scheme = experiment.settled(SCHEMES[name])
             what = f"{name}: starting {' '.join(scheme.apps)}"
             progress.say(f"{what} and the agent" if scheme.extended else what)
-            shutil.rmtree(raw / name, ignore_errors=True)  # of a run that was broken off
-            with running(scheme, net, raw / name, port, experiment.congestion_control) as now:
+            home = raw / (f"{name}-{experiment.workers}+{experiment.senders}" if experiment.fitted else name)
+            shutil.rmtree(home, ignore_errors=True)  # of a run that was broken off
+            with running(scheme, net, home, port, experiment.congestion_control) as now:
                 progress.done()
                 for case, repeat in some:
                     run_case(runner, case, now, raw / run_name(case, name, repeat), progress, repeat_until)

@@ -95,6 +95,21 @@ def test_incast_under_plain_tcp_and_sccp(tmp_path: Path, before: dict[str, Any])
     _folder_is_whole(out)
 
 
+def test_fitted_cases_run_on_a_network_each(tmp_path: Path, before: dict[str, Any]) -> None:
+    out = tmp_path / "out"
+    options = ("--schemes", "plain,ecn", "--workers", "4,2", "--fitted", "--queries", "2", "--size", "10000")
+    done = _lab("incast", *options, "--out", str(out), "--json")
+    assert done.returncode == 0, done.stderr
+    _nothing_left(before, out)
+    assert [(row["workers"], row["scheme"]) for row in json.loads(done.stdout)] == [
+        (4, "plain"),
+        (4, "ecn"),
+        (2, "plain"),
+        (2, "ecn"),
+    ]
+    assert {"plain-4+0", "plain-2+0", "ecn-4+0", "ecn-2+0"} <= {path.name for path in (out / "raw").iterdir()}
+
+
 @pytest.mark.parametrize(
     ("spec", "scheme"), [("star,149", "plain"), ("fattree,4", "sccp"), ("bcube,2,1", "plain")]
 )

@@ -20,6 +20,7 @@ from mininet_topos.cli import Bytes
 from mininet_topos.errors import BadExperiment, Unable
 from mininet_topos.experiment import Case, Experiment, demo
 from mininet_topos.fidelity import judge, standing_queries
+from mininet_topos.lab import steps
 from mininet_topos.measure import Snapshot, parse_proc_net
 from mininet_topos.ovs_buffers import PacketSocket, parse_packet_sockets
 from mininet_topos.probe import BUCKET_TYPE, QueueTrace
@@ -98,6 +99,20 @@ def test_bytes_may_have_a_unit(text: str, number: int) -> None:
 def test_what_is_no_number_of_bytes(text: str) -> None:
     with pytest.raises(click.BadParameter, match=r"want bytes, e\.g\. 32000, 32KB"):
         Bytes().convert(text, None, None)
+
+
+def test_fitted_cases_of_one_size_share_a_network() -> None:
+    def case(name: str, workers: int, background: int = 0) -> Case:
+        return Case(name, name, workers, 10_000, background, 5)
+
+    cases = (case("a", 40), case("b", 10), case("c", 40), case("d", 40, 1))
+    whole, fitted = make(cases=cases), make(cases=cases, fitted=True)
+    assert whole.parts == (whole,)
+    assert [[one.name for one in part.cases] for part in fitted.parts] == [["a", "c"], ["b"], ["d"]]
+    assert [len(part.layout.topo.hosts()) for part in fitted.parts] == [41, 11, 42]
+    assert len(whole.layout.topo.hosts()) == 42
+    assert steps(whole) == 1 + len(whole.schemes) * (1 + 4)
+    assert steps(fitted) == 1 + len(whole.schemes) * (3 + 4)
 
 
 def test_experiment_survives_json() -> None:
