@@ -1,4 +1,4 @@
-"""Who shares a port: those that send. A turn of 268 ms, or of 2.4 where the queue is empty."""
+"""The share of flows that send: those that wait hold nothing back, those that begin are taken in at once."""
 
 from __future__ import annotations
 
@@ -8,70 +8,116 @@ from dataclasses import replace
 import pytest
 
 from openflow_ext.switch.dataplane import PortSettings
+from openflow_ext.switch.rules import Rule, TcpMatch, WindowOp
 from tests.bpf.conftest import PORT, Bench, reverse
-from tests.bpf.packets import Segment
+from tests.bpf.packets import SYN, Offer, Segment, window_of
 
-BDP_BYTES, FLOWS = 750, 20
-STEPS, STEP_S = 5, 0.012
-"""Each longer than a tick of the clock and than the round trips; all of them shorter than a turn."""
-
-
-@pytest.fixture
-def bench(bench: Bench) -> Bench:
-    """A port of 10 Mbit/s under SCCP and flows of which each has sent."""
-    bench.plane.configure(PORT, PortSettings(common_rtt_us=600), 10_000_000, 150_000)
-    bench.count_by_flags()
-    for number in range(FLOWS):
-        bench.handshake(flow(number))
-    return bench
+LOCAL = Segment()
+FLOWS = 6
+BDP_BYTES = 1_000_000
+CAPACITY_BPS = 800_000_000
+BUFFER_BYTES = 5_000_000
+TURN_S = 0.135
+"""2^27 ns: 6 MB take 60 ms; long enough for a busy machine to run a test's segments in one."""
 
 
 def flow(number: int) -> Segment:
-    return Segment(src_port=1 + number)
+    return replace(LOCAL, src_port=1 + number)
 
 
-def queue(bench: Bench, nbytes: int) -> None:
-    states = bench.plane._maps["port_states"]
-    for key, _ in [(key, port) for key, port in bench.plane._maps["ports"].items() if port.ifindex == PORT]:
-        state = states.get(key)
-        state.queue_bytes = nbytes
-        states.put(key, state)
+def configure(bench: Bench) -> None:
+    settings = PortSettings(common_rtt_us=8 * BDP_BYTES * 1_000_000 // CAPACITY_BPS)
+    bench.plane.configure(PORT, settings, CAPACITY_BPS, BUFFER_BYTES)
 
 
-def go_on(bench: Bench, flows: int) -> int:
-    """So many flows go on sending; how many share the port then."""
-    for _ in range(STEPS):
-        time.sleep(STEP_S)
-        for number in range(flows):
-            bench.egress(replace(reverse(flow(number)), payload=b"x"))
-    return BDP_BYTES // bench.counters.fair_share_bytes
+def begin(bench: Bench) -> None:
+    """Some open flows of scale 7."""
+    bench.count_by_flags()
+    share = TcpMatch(ip_version=4, flags=0, flags_mask=SYN)
+    bench.put(Rule(1, 100, 0, share, window_op=WindowOp.FAIR_SHARE))
+    for number in range(FLOWS):
+        bench.handshake(flow(number), Offer(scale=7), Offer(scale=7))
+    assert bench.counters.n_i == FLOWS
 
 
-def test_who_sends_no_more_shares_as_long_as_the_queue_may_hold_its_segments(bench: Bench) -> None:
-    queue(bench, 1514)
-    assert go_on(bench, FLOWS) == FLOWS
-    assert go_on(bench, 1) == FLOWS
-    queue(bench, 0)
-    assert go_on(bench, 1) == 1
+@pytest.fixture
+def shared(bench: Bench) -> Bench:
+    """A port with open flows none of which has sent of late."""
+    configure(bench)
+    begin(bench)
+    time.sleep(2.1 * TURN_S)
+    return bench
 
 
-@pytest.mark.parametrize("flows", [1, 3, FLOWS])
-def test_where_the_queue_is_empty_all_that_go_on_share(bench: Bench, flows: int) -> None:
-    queue(bench, 1514)
-    assert go_on(bench, FLOWS) == FLOWS
-    queue(bench, 0)
-    assert go_on(bench, flows) == flows
+def send(bench: Bench, number: int) -> None:
+    bench.egress(replace(reverse(flow(number)), payload=bytes(100)))
 
 
-def test_one_that_comes_back_shares_at_once(bench: Bench) -> None:
-    assert go_on(bench, 1) == 1
-    bench.egress(replace(reverse(flow(7)), payload=b"x"))
-    assert BDP_BYTES // bench.counters.fair_share_bytes == 2
+def window_bytes(bench: Bench, number: int) -> int:
+    return window_of(bench.ingress(flow(number)), flow(number)) << 7
 
 
-def test_after_a_long_silence_nobody_is_known_to_send(bench: Bench) -> None:
-    assert go_on(bench, 1) == 1
-    time.sleep(2 * 0.269)
-    assert bench.counters.fair_share_bytes == BDP_BYTES
-    bench.egress(replace(reverse(flow(7)), payload=b"x"))
-    assert BDP_BYTES // bench.counters.fair_share_bytes == 1
+def test_flows_that_wait_take_no_share(shared: Bench) -> None:
+    assert shared.counters.fair_share_bytes == BDP_BYTES
+    send(shared, 0)
+    assert shared.counters.fair_share_bytes == BDP_BYTES
+    assert window_bytes(shared, 0) == pytest.approx(BDP_BYTES, rel=0.01)
+
+
+def test_flows_counted_before_the_port_was_configured_take_none_either(bench: Bench) -> None:
+    begin(bench)
+    configure(bench)
+    time.sleep(2.1 * TURN_S)
+    send(bench, 0)
+    assert window_bytes(bench, 0) == pytest.approx(BDP_BYTES, rel=0.01)
+
+
+def test_a_round_begins_with_the_share_of_all_but_for_the_first(shared: Bench) -> None:
+    asked = replace(flow(0), payload=b"?")
+    of_a_round = window_of(shared.ingress(asked), asked) << 7
+    assert of_a_round == pytest.approx(BDP_BYTES / FLOWS, rel=0.02), "of a whole round to come"
+    windows, took_s = begin_all(shared)
+    for _ in range(20):
+        if took_s < TURN_S / 10:
+            break
+        time.sleep(2.1 * TURN_S)  # the machine was too busy
+        windows, took_s = begin_all(shared)
+    assert windows == pytest.approx([BDP_BYTES] + [BDP_BYTES / FLOWS] * (FLOWS - 1), rel=0.02)
+    assert shared.counters.fair_share_bytes == BDP_BYTES // FLOWS
+
+
+def test_the_next_has_its_share_when_the_link_has_had_time_twice(shared: Bench) -> None:
+    send(shared, 0)
+    assert window_bytes(shared, 0) == pytest.approx(BDP_BYTES, rel=0.01)
+    send(shared, 1)
+    time.sleep(2.1 * BDP_BYTES * 8 / CAPACITY_BPS)
+    assert window_bytes(shared, 1) == pytest.approx(BDP_BYTES / 2, rel=0.01)
+
+
+def begin_all(bench: Bench) -> tuple[list[int], float]:
+    """Each flow sends and is acknowledged, one after the other: the windows, and the seconds it took."""
+    began_s = time.monotonic()
+    windows = []
+    for number in range(FLOWS):
+        send(bench, number)
+        windows.append(window_bytes(bench, number))
+    return windows, time.monotonic() - began_s
+
+
+def test_two_turns_later_the_one_that_goes_on_has_all(shared: Bench) -> None:
+    for number in range(FLOWS):
+        send(shared, number)
+    until = time.monotonic() + 2.1 * TURN_S
+    while time.monotonic() < until:
+        send(shared, 0)
+        time.sleep(TURN_S / 10)
+    assert window_bytes(shared, 0) == pytest.approx(BDP_BYTES, rel=0.01)
+    assert shared.counters.n_i == FLOWS
+
+
+def test_a_flow_that_ends_shares_no_more(shared: Bench) -> None:
+    for number in range(FLOWS):
+        send(shared, number)
+    for number in range(1, FLOWS):
+        shared.ingress(replace(flow(number), flags=0x14))
+    assert shared.counters.fair_share_bytes == BDP_BYTES
