@@ -152,12 +152,12 @@ static __always_inline void set_least(struct passage *p, struct question *q)
 
 	note_single(p->flow, single);
 	if (fitted) {
-		q->least_bytes = single ? least_of_single(p->flow, p->port, p->state, q->flows, q->mss) : 2 * q->mss;
+		q->least_bytes = single ? least_of_single(p->flow, p->port, p->state, q->mss) : 2 * q->mss;
 		q->ahead_bytes = single ? 0 : 2 * q->mss - 1;
 	} else if (will_wait(p->flow, p->port, q->flows, q->mss, q->scale)) {
 		pair(p->flow, p->port, p->state, q->mss);
 	}
-	if (fitted && opens(p->flow, &q->segment, q->mss))
+	if (fitted && (opens(p->flow, &q->segment, q->mss) || q->least_bytes < q->mss))
 		q->least_bytes = q->most_bytes = WEIR_SMALL_WINDOW;
 	if (p->flow->paired && q->least_bytes < 2 * p->flow->segment)
 		q->least_bytes = 2 * p->flow->segment;

@@ -117,12 +117,13 @@ static __always_inline bool one_at_a_time(const struct weir_flow *flow, const st
 	       (mss * flows > 2 * port->bdp_bytes || 2 * (mss + WEIR_HEADERS) * flows > port->buffer_bytes);
 }
 
-/* One flow may be told so much more: the queue is short, and the link has had time twice for what was told before. */
-static __always_inline bool may_widen(const struct weir_port *port, struct weir_port_state *state, __u64 bytes)
+/* One flow may be told so much more: no more waits, and the link has had time twice for what was told before. */
+static __always_inline bool may_widen(const struct weir_port *port, struct weir_port_state *state, __u64 bytes,
+				      __u32 most_waiting_bytes)
 {
 	__u64 now_ns = bpf_ktime_get_ns();
 
-	if (!port->capacity_bps || state->queue_bytes > port->buffer_bytes / 4 || now_ns < state->widened_ns)
+	if (!port->capacity_bps || state->queue_bytes > most_waiting_bytes || now_ns < state->widened_ns)
 		return false;
 	state->widened_ns = now_ns + 2 * bytes * 8 * NS_PER_S / port->capacity_bps;
 	return true;
@@ -147,7 +148,7 @@ static __always_inline __u64 divisor(struct weir_flow *flow, const struct weir_p
 	if (!(flow->seen & WEIR_BEGINS) || flows >= crowd)
 		return flows;
 	share = port->bdp_bytes / (flows ? flows : 1);
-	if (!may_widen(port, state, share > 2 * mss ? share : 2 * mss))
+	if (!may_widen(port, state, share > 2 * mss ? share : 2 * mss, port->buffer_bytes / 4))
 		return crowd;
 	flow->seen &= ~WEIR_BEGINS;
 	return flows;
@@ -157,16 +158,17 @@ static __always_inline __u64 divisor(struct weir_flow *flow, const struct weir_p
  * What a flow under one_at_a_time is told at the least. A host whose peer never told a window of two segments sends
  * two halves where it is told one (Linux: tcp_bound_to_half_wnd), which costs as much as two, and repeats the second
  * when its ACK takes longer than the handshake did (RFC 8985, tail loss probe). So each is told two once, one after
- * the other, and before it has sent anything so little that it sends one.
+ * the other while the queue has the eighth to spare that segments are fitted with, and until then so little that it
+ * sends one: never anything between, for less than half of the most that it was told stops a host (SWS avoidance).
  */
 static __always_inline __u32 least_of_single(const struct weir_flow *flow, const struct weir_port *port,
-					     struct weir_port_state *state, __u64 flows, __u32 mss)
+					     struct weir_port_state *state, __u32 mss)
 {
-	if (!(flow->seen & WEIR_HALVES))
+	__u32 spared = port->buffer_bytes - port->buffer_bytes / 8;
+
+	if (!(flow->seen & WEIR_HALVES) || mss <= WEIR_SMALL_WINDOW)
 		return mss;
-	if (!flow->segment)
-		return mss > WEIR_SMALL_WINDOW && port->bdp_bytes < WEIR_SMALL_WINDOW * flows ? WEIR_SMALL_WINDOW : mss;
-	return may_widen(port, state, 2 * (mss + WEIR_HEADERS)) ? 2 * mss : mss;
+	return flow->segment && may_widen(port, state, 2 * (mss + WEIR_HEADERS), spared) ? 2 * mss : WEIR_SMALL_WINDOW;
 }
 
 /*

@@ -211,8 +211,11 @@ def test_segments_of_a_window_by_how_many_share(bench: Bench, flows: int, segmen
     """7,500 bytes a round trip, segments of 1,408."""
     crowd(bench, flows)
     all_share(bench)
-    first = replace(LOCAL, src_port=1, payload=b"?")
-    assert window_of(bench.ingress(first), first) << TOLD_SCALE == segments * 1408
+    first = replace(LOCAL, src_port=1)
+    assert told(bench, first) == 512
+    bench.egress(replace(reverse(first), payload=b"x"))
+    assert told(bench, first) == max(segments, 2) * 1408, "two at least, once, for whole ones"
+    assert told(bench, first) == segments * 1408
 
 
 def test_one_segment_at_a_time_and_each_is_pushed(bench: Bench) -> None:
@@ -276,7 +279,22 @@ def test_whole_segments_are_begun_one_flow_after_the_other(bench: Bench) -> None
         assert told(bench, flow) == 512
     for flow in flows:
         bench.egress(replace(reverse(flow), payload=bytes(512)))
-    assert [told(bench, flow) for flow in flows] == [2048, 1024]
+    assert [told(bench, flow) for flow in flows] == [2048, 512], "the other with what it cannot halve"
+    assert told(bench, flows[0]) == 1024
+
+
+@pytest.mark.parametrize(("waiting", "window"), [(7, 2048), (8, 512)], ids=["an eighth is spare", "less"])
+def test_whole_segments_are_begun_while_the_queue_has_room(bench: Bench, waiting: int, window: int) -> None:
+    crowd(bench, 119)
+    all_share(bench)
+    end(bench, 0)
+    bench.handshake(LOCAL)
+    assert told(bench, LOCAL) == 512
+    bench.egress(replace(reverse(LOCAL), payload=bytes(512)))
+    for key, state in bench.plane._maps["port_states"].items():
+        state.queue_bytes = waiting * QUEUE_BYTES // 8
+        bench.plane._maps["port_states"].put(key, state)
+    assert told(bench, LOCAL) == window
 
 
 def keep_sending(bench: Bench, flows: int) -> None:
