@@ -9,6 +9,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+import numpy as np
+
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiment import Case, Experiment
 from mininet_topos.fidelity import query_span_ns, standing_queries
@@ -131,7 +133,7 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "least_idle": round(min((sample["idle"] for sample in record["cpu"]), default=1.0), 3),
         "cpu": _cpu_shares(record),
         **_switch_figures(record),
-        **background_figures(records),
+        **background_figures(records, experiment.period_ms),
         **flow_figures(run, record, records, case),
         "mark_pkts": experiment.mark_pkts if SCHEMES[record["scheme"]].marked else None,
         "attempt": record["attempt"],
@@ -199,8 +201,11 @@ def missed(run: Path, records: list[Record], case: Case) -> float | None:
     return round(sum(late) / len(late), 4) if late else None
 
 
-def background_figures(records: list[dict[str, Any]]) -> Row:
+def background_figures(records: list[dict[str, Any]], period_ms: int) -> Row:
     """The long flows' goodput before, during and after the queries, and how soon they were back.
+
+    During: from the first query's begin, or the sample before it, to the last one's end, or its period's where they
+    come once a period: so as much of each scheme's time is without a query.
 
     ``recovery_s``: from the end of the last query until their goodput over 0.3 s was 90 % of the one
     before; None where that did not come about (or there were no long flows).
@@ -209,11 +214,13 @@ def background_figures(records: list[dict[str, Any]]) -> Row:
     start_ns, end_ns = query_span_ns(records)
     if len(points) < 2 or not end_ns:
         return {"background_mbps": None, "recovery_s": None}
-    before = goodput_mbps(points, start_ns - STEADY_S * NS_PER_S, start_ns)
+    begun_ns = max((at_ns for at_ns, _ in points if at_ns <= start_ns), default=start_ns)
+    period_over_ns = queries(records)[-1]["start_ns"] + period_ms * 1e6 - (start_ns - begun_ns)
+    before = goodput_mbps(points, begun_ns - STEADY_S * NS_PER_S, begun_ns)
     last_ns = points[-1][0]
     rates = {
         "before": before,
-        "during": goodput_mbps(points, start_ns, end_ns),
+        "during": goodput_mbps(points, begun_ns, max(end_ns, period_over_ns)),
         "after": goodput_mbps(points, max(end_ns, last_ns - STEADY_S * NS_PER_S), last_ns),
     }
     recovery_s = None
@@ -230,8 +237,9 @@ def background_figures(records: list[dict[str, Any]]) -> Row:
 
 def goodput_mbps(points: list[tuple[float, float]], since_ns: float, until_ns: float) -> float:
     """The mean rate between two times, from (time, total bytes) points; what the points cover of it."""
-    inside = [point for point in points if since_ns - 60e6 <= point[0] <= until_ns + 60e6]
-    if len(inside) < 2:
+    times_ns, totals = zip(*points, strict=True)
+    since_ns, until_ns = max(since_ns, times_ns[0]), min(until_ns, times_ns[-1])
+    if until_ns <= since_ns:
         return 0.0
-    (first_ns, first), (last_ns, last) = inside[0], inside[-1]
-    return 8e3 * (last - first) / (last_ns - first_ns)
+    first, last = np.interp((since_ns, until_ns), times_ns, totals)
+    return float(8e3 * (last - first) / (until_ns - since_ns))

@@ -284,16 +284,18 @@ def _goodput(rates_mbps: list[float]) -> list[dict[str, Any]]:
 def test_background_before_during_after_and_recovery() -> None:
     query = {"event": "query", "start_ns": 2_000_000_000, "qct_ms": 1000.0}
     records = [*_goodput([90] * 20 + [30] * 10 + [50] * 10 + [88] * 20), query]
-    figures = background_figures(records)
+    figures = background_figures(records, 0)
     assert figures["background_mbps"] == pytest.approx({"before": 90, "during": 30, "after": 88})
+    in_periods = background_figures(records, 1500)["background_mbps"]
+    assert in_periods == pytest.approx({"before": 90, "during": (30 * 2 + 50) / 3, "after": 88}, abs=0.01)
     assert figures["recovery_s"] == pytest.approx(1.3)  # three tenths of a second at 88 after one at 50
 
 
 def test_background_that_does_not_recover() -> None:
     query = {"event": "query", "start_ns": 2_000_000_000, "qct_ms": 1000.0}
-    figures = background_figures([*_goodput([90] * 20 + [30] * 40), query])
+    figures = background_figures([*_goodput([90] * 20 + [30] * 40), query], 0)
     assert figures["recovery_s"] is None
-    assert background_figures([query]) == {"background_mbps": None, "recovery_s": None}
+    assert background_figures([query], 0) == {"background_mbps": None, "recovery_s": None}
 
 
 def test_goodput_of_several_sinks_is_summed_while_all_tell_theirs() -> None:
