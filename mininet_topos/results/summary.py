@@ -204,8 +204,8 @@ def missed(run: Path, records: list[Record], case: Case) -> float | None:
 def background_figures(records: list[dict[str, Any]], period_ms: int) -> Row:
     """The long flows' goodput before, during and after the queries, and how soon they were back.
 
-    During: from the first query's begin, or the sample before it, to the last one's end, or its period's where they
-    come once a period: so as much of each scheme's time is without a query.
+    During: from the first query's begin, or the sample before it, to the last one's end, or its period's
+    where they come once a period: so as much of each scheme's time is without a query.
 
     ``recovery_s``: from the end of the last query until their goodput over 0.3 s was 90 % of the one
     before; None where that did not come about (or there were no long flows).

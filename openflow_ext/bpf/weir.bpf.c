@@ -144,6 +144,8 @@ static __always_inline void follow_flow(struct passage *p, const struct question
 /*
  * The floor of the flow's windows, where the operator sets none: one segment or two. With two its share is rounded up
  * to whole ones and one more, for receivers acknowledge every second: a lone flow's five leave a link that holds 5.3.
+ * One alone may keep a sixteenth of the queue besides, which nobody else waits in: else the link idles whenever its
+ * hosts do.
  */
 static __always_inline void set_least(struct passage *p, struct question *q)
 {
@@ -153,7 +155,7 @@ static __always_inline void set_least(struct passage *p, struct question *q)
 	note_single(p->flow, single);
 	if (fitted) {
 		q->least_bytes = single ? least_of_single(p->flow, p->port, p->state, q->mss) : 2 * q->mss;
-		q->ahead_bytes = single ? 0 : 2 * q->mss - 1;
+		q->ahead_bytes = single ? 0 : 2 * q->mss - 1 + (q->flows == 1 ? p->port->buffer_bytes / 16 : 0);
 	} else if (will_wait(p->flow, p->port, q->flows, q->mss, q->scale)) {
 		pair(p->flow, p->port, p->state, q->mss);
 	}

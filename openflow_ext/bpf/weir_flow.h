@@ -74,7 +74,8 @@ static __always_inline void count_in(struct weir_flow *flow, const struct weir_p
 		return;
 	__sync_fetch_and_add(&state->n_i, 1);
 	__sync_fetch_and_add(&state->syns_counted, 1);
-	note_sharer(port, state, now_ns);
+	if (joins(flow, port, state, now_ns))
+		count_sharer(flow, state);
 }
 
 static __always_inline bool leave_n_i(struct weir_flow *flow, struct weir_port_state *state)

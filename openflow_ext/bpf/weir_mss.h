@@ -142,11 +142,13 @@ static __always_inline __u64 divisor(struct weir_flow *flow, const struct weir_p
 	if (!port->turn_shift)
 		return state->n_i;
 	crowd = crowd_of(state, now_ns);
-	if (!sends(port, flow, now_ns))
+	if (!flow->segment || !sends(flow, port, state, now_ns))
 		return crowd;
 	flows = sharers(port, state, now_ns);
 	if (!(flow->seen & WEIR_BEGINS) || flows >= crowd)
 		return flows;
+	if (flow->seen & WEIR_HALVES)
+		return crowd; /* two segments come first, one flow after the other too (least_of_single) */
 	share = port->bdp_bytes / (flows ? flows : 1);
 	if (!may_widen(port, state, share > 2 * mss ? share : 2 * mss, port->buffer_bytes / 4))
 		return crowd;

@@ -40,11 +40,12 @@ struct weir_port {
 	__u32 ofport;
 	__u64 capacity_bps;
 	__u64 bdp_bytes;          /* capacity x common RTT; 0: no fair share is set here */
+	__u64 round_trips_ns;     /* a turn, where the queue is empty */
 	__u64 look_ns;            /* RTT/2: how often a congested queue is looked at */
 	__u32 k_pkts;             /* 0: no alarm */
 	__u32 least_window_bytes; /* 0: one MSS of the flow */
 	__u32 buffer_bytes;       /* what its queue holds; 0: not known */
-	__u32 turn_shift;         /* who shares it sends within 2^turn_shift ns; 0: all of N_i share */
+	__u32 turn_shift;         /* a turn lasts 2^turn_shift ns (weir_share.h); 0: all of N_i share */
 	__u32 no_share;           /* for the agent's readers: why bdp_bytes is 0 (NoShare of dataplane.py) */
 	__u32 assumed_scale;      /* of flows whose handshake was not seen; WEIR_NO_SCALE: leave them alone */
 	__u32 netns;              /* inode of the port's network namespace: ifindex alone is not unique */
@@ -88,7 +89,11 @@ struct weir_port_state {
 	__u32 paired;       /* flows of N_i that have two segments for the least */
 	__u64 tick;         /* the kernel's count of clock ticks */
 	__u64 tick_ns;      /* and its coarse time, together */
-	__u64 sharing[2];   /* flows that sent in an even and in an odd turn (weir_share.h) */
+	__u64 sharing[2];   /* flows that sent in the last even and the last odd turn (weir_share.h) */
+	__u64 turn_ns;      /* when this one began, */
+	__u64 emptied_ns;   /* and the tick at which the queue was last looked at for its end */
+	__u32 turn;
+	__u32 pad;
 	__u64 crowd_ns;     /* when the port had */
 	__u32 crowd;        /* so many flows, the most of late (weir_mss.h) */
 	__u32 burst;        /* flows and connections to be, with those of */
@@ -119,7 +124,7 @@ enum weir_seen {
 	WEIR_FITTED = 512,     /* the segments towards the local host fill whole steps of its windows */
 	WEIR_SINGLE = 1024,    /* its window was last told to hold one of them at the least */
 	WEIR_HALVES = 2048,    /* the remote host was never told a window of two: it sends halves of one */
-	WEIR_BEGINS = 4096     /* it sends, did not in the turn before, and was told no share of those that send yet */
+	WEIR_BEGINS = 4096     /* it sends after turns without, and was told no share of those that send yet */
 };
 
 struct weir_half {
@@ -144,6 +149,7 @@ struct weir_flow {
 	__u32 acked;     /* by the local host */
 	__u32 segment;   /* payload of the largest that left by the port */
 	__u32 finer;     /* so much less than its own is the local host's scale told to be */
+	__u32 turn;      /* the port's in which it was last counted as one that sends */
 	__u32 no_exact_in; /* the rules_epoch in which the flow's ACKs have no exact rule */
 	__u64 swept_ns;    /* now_ns of the sweep that last came by */
 };

@@ -169,6 +169,7 @@ class KernelDataPlane(PinnedMaps):
         bdp_bytes = capacity_bps * settings.common_rtt_us // _BITS_US_PER_BYTE_S
         port.bdp_bytes = 0 if no_share else bdp_bytes
         port.turn_shift = turn_shift(capacity_bps, buffer_bytes, bdp_bytes)
+        port.round_trips_ns = 2000 * settings.common_rtt_us
         port.look_ns = settings.rtt_us * 1000 // 2
         port.k_pkts = settings.k_pkts if settings.alarm else 0
         port.asked_k_pkts = settings.k_pkts

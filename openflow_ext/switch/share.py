@@ -7,8 +7,6 @@ from typing import Any
 NS_PER_S = 1_000_000_000
 LEAST_TURN_SHIFT = 24
 """17 ms: some ticks of the programs' clock, which are 4 to 10 ms."""
-SHARERS_BITS = 24
-"""Of a word of `weir_port_state.sharing` the count; above it stands the turn that it is of."""
 
 
 def turn_shift(capacity_bps: int, buffer_bytes: int, bdp_bytes: int) -> int:
@@ -26,7 +24,7 @@ def sharers(port: Any, state: Any, now_ns: int) -> int:
     """The flows that sent in this turn or the last one, at most N_i. `now_ns`: CLOCK_MONOTONIC."""
     if not port.turn_shift:
         return int(state.n_i)
-    turn = now_ns >> port.turn_shift
-    counts = (divmod(int(word), 1 << SHARERS_BITS) for word in state.sharing)
-    flows = max(count if -1 <= counted - turn <= 1 else 0 for counted, count in counts)
-    return min(flows, int(state.n_i))
+    age = (now_ns - state.turn_ns) >> port.turn_shift
+    this, before = state.sharing[state.turn % 2], state.sharing[(state.turn + 1) % 2]
+    flows = max(this if age < 2 else 0, before if age < 1 else 0)
+    return min(int(flows), int(state.n_i))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openflow_ext.switch.share import LEAST_TURN_SHIFT, SHARERS_BITS, sharers, turn_shift
+from openflow_ext.switch.share import LEAST_TURN_SHIFT, sharers, turn_shift
 
 SHIFT = 24
 TURN_NS = 1 << SHIFT
@@ -38,15 +38,17 @@ def test_where_the_queue_is_not_known_all_of_n_i_share() -> None:
     assert sharers(SimpleNamespace(turn_shift=0), SimpleNamespace(n_i=7), 10**12) == 7
 
 
-def state(n_i: int) -> SimpleNamespace:
-    """20 flows sent in turn 50 and 30 in the one before."""
-    return SimpleNamespace(n_i=n_i, sharing=(50 << SHARERS_BITS | 20, 49 << SHARERS_BITS | 30))
+def state(n_i: int, turn: int = 50) -> SimpleNamespace:
+    """20 flows sent in this turn and 30 in the one before."""
+    sharing = (20, 30) if turn % 2 == 0 else (30, 20)
+    return SimpleNamespace(n_i=n_i, turn=turn, turn_ns=100 * TURN_NS, sharing=sharing)
 
 
-@pytest.mark.parametrize(("age", "flows"), [(-1, 30), (0, 30), (1, 20), (2, 0), (1000, 0), (-40, 0)])
-def test_those_of_this_turn_or_of_the_last_share(age: int, flows: int) -> None:
-    assert sharers(SimpleNamespace(turn_shift=SHIFT), state(100), (50 + age) * TURN_NS) == flows
+@pytest.mark.parametrize("turn", [50, 51])
+@pytest.mark.parametrize(("age", "flows"), [(-1, 30), (0, 30), (1, 20), (2, 0), (1000, 0)])
+def test_those_of_this_turn_or_of_the_last_share(age: int, flows: int, turn: int) -> None:
+    assert sharers(SimpleNamespace(turn_shift=SHIFT), state(100, turn), (100 + age) * TURN_NS) == flows
 
 
 def test_no_more_share_than_are_open() -> None:
-    assert sharers(SimpleNamespace(turn_shift=SHIFT), state(10), 50 * TURN_NS) == 10
+    assert sharers(SimpleNamespace(turn_shift=SHIFT), state(10), 100 * TURN_NS) == 10
