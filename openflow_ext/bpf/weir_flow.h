@@ -5,9 +5,14 @@
 
 #define TIMESTAMPS_LEN 12 /* the option and its padding, in every segment once both sides offered it */
 #define NS_PER_S 1000000000ull
+#define NS_PER_US 1000
 #define DELAYED_ACK_NS 20000000ull /* Linux delays by 40 ms and more, RFC 1122 allows 500 */
-#define RESUMED_NS 5000000ull
+#define RESUMED_US 5000
 #define LEAST_MSS 88      /* below this an MSS is a mistake or an attack (Linux: TCP_MIN_MSS) */
+#define CACHE_LINE 64
+
+_Static_assert(__builtin_offsetof(struct weir_flow, first_ns) == CACHE_LINE, "what each packet asks for is one line");
+_Static_assert(sizeof(struct weir_flow) == 2 * CACHE_LINE, "and the rest another");
 
 static __always_inline void key_of(struct weir_flow_key *key, __u32 ifindex, const struct segment *s,
 				   enum weir_direction direction)
@@ -104,6 +109,12 @@ static __always_inline bool make_idle(struct weir_flow *flow, struct weir_port_s
 	return true;
 }
 
+/* Exact, for spans of less than an hour. */
+static __always_inline __u32 now_us(void)
+{
+	return bpf_ktime_get_ns() / NS_PER_US;
+}
+
 /*
  * A window of one segment leaves each segment to the receiver's delayed ACK, 40 ms in Linux, unless a runt comes
  * along with it; and with so small a window cwnd never grows. It shows here: a pure ACK, of one segment, long
@@ -119,13 +130,13 @@ static __always_inline void note_ack(struct weir_flow *flow, const struct weir_p
 	if (!bytes)
 		return;
 	flow->acked = acked;
-	flow->late_ack_ns = 0;
+	flow->late_ack_us = 0;
 	if (now_ns - flow->payload_ns < late_ns || bytes > flow->segment)
 		return;
 	if (port->capacity_bps)
 		late_ns += state->queue_bytes * 8ull * NS_PER_S / port->capacity_bps;
 	if (now_ns - flow->payload_ns >= late_ns)
-		flow->late_ack_ns = bpf_ktime_get_ns();
+		flow->late_ack_us = now_us();
 }
 
 /* Payload leaves by the port: a flow that was idle is one of N_i again. */
@@ -134,9 +145,9 @@ static __always_inline void note_payload(struct weir_flow *flow, const struct we
 {
 	if (segment > flow->segment)
 		flow->segment = segment;
-	if (flow->late_ack_ns && bpf_ktime_get_ns() - flow->late_ack_ns < RESUMED_NS)
+	if (flow->late_ack_us && now_us() - flow->late_ack_us < RESUMED_US)
 		pair(flow, port, state, flow->segment);
-	flow->late_ack_ns = 0;
+	flow->late_ack_us = 0;
 	note_turn(flow, port, state, now_ns);
 	flow->payload_ns = now_ns;
 	if (!(flow->seen & WEIR_IDLE))

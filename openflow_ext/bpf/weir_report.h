@@ -3,8 +3,6 @@
 #ifndef WEIR_REPORT_H
 #define WEIR_REPORT_H
 
-#define NS_PER_US 1000
-
 static __always_inline struct weir_settings *host_settings(void)
 {
 	__u32 zero = 0;
