@@ -14,6 +14,7 @@
 #include "weir_maps.h"
 #include "weir_port.h"
 #include "weir_parse.h"
+#include "weir_tracked.h"
 #include "weir_share.h"
 #include "weir_flow.h"
 #include "weir_mss.h"
@@ -35,7 +36,6 @@ struct passage {
 	struct weir_port_state *state;
 	struct weir_flow *flow; /* NULL: no handshake was seen */
 	struct edit edits[2];   /* of a SYN */
-	struct weir_flow_key key;
 };
 
 /* Exact for what opens or ends a connection, else as of the last clock tick, which costs a fraction. */
@@ -73,7 +73,7 @@ static __noinline int take_offer(struct passage *p, const struct question *q, st
 	struct tcp_options options;
 	struct weir_half offer = {};
 
-	p->flow = flow_of_syn(&p->key, q->now_ns);
+	p->flow = flow_of_syn(q->ifindex, &q->segment, direction, q->now_ns);
 	if (!p->flow) {
 		__sync_fetch_and_add(&p->state->untracked, 1);
 		return 0;
@@ -89,25 +89,32 @@ static __noinline int take_offer(struct passage *p, const struct question *q, st
 }
 
 /* The handshake's third segment: SYN, SYN-ACK and this one passed here, so its age is the whole RTT. */
-static __noinline int establish(struct passage *p, enum weir_direction direction)
+static __noinline int establish(struct passage *p, const struct question *q, enum weir_direction direction)
 {
+	struct weir_flow_key key;
 	__u64 now_ns = bpf_ktime_get_ns();
 	__u64 rtt_ns = p->flow->seen & WEIR_SYN_AGAIN ? 0 : now_ns - p->flow->first_ns;
 
 	p->flow->last_ns = now_ns;
 	p->flow->seen |= direction == WEIR_INGRESS ? WEIR_ESTABLISHED | WEIR_HALVES : WEIR_ESTABLISHED;
-	report(&p->key, p->flow, p->port, WEIR_FLOW_OPENED, WEIR_NOT_CLOSED, rtt_ns);
+	key_of(&key, q->ifindex, &q->segment, direction);
+	report(&key, p->flow, p->port, WEIR_FLOW_OPENED, WEIR_NOT_CLOSED, rtt_ns);
 	return 0;
 }
 
-static __noinline int note_end(struct passage *p, __u32 flags, enum weir_direction direction)
+static __noinline int note_end(struct passage *p, const struct question *q, enum weir_direction direction)
 {
-	__u32 bit = flags & TCP_RST ? WEIR_RST : direction == WEIR_INGRESS ? WEIR_FIN_IN : WEIR_FIN_OUT;
+	struct weir_flow_key key;
+	__u32 bit = q->segment.flags & TCP_RST ? WEIR_RST : direction == WEIR_INGRESS ? WEIR_FIN_IN : WEIR_FIN_OUT;
 	bool over = p->flow->seen & (WEIR_RST | WEIR_FIN_OUT);
 
 	p->flow->seen |= bit;
-	if (bit != WEIR_FIN_IN && !over && p->flow->seen & WEIR_ESTABLISHED)
-		report(&p->key, p->flow, p->port, WEIR_FLOW_CLOSED, bit == WEIR_RST ? WEIR_BY_RST : WEIR_BY_FIN, 0);
+	if (bit == WEIR_RST && direction == WEIR_INGRESS)
+		end_count(p->flow, p->state);
+	if (bit == WEIR_FIN_IN || over || !(p->flow->seen & WEIR_ESTABLISHED))
+		return 0;
+	key_of(&key, q->ifindex, &q->segment, direction);
+	report(&key, p->flow, p->port, WEIR_FLOW_CLOSED, bit == WEIR_RST ? WEIR_BY_RST : WEIR_BY_FIN, 0);
 	return 0;
 }
 
@@ -117,28 +124,32 @@ static __always_inline __u32 segment_of(const struct question *q)
 	return q->packets > 1 ? (q->segment.payload + q->packets - 1) / q->packets : q->segment.payload;
 }
 
-/* Find the segment's flow, and take in what the segment says of it. */
-static __always_inline void follow_flow(struct passage *p, const struct question *q, struct cursor *c,
+/*
+ * Find the segment's flow, and take in what the segment says of it. False: a SYN, for which the verifier need not go
+ * on: of what else is asked it would see each way once more.
+ */
+static __always_inline bool follow_flow(struct passage *p, const struct question *q, struct cursor *c,
 					enum weir_direction direction)
 {
 	__u32 flags = q->segment.flags;
+	bool syn = flags & TCP_SYN;
 
-	key_of(&p->key, q->ifindex, &q->segment, direction);
-	if (!(flags & TCP_SYN))
-		p->flow = bpf_map_lookup_elem(&flows, &p->key);
+	if (!syn)
+		p->flow = flow_of(q->ifindex, &q->segment, direction);
 	else if (!take_offer(p, q, c, direction))
-		return;
+		return false;
 	if (!p->flow)
-		return;
+		return !syn;
 	p->flow->last_ns = q->now_ns;
 	if (direction == WEIR_EGRESS)
 		p->flow->out_bytes += q->frame_len;
-	if (!(flags & TCP_SYN) && !(p->flow->seen & WEIR_ESTABLISHED) && handshake_seen(p->flow))
-		establish(p, direction);
+	if (!syn && !(p->flow->seen & WEIR_ESTABLISHED) && handshake_seen(p->flow))
+		establish(p, q, direction);
 	if (direction == WEIR_EGRESS && q->segment.payload)
 		note_payload(p->flow, p->port, p->state, segment_of(q), q->now_ns);
 	if (flags & (TCP_FIN | TCP_RST))
-		note_end(p, flags, direction);
+		note_end(p, q, direction);
+	return !syn;
 }
 
 /*
@@ -208,10 +219,7 @@ static __always_inline bool ingress(struct passage *p, struct question *q, struc
 	if (is_ack) /* before the flow is written to: an atomic operation waits for what was written, cold memory too */
 		__sync_fetch_and_add(&p->state->acks_seen, q->packets);
 	q->now_ns = time_of(&q->segment, p->state);
-	follow_flow(p, q, c, WEIR_INGRESS);
-	if (p->flow && q->segment.flags & TCP_RST)
-		end_count(p->flow, p->state);
-	if (!is_ack)
+	if (!follow_flow(p, q, c, WEIR_INGRESS) || !is_ack)
 		return false;
 	if (p->flow && !q->segment.payload)
 		note_ack(p->flow, p->port, p->state, bpf_ntohl(p->tcp->ack_seq), q->now_ns);

@@ -9,40 +9,6 @@
 #define DELAYED_ACK_NS 20000000ull /* Linux delays by 40 ms and more, RFC 1122 allows 500 */
 #define RESUMED_US 5000
 #define LEAST_MSS 88      /* below this an MSS is a mistake or an attack (Linux: TCP_MIN_MSS) */
-#define CACHE_LINE 64
-
-_Static_assert(__builtin_offsetof(struct weir_flow, first_ns) == CACHE_LINE, "what each packet asks for is one line");
-_Static_assert(sizeof(struct weir_flow) == 2 * CACHE_LINE, "and the rest another");
-
-static __always_inline void key_of(struct weir_flow_key *key, __u32 ifindex, const struct segment *s,
-				   enum weir_direction direction)
-{
-	key->ifindex = ifindex;
-	if (direction == WEIR_INGRESS) {
-		__builtin_memcpy(key->local, s->src, sizeof(s->src));
-		__builtin_memcpy(key->remote, s->dst, sizeof(s->dst));
-		key->local_port = s->src_port;
-		key->remote_port = s->dst_port;
-	} else {
-		__builtin_memcpy(key->local, s->dst, sizeof(s->dst));
-		__builtin_memcpy(key->remote, s->src, sizeof(s->src));
-		key->local_port = s->dst_port;
-		key->remote_port = s->src_port;
-	}
-}
-
-/* The flow's entry, made where there is none yet. NULL: the table is full. */
-static __always_inline struct weir_flow *flow_of_syn(const struct weir_flow_key *key, __u64 now_ns)
-{
-	struct weir_flow *flow = bpf_map_lookup_elem(&flows, key);
-	struct weir_flow fresh = {.first_ns = now_ns, .last_ns = now_ns, .payload_ns = now_ns};
-
-	if (flow)
-		return flow;
-	if (!bpf_map_update_elem(&flows, key, &fresh, BPF_NOEXIST) && bpf_map_push_elem(&flow_keys, key, 0))
-		bpf_map_delete_elem(&flows, key); /* no sweep would find it */
-	return bpf_map_lookup_elem(&flows, key);
-}
 
 /*
  * Two segments for the least window of a flow, instead of one. A port gives them as long as its queue holds a

@@ -37,17 +37,29 @@ struct {
 } alarm_timers SEC(".maps");
 
 /*
- * A plain hash, not an LRU: a counted flow that were evicted would stay in N_i for ever. Its memory is taken at once,
- * for entries that lie side by side are found sooner than those that the kernel's allocator scatters.
+ * Those of IPv4. A plain hash, not an LRU: a counted flow that were evicted would stay in N_i for ever. Its memory is
+ * taken at once, for entries that lie side by side are found sooner than those that the kernel's allocator scatters.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1000000);
-	__type(key, struct weir_flow_key);
+	__type(key, struct weir_ipv4_flow_key);
 	__type(value, struct weir_flow);
 } flows SEC(".maps");
 
-/* The key of each of them, once: what a sweep goes by, for a walk over a table costs its size, not what it holds. */
+/* Those of IPv6, of which there may be none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1000000);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct weir_flow_key);
+	__type(value, struct weir_flow);
+} ipv6_flows SEC(".maps");
+
+/*
+ * The key of each flow in either table, once: what a sweep goes by, for a walk over a table costs its size, not what
+ * it holds. There are no more flows than it has room for.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, 1000000);

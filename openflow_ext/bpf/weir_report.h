@@ -25,7 +25,6 @@ static __always_inline void report(const struct weir_flow_key *key, const struct
 {
 	const struct weir_settings *host = host_settings();
 	struct weir_report *r;
-	bool ipv4 = !key->local[0] && !key->local[1] && key->local[2] == bpf_htonl(0xffff);
 
 	if (!host || !(host->report_kinds >> kind & 1))
 		return;
@@ -37,7 +36,7 @@ static __always_inline void report(const struct weir_flow_key *key, const struct
 	__builtin_memset(r, 0, sizeof(*r));
 	r->bridge = port->bridge;
 	r->kind = kind;
-	r->ip_version = ipv4 ? 4 : 6;
+	r->ip_version = is_ipv4(key) ? 4 : 6;
 	r->scale_src = flow->seen & WEIR_SYN_OUT ? flow->remote.scale : WEIR_NO_SCALE;
 	r->scale_dst = flow->seen & WEIR_SYN_IN ? flow->local.scale : WEIR_NO_SCALE;
 	__builtin_memcpy(r->src, key->remote, sizeof(r->src));

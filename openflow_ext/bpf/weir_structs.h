@@ -111,6 +111,15 @@ struct weir_flow_key {
 	__u16 remote_port;
 };
 
+/* Of an IPv4 flow in its table (weir_tracked.h). */
+struct weir_ipv4_flow_key {
+	__u32 ifindex;
+	__u32 local;
+	__u32 remote;
+	__u16 local_port;
+	__u16 remote_port;
+};
+
 enum weir_seen {
 	WEIR_SYN_IN = 1,
 	WEIR_SYN_OUT = 2,

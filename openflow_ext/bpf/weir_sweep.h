@@ -47,7 +47,7 @@ static __always_inline bool sweep_flow(const struct weir_flow_key *key, struct w
 			end_count(flow, state);
 		if (told)
 			report(key, flow, port, WEIR_FLOW_CLOSED, WEIR_BY_SILENCE, 0);
-		bpf_map_delete_elem(&flows, key);
+		forget_flow(key);
 		s->removed++;
 		return false;
 	}
@@ -75,7 +75,7 @@ static long sweep_next(struct bpf_map *map, __u32 *step, __u8 *nothing, struct w
 		s->over = 1;
 		return 1;
 	}
-	flow = bpf_map_lookup_elem(&flows, &key);
+	flow = flow_at(&key);
 	if (!flow)
 		return 0;
 	if (flow->swept_ns == s->now_ns) {

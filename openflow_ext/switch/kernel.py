@@ -283,7 +283,7 @@ class KernelDataPlane(PinnedMaps):
         loading = libbpf.Object(artifact("weir.bpf.o"))
         try:
             loading.pin_maps(folder)
-            for name in ("flows", "flow_keys", "exact_rules"):
+            for name in ("flows", "ipv6_flows", "flow_keys", "exact_rules"):
                 loading.resize(name, max_flows)
             loading.load()
         except BpfError:

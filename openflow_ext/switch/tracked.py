@@ -1,4 +1,4 @@
-"""The data plane's flow table, read: one value a flow and port."""
+"""The data plane's two tables of flows, read as one: one value a flow and port."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from openflow_ext.switch.layout import constants
+from openflow_ext.switch.layout import constants, ffi
 from openflow_ext.switch.libbpf import Map
 
 _STATES = (
@@ -42,12 +42,13 @@ class TrackedFlow:
     silent_s: float
 
 
-def tracked(flows: Map) -> Iterator[TrackedFlow]:
-    """The flows in the map, in no order, read as they are asked for: there may be a million."""
-    for key in flows.keys():  # noqa: SIM118 - a BPF map is no dict
-        flow = flows.get(key)
-        if flow is not None:
-            yield _read(key, flow, time.monotonic_ns())
+def tracked(*tables: Map) -> Iterator[TrackedFlow]:
+    """The flows in the tables, in no order, read as they are asked for: there may be a million."""
+    for table in tables:
+        for key in table.keys():  # noqa: SIM118 - a BPF map is no dict
+            flow = table.get(key)
+            if flow is not None:
+                yield _read(key, flow, time.monotonic_ns())
 
 
 def _read(key: Any, flow: Any, now_ns: int) -> TrackedFlow:
@@ -74,6 +75,8 @@ def _scale(half: Any) -> int | None:
     return None if half.scale == constants.WEIR_NO_SCALE else int(half.scale)
 
 
-def _address(words: Any) -> str:
-    address = ipaddress.IPv6Address(b"".join(socket.ntohl(words[i]).to_bytes(4, "big") for i in range(4)))
-    return str(address.ipv4_mapped or address)
+def _address(held: Any) -> str:
+    """Of a key: one word in the table of IPv4, four in that of IPv6."""
+    if isinstance(held, int):
+        return str(ipaddress.IPv4Address(socket.ntohl(held)))
+    return str(ipaddress.IPv6Address(bytes(ffi.buffer(held))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from tests.bpf.reference import Reference
 
 LOCAL = Segment()
 OUT = reverse(LOCAL)
+OUT_6 = reverse(Segment(src="fd00::1", dst="fd00::2"))
 
 
 def syn(segment: Segment, isn: int = 1) -> Segment:
@@ -102,16 +104,36 @@ def test_a_sweep_of_many_meets_each_flow_once(bench: Bench) -> None:
     assert bench.counters.n_i == 1000, "who has left leaves room"
 
 
-def test_full_table_refuses_and_says_so(bench: Bench) -> None:
+@pytest.mark.parametrize("kinds", [(OUT,), (OUT_6,), (OUT, OUT_6)], ids=["v4", "v6", "both"])
+def test_full_table_refuses_and_says_so(bench: Bench, kinds: tuple[Segment, ...]) -> None:
+    """There is room for so many flows, whatever their kind."""
     bench.count_by_flags()
-    for port in range(1100):
-        bench.egress(syn(replace(OUT, dst_port=port)))
+    for number in range(1100):
+        bench.egress(syn(replace(kinds[number % len(kinds)], dst_port=number)))
 
     assert bench.counters.n_i == 1000
     assert bench.counters.untracked == 100
+    assert sum(1 for _ in bench.plane.flows()) == 1000
     bench.plane.detach(PORT)
     bench.plane.enter_port(PORT, 3, 7)
     assert bench.counters.n_i == 0
+
+
+def test_flows_of_both_kinds_are_read_as_one(bench: Bench) -> None:
+    for out in (OUT, OUT_6):
+        bench.egress(syn(out))
+
+    read = [(flow.local, flow.local_port, flow.remote, flow.remote_port) for flow in bench.plane.flows()]
+
+    assert read == [(out.dst, out.dst_port, out.src, out.src_port) for out in (OUT, OUT_6)]
+
+
+def test_one_mapped_address_makes_no_flow_of_ipv4(bench: Bench) -> None:
+    """What a frame of IPv6 may say, and no host does."""
+    bench.egress(syn(OUT))
+    bench.egress(syn(replace(OUT, dst=f"::ffff:{OUT.dst}", src="fd00::a00:2")))
+
+    assert [flow.remote for flow in bench.plane.flows()] == [OUT.src, "fd00::a00:2"]
 
 
 _EVENTS = st.lists(
