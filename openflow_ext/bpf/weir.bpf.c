@@ -50,14 +50,15 @@ static __always_inline void fit(struct passage *p, const struct question *q, con
 {
 	struct weir_settings *host = host_settings();
 	struct weir_half own = *offer;
+	__u32 isn = bpf_ntohl(p->tcp->seq);
 	bool fitted = p->flow->seen & WEIR_FITTED;
 
-	if (p->flow->seen & WEIR_SYN_IN && p->flow->local.isn == offer->isn)
+	if (p->flow->seen & WEIR_SYN_IN && p->flow->local_isn == isn)
 		*offer = p->flow->local;
 	else
 		fitted = host && !host->simple_count && fit_offer(p->port, p->state, options, offer, q->now_ns);
 	edits_of(p->edits, options, &own, offer);
-	learn_offer(p->flow, offer, WEIR_INGRESS, q->now_ns);
+	learn_offer(p->flow, offer, isn, WEIR_INGRESS, q->now_ns);
 	p->flow->finer = own.scale - offer->scale;
 	if (fitted)
 		p->flow->seen |= WEIR_FITTED;
@@ -80,11 +81,10 @@ static __noinline int take_offer(struct passage *p, const struct question *q, st
 	}
 	copy_options(c, p->tcp, &options);
 	read_offer(&options, &offer);
-	offer.isn = bpf_ntohl(p->tcp->seq);
 	if (direction == WEIR_INGRESS)
 		fit(p, q, &options, &offer);
 	else
-		learn_offer(p->flow, &offer, direction, q->now_ns);
+		learn_offer(p->flow, &offer, bpf_ntohl(p->tcp->seq), direction, q->now_ns);
 	return 1;
 }
 

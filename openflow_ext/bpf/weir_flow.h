@@ -140,14 +140,15 @@ static __always_inline bool will_wait(const struct weir_flow *flow, const struct
  * Take in a SYN or SYN-ACK. A retransmitted one changes nothing; one with another initial sequence
  * number begins a new connection on the same ports. True: this is the first of its kind.
  */
-static __always_inline bool learn_offer(struct weir_flow *flow, const struct weir_half *offer,
+static __always_inline bool learn_offer(struct weir_flow *flow, const struct weir_half *offer, __u32 isn,
 					enum weir_direction direction, __u64 now_ns)
 {
 	__u32 bit = direction == WEIR_INGRESS ? WEIR_SYN_IN : WEIR_SYN_OUT;
 	struct weir_half *half = direction == WEIR_INGRESS ? &flow->local : &flow->remote;
+	__u32 *held_isn = direction == WEIR_INGRESS ? &flow->local_isn : &flow->remote_isn;
 
 	if (flow->seen & bit) {
-		if (half->isn == offer->isn) {
+		if (*held_isn == isn) {
 			flow->seen |= WEIR_SYN_AGAIN;
 			return false;
 		}
@@ -158,6 +159,7 @@ static __always_inline bool learn_offer(struct weir_flow *flow, const struct wei
 		flow->segment = 0;
 	}
 	*half = *offer;
+	*held_isn = isn;
 	flow->seen |= bit;
 	return true;
 }

@@ -137,7 +137,6 @@ enum weir_seen {
 };
 
 struct weir_half {
-	__u32 isn;
 	__u16 mss;       /* offered in its SYN; 536 where it offered none (RFC 9293, 3.7.1) */
 	__u8 scale;      /* offered in its SYN, as it went on; WEIR_NO_SCALE where it offered none */
 	__u8 timestamps; /* offered in its SYN */
@@ -151,19 +150,21 @@ struct weir_flow {
 	__u64 payload_ns;  /* of the last payload that left by the port */
 	__u64 out_bytes;   /* leaving by the port, headers included */
 	__u32 seen;        /* enum weir_seen */
+	__u32 turn;        /* the port's in which it was last counted as one that sends */
 	__u32 acked;       /* by the local host */
 	__u32 late_ack_us; /* of the last pure ACK that came long after its data; 0: none */
 	__u32 no_exact_in; /* the rules_epoch in which the flow's ACKs have no exact rule */
 	__u32 paired;      /* its window never falls below two segments; one of the port's `paired` */
 	__u16 segment;     /* payload of the largest that left by the port */
 	__u8 finer;        /* so much less than its own is the local host's scale told to be */
-	__u8 pad;
+	__u8 pad[5];
 	__u64 first_ns;    /* of the first SYN */
 	__u64 reported_ns; /* when it was last reported active */
 	__u64 swept_ns;    /* now_ns of the sweep that last came by */
 	__u32 counted;     /* this flow is one of the port's N_i */
-	__u32 turn;        /* the port's in which it was last counted as one that sends */
-	__u32 spare[8];    /* to a second line's end */
+	__u32 local_isn;   /* initial sequence numbers */
+	__u32 remote_isn;
+	__u32 spare[7];    /* to a second line's end */
 };
 
 /* What weir_sweep is asked for and answers. */
