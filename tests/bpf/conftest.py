@@ -77,6 +77,15 @@ class Bench:
                 match = TcpMatch(ip_version=version, flags=flags, flags_mask=flags)
                 self.put(Rule(1, 100, 0, match, count_op=op))
 
+    def let_wait(self, nbytes: int) -> None:
+        """So many bytes wait in the port's queue, as its programs are told."""
+        states = self.plane._maps["port_states"]
+        for key, port in self.plane._maps["ports"].items():
+            if port.ifindex == PORT:
+                state = states.get(key)
+                state.queue_bytes = nbytes
+                states.put(key, state)
+
     @property
     def counters(self) -> PortCounters:
         return self.plane.counters(PORT)

@@ -291,9 +291,7 @@ def test_whole_segments_are_begun_while_the_queue_has_room(bench: Bench, waiting
     bench.handshake(LOCAL)
     assert told(bench, LOCAL) == 512
     bench.egress(replace(reverse(LOCAL), payload=bytes(512)))
-    for key, state in bench.plane._maps["port_states"].items():
-        state.queue_bytes = waiting * QUEUE_BYTES // 8
-        bench.plane._maps["port_states"].put(key, state)
+    bench.let_wait(waiting * QUEUE_BYTES // 8)
     assert told(bench, LOCAL) == window
 
 

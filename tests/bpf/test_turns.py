@@ -30,14 +30,6 @@ def flow(number: int) -> Segment:
     return Segment(src_port=1 + number)
 
 
-def queue(bench: Bench, nbytes: int) -> None:
-    states = bench.plane._maps["port_states"]
-    for key, _ in [(key, port) for key, port in bench.plane._maps["ports"].items() if port.ifindex == PORT]:
-        state = states.get(key)
-        state.queue_bytes = nbytes
-        states.put(key, state)
-
-
 def go_on(bench: Bench, flows: int) -> int:
     """So many flows go on sending; how many share the port then."""
     for _ in range(STEPS):
@@ -48,24 +40,24 @@ def go_on(bench: Bench, flows: int) -> int:
 
 
 def test_who_sends_no_more_shares_as_long_as_the_queue_may_hold_its_segments(bench: Bench) -> None:
-    queue(bench, 1514)
+    bench.let_wait(1514)
     assert go_on(bench, FLOWS) == FLOWS
     assert go_on(bench, 1) == FLOWS
-    queue(bench, 0)
+    bench.let_wait(0)
     assert go_on(bench, 1) == 1
 
 
 @pytest.mark.parametrize("flows", [1, 3, FLOWS])
 def test_where_the_queue_is_empty_all_that_go_on_share(bench: Bench, flows: int) -> None:
-    queue(bench, 1514)
+    bench.let_wait(1514)
     assert go_on(bench, FLOWS) == FLOWS
-    queue(bench, 0)
+    bench.let_wait(0)
     assert go_on(bench, flows) == flows
 
 
 def test_one_that_comes_back_shares_at_once(bench: Bench) -> None:
     assert go_on(bench, 1) == 1
-    queue(bench, 1514)
+    bench.let_wait(1514)
     bench.egress(replace(reverse(flow(7)), payload=b"x"))
     assert BDP_BYTES // bench.counters.fair_share_bytes == 2
 
