@@ -210,14 +210,14 @@ static __always_inline __u16 lowered(struct passage *p, struct question *q)
 /* What both forms of the ingress do with a segment: true where its window shall become *after. */
 static __always_inline bool ingress(struct passage *p, struct question *q, struct cursor *c, __u16 *after)
 {
-	bool is_ack;
+	struct weir_ack_counts *counts = bpf_map_lookup_elem(&ack_counts, &p->port->place);
+	bool is_ack = (q->segment.flags & (TCP_SYN | TCP_ACK)) == TCP_ACK;
 
 	p->tcp = tcp_header(c, &q->segment);
-	if (!p->tcp)
+	if (!p->tcp || !counts)
 		return false;
-	is_ack = (q->segment.flags & (TCP_SYN | TCP_ACK)) == TCP_ACK;
-	if (is_ack) /* before the flow is written to: an atomic operation waits for what was written, cold memory too */
-		__sync_fetch_and_add(&p->state->acks_seen, q->packets);
+	if (is_ack)
+		counts->seen += q->packets;
 	q->now_ns = time_of(&q->segment, p->state);
 	if (!follow_flow(p, q, c, WEIR_INGRESS) || !is_ack)
 		return false;
@@ -227,7 +227,7 @@ static __always_inline bool ingress(struct passage *p, struct question *q, struc
 	if (p->flow)
 		note_told(p->flow, (__u32)bpf_ntohs(*after) << (q->scale & 15), q->mss);
 	if (bpf_ntohs(*after) < q->field)
-		__sync_fetch_and_add(&p->state->clamped, 1);
+		counts->clamped++;
 	return *after != p->tcp->window;
 }
 

@@ -25,6 +25,14 @@ struct {
 	__type(value, struct weir_port_state);
 } port_states SEC(".maps");
 
+/* What every ACK counts: an atomic operation would wait for what was written before, cold memory too. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, WEIR_MAX_PORTS);
+	__type(key, __u32); /* struct weir_port.place */
+	__type(value, struct weir_ack_counts);
+} ack_counts SEC(".maps");
+
 struct alarm_timer {
 	struct bpf_timer timer;
 };

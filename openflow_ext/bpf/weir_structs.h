@@ -48,6 +48,7 @@ struct weir_port {
 	__u32 turn_shift;         /* a turn lasts 2^turn_shift ns (weir_share.h); 0: all of N_i share */
 	__u32 no_share;           /* for the agent's readers: why bdp_bytes is 0 (NoShare of dataplane.py) */
 	__u32 assumed_scale;      /* of flows whose handshake was not seen; WEIR_NO_SCALE: leave them alone */
+	__u32 place;              /* where it lies in its arrays */
 	__u32 netns;              /* inode of the port's network namespace: ifindex alone is not unique */
 	__u32 mark_mode;          /* enum weir_mark: CE on ECN-capable packets, */
 	__u32 mark_min_pkts;      /* where the queue is longer than this, */
@@ -68,8 +69,6 @@ struct weir_port_state {
 	__u64 n_i;
 	__u64 syns_counted;
 	__u64 fins_counted;
-	__u64 acks_seen;
-	__u64 clamped;
 	__u64 unscaled;
 	__u64 untracked;
 	__u64 marked;
@@ -99,6 +98,12 @@ struct weir_port_state {
 	__u32 burst;        /* flows and connections to be, with those of */
 	__u64 burst_ns;     /* the burst of SYNs that began then */
 	__u64 widened_ns;   /* until when no flow is told more than one that waits (may_widen) */
+};
+
+/* Of a port, each CPU for itself. */
+struct weir_ack_counts {
+	__u64 seen;
+	__u64 clamped;
 };
 
 /* ---- flows: one entry a port and connection ---------------------------------------------------- */

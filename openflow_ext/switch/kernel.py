@@ -114,7 +114,9 @@ class KernelDataPlane(PinnedMaps):
         """Write the port into the maps; what an earlier agent configured and counted is kept."""
         key, port = self._place_of(ifindex)
         if not port.ifindex:
-            self._maps["port_states"].put(key, self._maps["port_states"].value())
+            for name in ("port_states", "ack_counts"):
+                self._maps[name].put(key, self._maps[name].value())
+        port.place = key[0]
         port.bridge, port.ofport, port.assumed_scale = bridge, ofport, self._assumed_scale
         port.netns = os.stat("/proc/self/ns/net").st_ino & 0xFFFFFFFF
         port.ifindex = ifindex

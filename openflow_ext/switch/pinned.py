@@ -33,6 +33,7 @@ _TYPES = {
     "list_flags": ("__u32", "struct weir_flags_table"),
     "tallies": ("__u32", "struct weir_rule"),
 }
+_PER_CPU = {"list_counts": "struct weir_counts", "ack_counts": "struct weir_ack_counts"}
 
 
 class PinnedMaps:
@@ -44,8 +45,8 @@ class PinnedMaps:
             self._maps = {
                 n: Map.pinned(self.folder / n, ffi, key, value) for n, (key, value) in _TYPES.items()
             }
-            counts = self.folder / "list_counts"
-            self._maps["list_counts"] = PerCpuMap.pinned(counts, ffi, "__u32", "struct weir_counts")
+            for n, value in _PER_CPU.items():
+                self._maps[n] = PerCpuMap.pinned(self.folder / n, ffi, "__u32", value)
         except BpfError as error:
             raise DataPlaneError(
                 f"no data plane at {self.folder}: start `weir switch` first ({error})"
@@ -84,6 +85,7 @@ class PinnedMaps:
         """A port's counters. Raises NoSuchPort."""
         key, port = self._find_port(ifindex)
         state: Any = self._maps["port_states"].get(key)
+        acks: Any = self._maps["ack_counts"].get(key)
         flows = sharers(port, state, time.monotonic_ns())
         return PortCounters(
             n_i=int(state.n_i),
@@ -98,8 +100,8 @@ class PinnedMaps:
             normals=int(state.normals),
             syns_counted=int(state.syns_counted),
             fins_counted=int(state.fins_counted),
-            acks_seen=int(state.acks_seen),
-            clamped=int(state.clamped),
+            acks_seen=sum(int(one.seen) for one in acks),
+            clamped=sum(int(one.clamped) for one in acks),
             marked=int(state.marked),
             drops=max(self._qdiscs.drops(ifindex) - self._dropped_before.get(ifindex, 0), 0),
             unscaled=int(state.unscaled),
