@@ -16,6 +16,8 @@
 #define WEIR_ANY_PORT 0xffffffff
 #define WEIR_NO_SCALE 0xff
 #define WEIR_PLAIN_FLAGS 64 /* FIN, SYN, RST, PSH, ACK, URG */
+#define WEIR_FLOW_PLACES 8 /* of a bucket (weir_tracked.h) */
+#define WEIR_FLOWS_A_BUCKET 4 /* that are expected of max_flows */
 
 enum weir_direction { WEIR_INGRESS, WEIR_EGRESS };
 enum weir_window_op { WEIR_WINDOW_NONE, WEIR_MOD_WINDOW, WEIR_SET_WINDOW, WEIR_FAIR_SHARE };
@@ -116,7 +118,7 @@ struct weir_flow_key {
 	__u16 remote_port;
 };
 
-/* Of an IPv4 flow in its table (weir_tracked.h). */
+/* Of an IPv4 flow in its bucket. */
 struct weir_ipv4_flow_key {
 	__u32 ifindex;
 	__u32 local;
@@ -147,7 +149,7 @@ struct weir_half {
 	__u8 timestamps; /* offered in its SYN */
 };
 
-/* What each packet of a flow asks for comes first, up to first_ns: a cache line's worth. */
+/* What each packet of a flow asks for comes first, up to first_ns. */
 struct weir_flow {
 	struct weir_half local;
 	struct weir_half remote;
@@ -169,7 +171,17 @@ struct weir_flow {
 	__u32 counted;     /* this flow is one of the port's N_i */
 	__u32 local_isn;   /* initial sequence numbers */
 	__u32 remote_isn;
-	__u32 spare[7];    /* to a second line's end */
+	__u32 spare[3];    /* to the end of a line */
+};
+
+/* Of IPv4, with its key: two cache lines. */
+struct weir_place {
+	struct weir_ipv4_flow_key key; /* ifindex 0: the place is free */
+	struct weir_flow flow;
+};
+
+struct weir_bucket {
+	struct weir_place places[WEIR_FLOW_PLACES];
 };
 
 /* What weir_sweep is asked for and answers. */

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The two tables of flows, as one: outside of here a flow of IPv4 has the long key too. By the short one the kernel
- * finds it sooner, and an entry, with the kernel's own 48 bytes before the key, is three cache lines, of which a
- * packet needs two.
+ * The flows that are tracked. One of IPv4 lies in the bucket that its key tells, at any of the bucket's places;
+ * where all are taken, and if it is of IPv6, in a hash of the kernel's. Outside of here all have the long key.
  */
 #ifndef WEIR_TRACKED_H
 #define WEIR_TRACKED_H
 
 #define CACHE_LINE 64
+#define MIX_A 0x9e3779b97f4a7c15ull /* odd, with bits all over */
+#define MIX_B 0xd6e8feb86659fd93ull
 
-_Static_assert(sizeof(struct weir_ipv4_flow_key) == CACHE_LINE - 48, "the key ends a line");
-_Static_assert(__builtin_offsetof(struct weir_flow, first_ns) == CACHE_LINE, "what each packet asks for is one");
-_Static_assert(sizeof(struct weir_flow) == 2 * CACHE_LINE, "and the rest another");
+_Static_assert(sizeof(struct weir_place) == 2 * CACHE_LINE, "and a page holds whole ones");
 
 static __always_inline void key_of(struct weir_flow_key *key, __u32 ifindex, const struct segment *s,
 				   enum weir_direction direction)
@@ -42,82 +41,216 @@ static __always_inline bool is_ipv4(const struct weir_flow_key *key)
 	return !(unmapped(key->local) | unmapped(key->remote));
 }
 
-static __always_inline struct weir_ipv4_flow_key ipv4_key(const struct weir_flow_key *key)
+/* A key of IPv4 as the words that it is compared by. Those of a place that is free are never a flow's. */
+struct place_key {
+	__u64 near; /* ifindex, local */
+	__u64 far;  /* remote, ports */
+};
+
+_Static_assert(sizeof(struct place_key) == sizeof(struct weir_ipv4_flow_key), "one is read as the other");
+
+static __always_inline struct place_key place_key(__u32 ifindex, __u32 local, __u32 remote, __u16 local_port,
+						  __u16 remote_port)
 {
-	return (struct weir_ipv4_flow_key){key->ifindex, key->local[3], key->remote[3], key->local_port,
-					   key->remote_port};
+	return (struct place_key){ifindex | (__u64)local << 32,
+				  remote | (__u64)local_port << 32 | (__u64)remote_port << 48};
 }
 
-/* The barrier keeps clang from making one call of the look-ups in both tables, which the kernel would not inline. */
-static __always_inline struct weir_flow *ipv4_flow_at(const struct weir_ipv4_flow_key *key)
+static __always_inline struct place_key place_key_of(const struct weir_flow_key *key)
 {
-	struct weir_flow *flow = bpf_map_lookup_elem(&flows, key);
+	return place_key(key->ifindex, key->local[3], key->remote[3], key->local_port, key->remote_port);
+}
 
-	barrier_var(flow);
-	return flow;
+/* Where a key may lie: at any place of one bucket, looked for from one of them on. */
+struct where {
+	struct place_key key;
+	struct weir_bucket *bucket; /* NULL: it is not of IPv4 */
+	__u32 at;
+	__u32 from;
+};
+
+/* No secret: whose flows are made to meet in one bucket has them in the kernel's hash, which has one. */
+static __always_inline struct where where_of(struct place_key key)
+{
+	struct where where = {.key = key};
+	__u64 mixed = (key.far ^ key.near * MIX_A) * MIX_B;
+	__u64 buckets = ((struct bpf_map *)&flow_buckets)->max_entries;
+
+	mixed = (mixed ^ mixed >> 32) * MIX_A;
+	where.at = (mixed >> 32) * buckets >> 32;
+	where.from = mixed;
+	where.bucket = bpf_map_lookup_elem(&flow_buckets, &where.at);
+	return where;
+}
+
+static __always_inline struct where where_any(const struct weir_flow_key *key)
+{
+	struct where nowhere = {};
+
+	return is_ipv4(key) ? where_of(place_key_of(key)) : nowhere;
+}
+
+static __always_inline struct place_key *key_at(struct weir_place *place)
+{
+	return (void *)&place->key;
+}
+
+/* The place of `key` at so many from the first; NULL: another one's. */
+static __always_inline struct weir_place *place_at(const struct where *where, struct place_key key, __u32 step)
+{
+	struct weir_place *place = &where->bucket->places[(where->from + step) & (WEIR_FLOW_PLACES - 1)];
+
+	return key_at(place)->near == key.near && key_at(place)->far == key.far ? place : NULL;
+}
+
+/* The place of `key` where where->key may lie; NULL: none. */
+static __always_inline struct weir_place *place_of(const struct where *where, struct place_key key)
+{
+	struct weir_place *place;
+
+	if (!where->bucket)
+		return NULL;
+	place = place_at(where, key, 0);
+	if (place)
+		return place;
+#pragma clang loop unroll(disable) /* all addresses at once would be more than the stack holds */
+	for (__u32 step = 1; step < WEIR_FLOW_PLACES; step++) {
+		place = place_at(where, key, step);
+		if (place)
+			return place;
+	}
+	return NULL;
+}
+
+static __always_inline struct weir_flow *placed_flow(const struct where *where)
+{
+	struct weir_place *place = place_of(where, where->key);
+
+	return place ? &place->flow : NULL;
 }
 
 /* NULL: there is none. */
-static __always_inline struct weir_flow *flow_at(const struct weir_flow_key *key)
+static __always_inline struct weir_flow *flow_there(const struct where *where, const struct weir_flow_key *key)
 {
-	struct weir_ipv4_flow_key ipv4 = ipv4_key(key);
+	struct weir_flow *flow = placed_flow(where);
 
-	return is_ipv4(key) ? ipv4_flow_at(&ipv4) : bpf_map_lookup_elem(&ipv6_flows, key);
+	return flow ? flow : bpf_map_lookup_elem(&other_flows, key);
 }
 
-/* The same for a segment; of IPv4 the long key is not made. */
+static __always_inline struct weir_flow *flow_at(const struct weir_flow_key *key)
+{
+	struct where where = where_any(key);
+
+	return flow_there(&where, key);
+}
+
+/* The same for a segment; of IPv4 the long key is made last. */
 static __always_inline struct weir_flow *flow_of(__u32 ifindex, const struct segment *s,
 						 enum weir_direction direction)
 {
 	bool in = direction == WEIR_INGRESS;
+	struct weir_flow *flow = NULL;
 	struct weir_flow_key key;
 
 	if (s->ip_version == 4) {
-		struct weir_ipv4_flow_key ipv4 = {ifindex, in ? s->src[3] : s->dst[3], in ? s->dst[3] : s->src[3],
-						  in ? s->src_port : s->dst_port, in ? s->dst_port : s->src_port};
+		struct where where =
+			where_of(place_key(ifindex, in ? s->src[3] : s->dst[3], in ? s->dst[3] : s->src[3],
+					   in ? s->src_port : s->dst_port, in ? s->dst_port : s->src_port));
 
-		return ipv4_flow_at(&ipv4);
+		flow = placed_flow(&where);
 	}
+	if (flow)
+		return flow;
 	key_of(&key, ifindex, s, direction);
-	return bpf_map_lookup_elem(&ipv6_flows, &key);
-}
-
-static __always_inline void forget_flow(const struct weir_flow_key *key)
-{
-	struct weir_ipv4_flow_key ipv4 = ipv4_key(key);
-
-	if (is_ipv4(key))
-		bpf_map_delete_elem(&flows, &ipv4);
-	else
-		bpf_map_delete_elem(&ipv6_flows, key);
+	return s->ip_version == 4 ? bpf_map_lookup_elem(&other_flows, &key) : flow_at(&key);
 }
 
 /* What an entry begins with; the stack has no room for it. */
 static const struct weir_flow fresh;
 
+static __always_inline struct bpf_spin_lock *lock_of(const struct where *where)
+{
+	__u32 at = where->at % FLOW_LOCKS;
+	struct flow_lock *held = bpf_map_lookup_elem(&flow_locks, &at);
+
+	return held ? &held->lock : NULL;
+}
+
+/* False: all places are taken, or it has one. Whoever reads the bucket meanwhile sees no key before its flow. */
+static __always_inline bool take_place(const struct where *where)
+{
+	static const struct place_key nobody;
+	struct bpf_spin_lock *lock = lock_of(where);
+	struct weir_place *place;
+
+	if (!lock)
+		return false;
+	bpf_spin_lock(lock);
+	place = place_of(where, where->key) ? NULL : place_of(where, nobody);
+	if (place) {
+		place->flow = fresh;
+		key_at(place)->far = where->key.far;
+		__sync_lock_test_and_set(&key_at(place)->near, where->key.near);
+	}
+	bpf_spin_unlock(lock);
+	return place;
+}
+
+/* False: it has none. */
+static __always_inline bool leave_place(const struct where *where)
+{
+	struct bpf_spin_lock *lock = lock_of(where);
+	struct weir_place *place;
+
+	if (!lock)
+		return false;
+	bpf_spin_lock(lock);
+	place = place_of(where, where->key);
+	if (place) {
+		__sync_lock_test_and_set(&key_at(place)->near, 0);
+		key_at(place)->far = 0;
+	}
+	bpf_spin_unlock(lock);
+	return place;
+}
+
+static __always_inline void forget_there(const struct where *where, const struct weir_flow_key *key)
+{
+	if (!leave_place(where))
+		bpf_map_delete_elem(&other_flows, key);
+}
+
+static __always_inline void forget_flow(const struct weir_flow_key *key)
+{
+	struct where where = where_any(key);
+
+	forget_there(&where, key);
+}
+
 /* The flow of a SYN, made where there is none yet. NULL: the table is full. */
 static __always_inline struct weir_flow *flow_of_syn(__u32 ifindex, const struct segment *s,
 						     enum weir_direction direction, __u64 now_ns)
 {
-	struct weir_ipv4_flow_key ipv4;
 	struct weir_flow_key key;
 	struct weir_flow *flow;
-	long refused;
+	struct where where;
+	bool made;
 
 	key_of(&key, ifindex, s, direction);
-	flow = flow_at(&key);
+	where = where_any(&key);
+	flow = flow_there(&where, &key);
 	if (flow)
 		return flow;
-	ipv4 = ipv4_key(&key);
-	refused = is_ipv4(&key) ? bpf_map_update_elem(&flows, &ipv4, &fresh, BPF_NOEXIST)
-				: bpf_map_update_elem(&ipv6_flows, &key, &fresh, BPF_NOEXIST);
-	flow = flow_at(&key);
-	if (refused || !flow)
+	made = take_place(&where);
+	if (!made && !placed_flow(&where))
+		made = !bpf_map_update_elem(&other_flows, &key, &fresh, BPF_NOEXIST);
+	flow = flow_there(&where, &key);
+	if (!made || !flow)
 		return flow;
 	flow->first_ns = flow->last_ns = flow->payload_ns = now_ns;
 	if (!bpf_map_push_elem(&flow_keys, &key, 0))
 		return flow;
-	forget_flow(&key); /* no sweep would find it */
+	forget_there(&where, &key); /* no sweep would find it */
 	return NULL;
 }
 

@@ -46,7 +46,7 @@ int bpf_map_get_next_key(int fd, const void *key, void *next_key);
 int bpf_prog_get_fd_by_id(uint32_t id);
 
 struct prog_info { char pad[52]; uint32_t nr_map_ids; uint64_t map_ids; char name[16]; };
-struct map_info { uint32_t type; uint32_t id; };
+struct map_info { uint32_t type; uint32_t id; uint32_t key_size; uint32_t value_size; uint32_t max_entries; };
 int bpf_obj_get_info_by_fd(int fd, void *info, uint32_t *len);
 
 int bpf_xdp_attach(int ifindex, int prog_fd, uint32_t flags, const void *opts);

@@ -24,7 +24,7 @@ from openflow_ext.switch.dataplane import (
     QueueEventKind,
     SweepTimes,
 )
-from openflow_ext.switch.layout import ffi
+from openflow_ext.switch.layout import constants, ffi
 from openflow_ext.switch.libbpf import BpfError
 from openflow_ext.switch.pinned import BPFFS, PinnedMaps
 from openflow_ext.switch.remains import INGRESS_NAME, remove_pins, take_off
@@ -285,8 +285,9 @@ class KernelDataPlane(PinnedMaps):
         loading = libbpf.Object(artifact("weir.bpf.o"))
         try:
             loading.pin_maps(folder)
-            for name in ("flows", "ipv6_flows", "flow_keys", "exact_rules"):
+            for name in ("other_flows", "flow_keys", "exact_rules"):
                 loading.resize(name, max_flows)
+            loading.resize("flow_buckets", -(-max_flows // int(constants.WEIR_FLOWS_A_BUCKET)))
             loading.load()
         except BpfError:
             loading.close()

@@ -7,6 +7,7 @@ program is the verifier's verdict. Needs libbpf 1.0 or later.
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -93,6 +94,12 @@ class Map:
             value = self.get(key)
             if value is not None:
                 yield key, value
+
+    def mapped(self) -> mmap.mmap:
+        """All values of a BPF_F_MMAPABLE array in place, to be read; the caller closes it."""
+        info = ffi.new("struct map_info *")
+        _look_at(self.fd, info, f"look at {self.name}")
+        return mmap.mmap(self.fd, info.value_size * info.max_entries, prot=mmap.PROT_READ)
 
     def _raw(self, cdata: Any) -> Any:
         return ffi.cast("void *", int(self._ffi.cast("uintptr_t", cdata)))

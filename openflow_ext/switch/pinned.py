@@ -22,8 +22,8 @@ BPFFS = Path("/sys/fs/bpf")
 _TYPES = {
     "ports": ("__u32", "struct weir_port"),
     "port_states": ("__u32", "struct weir_port_state"),
-    "flows": ("struct weir_ipv4_flow_key", "struct weir_flow"),
-    "ipv6_flows": ("struct weir_flow_key", "struct weir_flow"),
+    "flow_buckets": ("__u32", "struct weir_bucket"),
+    "other_flows": ("struct weir_flow_key", "struct weir_flow"),
     "settings": ("__u32", "struct weir_settings"),
     "reports_lost": ("__u32", "__u64"),
     "rules_epoch": ("__u32", "__u32"),
@@ -111,7 +111,7 @@ class PinnedMaps:
 
     def flows(self) -> Iterator[TrackedFlow]:
         """The flows that are tracked, in no order, read as they are asked for."""
-        return tracked(self._maps["flows"], self._maps["ipv6_flows"])
+        return tracked(self._maps["flow_buckets"], self._maps["other_flows"])
 
     def rules(self, bridge: int) -> list[tuple[Rule, RuleStats]]:
         return self._rules.rules(bridge)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import socket
 import time
 from collections.abc import Iterator
@@ -42,13 +43,23 @@ class TrackedFlow:
     silent_s: float
 
 
-def tracked(*tables: Map) -> Iterator[TrackedFlow]:
-    """The flows in the tables, in no order, read as they are asked for: there may be a million."""
-    for table in tables:
-        for key in table.keys():  # noqa: SIM118 - a BPF map is no dict
-            flow = table.get(key)
-            if flow is not None:
-                yield _read(key, flow, time.monotonic_ns())
+def tracked(buckets: Map, others: Map) -> Iterator[TrackedFlow]:
+    """The flows in both tables, in no order, read as they are asked for: there may be a million."""
+    for key, flow in itertools.chain(_placed(buckets), others.items()):
+        yield _read(key, flow, time.monotonic_ns())
+
+
+def _placed(buckets: Map) -> Iterator[tuple[Any, Any]]:
+    """Those in the buckets, most of which are empty: they are read in place."""
+    size = ffi.sizeof("struct weir_bucket")
+    empty = bytes(size)
+    with buckets.mapped() as held:
+        for begin in range(0, len(held), size):
+            values = held[begin : begin + size]
+            if values == empty:
+                continue
+            places = ffi.from_buffer("struct weir_bucket *", values).places
+            yield from ((place.key, place.flow) for place in places if place.key.ifindex)
 
 
 def _read(key: Any, flow: Any, now_ns: int) -> TrackedFlow:
@@ -76,7 +87,7 @@ def _scale(half: Any) -> int | None:
 
 
 def _address(held: Any) -> str:
-    """Of a key: one word in the table of IPv4, four in that of IPv6."""
+    """Of a key: one word in a bucket, four elsewhere."""
     if isinstance(held, int):
         return str(ipaddress.IPv4Address(socket.ntohl(held)))
     return str(ipaddress.IPv6Address(bytes(ffi.buffer(held))))
