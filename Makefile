@@ -10,7 +10,7 @@ BIN := .venv/bin
 KERNEL := $(shell uname -r)
 ARCH := $(subst x86_64,x86,$(subst aarch64,arm64,$(shell uname -m)))
 
-BPF_FOLDERS := openflow_ext/bpf mininet_topos transports
+BPF_FOLDERS := openflow_ext/bpf mininet_topos transports bench
 BPF_SOURCES := $(wildcard $(addsuffix /*.bpf.c,$(BPF_FOLDERS)))
 BPF_OBJECTS := $(addprefix $(BUILD)/,$(notdir $(BPF_SOURCES:.c=.o)))
 BPF_HEADERS := $(wildcard openflow_ext/bpf/*.h transports/*.h)

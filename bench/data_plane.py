@@ -4,7 +4,9 @@
 
 Real frames go through a veth: each run sends ``--packets`` of them, of flows in random order, so that next
 to no flow's entry is in a cache. The kernel adds up the programs' run times (BPF_ENABLE_STATS). Taking the
-times costs itself, which the empty program's rows show; ``net`` is without that.
+times costs itself, which the empty program's rows show; ``net`` is without that. ``a counter a flow`` is a
+program that does nothing else: the memory alone, which no table of flows can undercut. All flows have been
+met once with these rules before a row is taken; ``a rule came``: the first packets after a new rule.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import Any
@@ -23,6 +25,7 @@ import click
 from bench import program_cost, sandbox
 from bench.figures import Spread, present
 from bench.frames import ACK, HOST, SYN, Sender, flow, frames
+from openflow_ext.paths import artifact
 from openflow_ext.switch import libbpf
 from openflow_ext.switch.dataplane import PortSettings, SweepTimes
 from openflow_ext.switch.kernel import KernelDataPlane
@@ -57,16 +60,25 @@ def mod_window(index: int) -> Rule:
     return Rule(0, 65535, 0, match, WindowOp.MOD_WINDOW, WINDOW_BYTES, alpha=5)
 
 
+def plug() -> int:
+    """PORT and PEER, up: the ifindex of PORT."""
+    sandbox.run("ip", "link", "add", PORT, "type", "veth", "peer", "name", PEER)
+    for name in (PORT, PEER):
+        sandbox.run("ip", "link", "set", name, "up")
+    return socket.if_nametoindex(PORT)
+
+
+def unplug() -> None:
+    sandbox.run("ip", "link", "del", PORT)
+
+
 class Host:
     """One port of a data plane, in the sandbox: what is sent by PEER comes in there, by PORT goes out."""
 
     def __init__(self, max_flows: int) -> None:
-        sandbox.run("ip", "link", "add", PORT, "type", "veth", "peer", "name", PEER)
-        for name in (PORT, PEER):
-            sandbox.run("ip", "link", "set", name, "up")
+        self.ifindex = plug()
         sandbox.run(*f"tc qdisc add dev {PORT} root handle 1: htb default 1".split())
         sandbox.run(*f"tc class add dev {PORT} parent 1: classid 1:1 htb rate 100gbit".split())
-        self.ifindex = socket.if_nametoindex(PORT)
         self.plane = KernelDataPlane("weir-bench", max_flows=max_flows)
         self.attach()
 
@@ -88,7 +100,7 @@ class Host:
 
     def close(self) -> None:
         self.plane.destroy()
-        sandbox.run("ip", "link", "del", PORT)
+        unplug()
 
 
 class Weighing:
@@ -96,12 +108,16 @@ class Weighing:
 
     def __init__(self, sender: Sender, packets: int, runs: int) -> None:
         self._sender, self._packets, self._runs = sender, packets, runs
-        sender.send(packets // 10)
 
-    def cost(self, programs: dict[str, int]) -> dict[str, Spread]:
+    def cost(
+        self, programs: dict[str, int], before_each: Callable[[], None] | None = None
+    ) -> dict[str, Spread]:
         """Name -> ns a packet."""
         each: dict[str, list[float]] = {name: [] for name in programs}
+        self._sender.send_all()
         for _ in range(self._runs):
+            if before_each:
+                before_each()
             before = {name: program_cost.run_time(fd) for name, fd in programs.items()}
             self._sender.send(self._packets)
             for name, fd in programs.items():
@@ -112,26 +128,6 @@ class Weighing:
         return {name: Spread.of(values) for name, values in each.items()}
 
 
-def empty_costs(packets: int, runs: int) -> dict[str, Spread]:
-    """Of programs that do nothing, by kind."""
-    sandbox.run("ip", "link", "add", PORT, "type", "veth", "peer", "name", PEER)
-    for name in (PORT, PEER):
-        sandbox.run("ip", "link", "set", name, "up")
-    ifindex = socket.if_nametoindex(PORT)
-    fds = {kind: program_cost.empty_program(kind) for kind in ("xdp", "tc")}
-    libbpf.xdp_attach(ifindex, fds["xdp"], libbpf.XDP_GENERIC, replace=False)
-    libbpf.tc_attach(ifindex, libbpf.TC_EGRESS, fds["tc"])
-    costs = {}
-    for kind, interface, from_host in (("xdp", PEER, True), ("tc", PORT, False)):
-        sender = Sender(interface, frames(1000, from_host=from_host, flags=ACK))
-        costs |= Weighing(sender, packets, runs).cost({kind: fds[kind]})
-        sender.close()
-    for fd in fds.values():
-        os.close(fd)
-    sandbox.run("ip", "link", "del", PORT)
-    return costs
-
-
 @dataclass(frozen=True, slots=True)
 class Options:
     """As main() has them."""
@@ -140,6 +136,36 @@ class Options:
     train: int
     packets: int
     runs: int
+
+
+def empty_costs(options: Options) -> dict[str, Spread]:
+    """Of programs that do nothing, by kind."""
+    ifindex = plug()
+    fds = {kind: program_cost.empty_program(kind) for kind in ("xdp", "tc")}
+    libbpf.xdp_attach(ifindex, fds["xdp"], libbpf.XDP_GENERIC, replace=False)
+    libbpf.tc_attach(ifindex, libbpf.TC_EGRESS, fds["tc"])
+    costs = {}
+    for kind, interface, from_host in (("xdp", PEER, True), ("tc", PORT, False)):
+        sender = Sender(interface, frames(1000, from_host=from_host, flags=ACK))
+        costs |= Weighing(sender, options.packets, options.runs).cost({kind: fds[kind]})
+        sender.close()
+    for fd in fds.values():
+        os.close(fd)
+    unplug()
+    return costs
+
+
+def counter_cost(flows: int, options: Options) -> Spread:
+    """Of a program that has a counter for each flow and no more (flow_counter.bpf.c)."""
+    ifindex = plug()
+    sender = Sender(PEER, frames(flows, from_host=True, flags=ACK), options.train)
+    with libbpf.Object(artifact("flow_counter.bpf.o")) as counter, contextlib.closing(sender):
+        counter.load()
+        programs = {"flow_counter": counter.program("flow_counter")}
+        libbpf.xdp_attach(ifindex, programs["flow_counter"], libbpf.XDP_GENERIC, replace=False)
+        cost = Weighing(sender, options.packets, options.runs).cost(programs)
+    unplug()
+    return cost["flow_counter"]
 
 
 class Bench:
@@ -163,6 +189,7 @@ class Bench:
                 self._weigh(weighing, "SCCP", "weir_egress", "weir_enqueue", "weir_dequeue")
             with self._sender(PEER, from_host=True) as weighing:
                 self._weigh(weighing, "SCCP", "weir_ingress")
+                self._weigh(weighing, "a rule came", "weir_ingress", before_each=self._put_anew)
                 for index in range(self._clamped):
                     plane.put(BRIDGE, mod_window(index))
                 case = f"SCCP, {self._clamped:,} MOD_WINDOW"
@@ -181,14 +208,20 @@ class Bench:
         finally:
             sender.close()
 
-    def _weigh(self, weighing: Weighing, case: str, *programs: str) -> None:
-        costs = weighing.cost({name: self._host.plane.program(name) for name in programs})
+    def _weigh(
+        self, weighing: Weighing, case: str, *programs: str, before_each: Callable[[], None] | None = None
+    ) -> None:
+        costs = weighing.cost({name: self._host.plane.program(name) for name in programs}, before_each)
         for name, cost in costs.items():
             idle = self._empty["xdp" if name == "weir_ingress" else "tc"].median
             self.rows.append(
                 {"hook": name, "case": case, "flows": f"{self._flows:,}", "ns": cost}
                 | {"net": round(cost.median - idle)}
             )
+
+    def _put_anew(self) -> None:
+        """A rule of one flow, which each flow's next ACK may have to look for."""
+        self._host.plane.put(BRIDGE, mod_window(0))
 
     def _sweep(self) -> None:
         """A sweep that finds nothing to take away, in ms."""
@@ -214,10 +247,13 @@ def main(flows: tuple[int, ...], as_json: bool, **options: int) -> None:
     rows: list[Row] = []
     asked = Options(**options)
     with program_cost.counted():
-        empty = empty_costs(asked.packets, asked.runs)
+        empty = empty_costs(asked)
         for kind, cost in empty.items():
             rows.append({"hook": f"empty {kind}", "case": "", "flows": "", "ns": cost, "net": 0})
         for number in flows:
+            cost = counter_cost(number, asked)
+            row = {"hook": "a counter a flow", "case": "", "flows": f"{number:,}", "ns": cost}
+            rows.append(row | {"net": round(cost.median - empty["xdp"].median)})
             rows += Bench(number, asked, empty).measure()
     present("Cost in the kernel, ns a packet", ("hook", "case", "flows", "ns", "net"), rows, as_json)
 

@@ -1,4 +1,4 @@
-"""The data plane's two tables of flows, read as one: one value a flow and port."""
+"""The data plane's two tables of flows (weir_tracked.h), read as one: one value a flow and port."""
 
 from __future__ import annotations
 
@@ -90,4 +90,5 @@ def _address(held: Any) -> str:
     """Of a key: one word in a bucket, four elsewhere."""
     if isinstance(held, int):
         return str(ipaddress.IPv4Address(socket.ntohl(held)))
-    return str(ipaddress.IPv6Address(bytes(ffi.buffer(held))))
+    address = ipaddress.IPv6Address(bytes(ffi.buffer(held)))
+    return str(address.ipv4_mapped or address)

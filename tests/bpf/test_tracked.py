@@ -1,0 +1,89 @@
+"""Where flows lie: IPv4 in buckets of eight places, the rest in the kernel's hash; each once."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import multiprocessing
+import os
+from dataclasses import replace
+
+from openflow_ext.switch import libbpf
+from openflow_ext.switch.dataplane import SweepTimes
+from tests.bpf.conftest import Bench, reverse
+from tests.bpf.packets import RST, SYN, Offer, Segment
+
+OUT = reverse(Segment())
+ROOM = 1000
+
+
+def syn(port: int) -> Segment:
+    return replace(OUT, dst_port=port, flags=SYN, options=Offer().pack())
+
+
+def elsewhere(bench: Bench) -> int:
+    """How many flows are in no bucket."""
+    return sum(1 for _ in bench.plane._maps["other_flows"].keys())  # noqa: SIM118 - a BPF map is no dict
+
+
+def test_flows_whose_bucket_is_full_are_tracked_like_all_others(bench: Bench) -> None:
+    """Four are expected in each of 250 buckets: some have more than the eight that they hold."""
+    bench.count_by_flags()
+    for port in range(ROOM):
+        bench.egress(syn(port))
+
+    assert 0 < elsewhere(bench) < ROOM // 20
+    read = {(flow.local, flow.local_port, flow.remote, flow.remote_port) for flow in bench.plane.flows()}
+    assert read == {(OUT.dst, port, OUT.src, OUT.src_port) for port in range(ROOM)}
+    assert (bench.counters.n_i, bench.counters.untracked) == (ROOM, 0)
+
+    for port in range(0, ROOM, 2):
+        bench.egress(replace(OUT, dst_port=port, flags=RST))
+    assert bench.plane.sweep(SweepTimes(closed_s=0)) == ROOM // 2
+    for port in range(0, ROOM, 2):
+        bench.egress(syn(port))
+    assert bench.counters.n_i == ROOM, "the places that became free are taken again"
+    for port in range(ROOM):
+        bench.egress(replace(OUT, dst_port=port, flags=RST))
+    assert bench.counters.n_i == 0
+    assert bench.plane.sweep(SweepTimes(closed_s=0)) == ROOM
+    assert (list(bench.plane.flows()), elsewhere(bench)) == ([], 0)
+
+
+def test_a_connection_whose_syns_come_to_two_cpus_at_once_is_one_flow(bench: Bench) -> None:
+    """Both in the same microsecond, as often as that can be had."""
+    bench.count_by_flags()
+    program, frames = bench.plane.program("weir_egress"), [syn(port).pack() for port in range(ROOM)]
+    at = (ctypes.c_uint64 * 2).from_buffer(mmap.mmap(-1, mmap.PAGESIZE))  # which of them each is at
+
+    def send(me: int) -> None:
+        os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[-me]})
+        for number, frame in enumerate(frames, 1):
+            at[me] = number
+            while at[1 - me] < number:
+                pass
+            libbpf.run(program, frame)
+
+    forking = multiprocessing.get_context("fork")
+    senders = [forking.Process(target=send, args=(me,), daemon=True) for me in (0, 1)]
+    for sender in senders:
+        sender.start()
+    for sender in senders:
+        sender.join()
+    assert [sender.exitcode for sender in senders] == [0, 0]
+
+    assert (bench.counters.n_i, bench.counters.untracked) == (ROOM, 0)
+    assert len(list(bench.plane.flows())) == ROOM
+    assert [bench.plane.sweep(SweepTimes(silent_s=0)) for _ in range(2)] == [ROOM, 0]
+
+
+def test_a_frame_of_ipv6_between_mapped_addresses_is_of_the_flow_of_ipv4(bench: Bench) -> None:
+    """No host sends such; whoever does makes no flow that nothing ends."""
+    bench.count_by_flags()
+    mapped = replace(OUT, src=f"::ffff:{OUT.src}", dst=f"::ffff:{OUT.dst}")
+    bench.egress(replace(syn(OUT.dst_port), src=mapped.src, dst=mapped.dst))
+    assert (bench.counters.n_i, elsewhere(bench)) == (1, 0)
+
+    bench.egress(replace(mapped, flags=RST))
+
+    assert bench.counters.n_i == 0
