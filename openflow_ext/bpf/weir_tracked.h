@@ -52,8 +52,11 @@ _Static_assert(sizeof(struct place_key) == sizeof(struct weir_ipv4_flow_key), "o
 static __always_inline struct place_key place_key(__u32 ifindex, __u32 local, __u32 remote, __u16 local_port,
 						  __u16 remote_port)
 {
-	return (struct place_key){ifindex | (__u64)local << 32,
-				  remote | (__u64)local_port << 32 | (__u64)remote_port << 48};
+	struct weir_ipv4_flow_key key = {ifindex, local, remote, local_port, remote_port};
+	struct place_key words;
+
+	__builtin_memcpy(&words, &key, sizeof(words));
+	return words;
 }
 
 static __always_inline struct place_key place_key_of(const struct weir_flow_key *key)
