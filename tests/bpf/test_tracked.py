@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import mmap
-import multiprocessing
 import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from openflow_ext.switch import libbpf
 from openflow_ext.switch.dataplane import SweepTimes
 from tests.bpf.conftest import Bench, reverse
 from tests.bpf.packets import RST, SYN, Offer, Segment
@@ -53,24 +53,18 @@ def test_flows_whose_bucket_is_full_are_tracked_like_all_others(bench: Bench) ->
 def test_a_connection_whose_syns_come_to_two_cpus_at_once_is_one_flow(bench: Bench) -> None:
     """Both in the same microsecond, as often as that can be had."""
     bench.count_by_flags()
-    program, frames = bench.plane.program("weir_egress"), [syn(port).pack() for port in range(ROOM)]
-    at = (ctypes.c_uint64 * 2).from_buffer(mmap.mmap(-1, mmap.PAGESIZE))  # which of them each is at
+    frames = [syn(port).pack() for port in range(ROOM)]
+    said = len(frames[0]).to_bytes(4) + b"".join(frames)
+    program, memory = bench.plane.program("weir_egress"), os.memfd_create("lockstep")
+    os.truncate(memory, mmap.PAGESIZE)
 
-    def send(me: int) -> None:
-        os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[-me]})
-        for number, frame in enumerate(frames, 1):
-            at[me] = number
-            while at[1 - me] < number:
-                pass
-            libbpf.run(program, frame)
+    def send(me: str) -> None:
+        command = [sys.executable, "-m", "tests.bpf.lockstep", str(program), str(memory), me]
+        subprocess.run(command, input=said, pass_fds=(program, memory), check=True, timeout=60)
 
-    forking = multiprocessing.get_context("fork")
-    senders = [forking.Process(target=send, args=(me,), daemon=True) for me in (0, 1)]
-    for sender in senders:
-        sender.start()
-    for sender in senders:
-        sender.join()
-    assert [sender.exitcode for sender in senders] == [0, 0]
+    with ThreadPoolExecutor() as senders:
+        list(senders.map(send, "01"))
+    os.close(memory)
 
     assert (bench.counters.n_i, bench.counters.untracked) == (ROOM, 0)
     assert len(list(bench.plane.flows())) == ROOM
