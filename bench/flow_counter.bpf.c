@@ -12,7 +12,7 @@
 #define FIRST_PORT 1024
 #define FLOWS_A_SOURCE 50000
 
-struct line {
+struct flow_line {
 	__u64 packets;
 	__u64 rest[7];
 };
@@ -22,7 +22,7 @@ struct {
 	__uint(max_entries, FLOWS);
 	__uint(map_flags, BPF_F_MMAPABLE); /* from a page's begin on */
 	__type(key, __u32);
-	__type(value, struct line);
+	__type(value, struct flow_line);
 } lines SEC(".maps");
 
 struct plain_ipv4 {
@@ -35,7 +35,7 @@ SEC("xdp")
 int flow_counter(struct xdp_md *ctx)
 {
 	struct plain_ipv4 *frame = (void *)(long)ctx->data;
-	struct line *line;
+	struct flow_line *line;
 	__u32 flow;
 
 	if ((void *)(frame + 1) > (void *)(long)ctx->data_end)
