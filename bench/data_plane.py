@@ -144,7 +144,7 @@ def empty_costs(options: Options) -> dict[str, Spread]:
     fds = {kind: program_cost.empty_program(kind) for kind in ("xdp", "tc")}
     libbpf.xdp_attach(ifindex, fds["xdp"], libbpf.XDP_GENERIC, replace=False)
     libbpf.tc_attach(ifindex, libbpf.TC_EGRESS, fds["tc"])
-    costs = {}
+    costs: dict[str, Spread] = {}
     for kind, interface, from_host in (("xdp", PEER, True), ("tc", PORT, False)):
         sender = Sender(interface, frames(1000, from_host=from_host, flags=ACK))
         costs |= Weighing(sender, options.packets, options.runs).cost({kind: fds[kind]})

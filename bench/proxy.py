@@ -118,7 +118,8 @@ def serve(path: Path, target: str, clamps: int) -> None:
     table = ExtensionTable(1, plane)
     action = wire.encode_action(wire.SetWindow(1536))
     for index in range(clamps):
-        table.apply(flow_mod(exact(index), [ext(wire.SetWindow(1536)), output(2)], priority=5), (action,))
+        added = flow_mod(exact(index), [ext(wire.SetWindow(1536)), output(2)], priority=5)
+        table.apply(of.FlowMod.parse(added), (action,))
     bridge = Bridge("s1", 1, plane, Ports(1, plane), table, FlowReports(plane))
 
     async def run() -> None:
@@ -139,6 +140,8 @@ class Agent:
         self._process.start()
         self.pid = self._process.pid or 0
         while not self._path.exists():
+            if not self._process.is_alive():
+                raise click.ClickException("the agent's process has ended: what it said is above")
             time.sleep(0.01)
 
     def join(self) -> Pair:

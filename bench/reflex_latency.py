@@ -68,7 +68,7 @@ class Tap:
 
     def arrivals(self) -> list[Arrival]:
         """The ACKs since the last call, oldest first."""
-        found = []
+        found: list[Arrival] = []
         while True:
             try:
                 frame, control, _, _ = self._socket.recvmsg(128, 64)

@@ -52,19 +52,20 @@ def measure(count: int, policy: str) -> dict[str, object]:
     for flow in flows(count):
         index.add(flow)
     core = Sdtcp(index, SdtcpSettings().parameters)
-    chance, taken = random.Random(2), {name: [] for name in ("choose", "decide", "lift", "change")}  # noqa: S311
+    chance = random.Random(2)  # noqa: S311 - flows, not secrets
+    taken: dict[str, list[float]] = {name: [] for name in ("choose", "decide", "lift", "change")}
     now_ns = 0
     for _ in range(RUNS):
         now_ns += core.parameters.step_ns
         taken["choose"].append(timed(lambda: index.candidates(PORT, RANKED)))
         taken["decide"].append(timed(lambda now_ns=now_ns: core.on_alarm(ALARM, now_ns)))  # type: ignore[misc]
-        flow = index.get(chance.randrange(1, count + 1))
-        assert flow is not None  # noqa: S101 - all are there
-        told = replace(flow, sent_bytes=flow.sent_bytes + 10**6, rate_bps=chance.randrange(10**9))
+        held = index.get(chance.randrange(1, count + 1))
+        assert held is not None  # noqa: S101 - all are there
+        told = replace(held, sent_bytes=held.sent_bytes + 10**6, rate_bps=chance.randrange(10**9))
         taken["change"].append(timed(lambda told=told: index.change(told)))  # type: ignore[misc]
     for flow_id in range(1, count + 1):
-        if len(taken["lift"]) < RUNS and (flow := index.get(flow_id)) and core.is_punished(flow_id):
-            taken["lift"].append(timed(lambda flow=flow: core.on_flow_closed(flow)))  # type: ignore[misc]
+        if len(taken["lift"]) < RUNS and (held := index.get(flow_id)) and core.is_punished(flow_id):
+            taken["lift"].append(timed(lambda held=held: core.on_flow_closed(held)))  # type: ignore[misc]
     return {"flows": count, **{f"{name}_us": of(values) for name, values in taken.items()}}
 
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 from sqlalchemy import select
@@ -92,7 +93,7 @@ def main(db: str | None, postgres: bool, flows: int, samples: int, runs: int, as
         )
         client = create_app(settings, url).test_client()
         gc.freeze()  # as the server does when it starts
-        rows = []
+        rows: list[dict[str, Any]] = []
         middle = Cursor(time.time_ns() - 15 * 86_400 * NS_PER_S, 1 << 32)
         busy = f"/ports/{clamp.dpid:016x}/{clamp.port_no}"
         for name, address in pages(clamp.flow_id, busy, middle).items():

@@ -10,6 +10,7 @@ from fabric_app.events import EventBase, EventFlowClosed, EventFlowOpened
 from fabric_app.pipeline import COOKIE_MASK, COOKIE_SDTCP
 from flowdb.commands import Command
 from flowdb.context import FlowDbContext
+from flowdb.db import FlowDb
 from flowdb.flow import NS_PER_S, PortKey
 from flowdb.index import Rank
 from openflow_ext import registry
@@ -57,7 +58,7 @@ class SdtcpApp(App):
     OFP_VERSIONS = [ofproto_v1_3.OFP_VERSION, ofproto_v1_5.OFP_VERSION]  # noqa: RUF012 (the framework's form)
     _CONTEXTS = {"flowdb": FlowDbContext}  # noqa: RUF012
 
-    def __init__(self, *args: Any, flowdb: FlowDbContext, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, flowdb: FlowDb, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.settings = load_or_exit("sdtcp", SdtcpSettings)
         self.flowdb = flowdb

@@ -80,11 +80,10 @@ class Bench:
     def let_wait(self, nbytes: int) -> None:
         """So many bytes wait in the port's queue, as its programs are told."""
         states = self.plane._maps["port_states"]
-        for key, port in self.plane._maps["ports"].items():
-            if port.ifindex == PORT:
-                state = states.get(key)
-                state.queue_bytes = nbytes
-                states.put(key, state)
+        key, _ = self.plane._find_port(PORT)  # a walk over all places takes a slow machine more than a turn
+        state = states.get(key)
+        state.queue_bytes = nbytes
+        states.put(key, state)
 
     @property
     def counters(self) -> PortCounters:
