@@ -171,12 +171,13 @@ static __always_inline struct weir_flow *flow_of(__u32 ifindex, const struct seg
 /* What an entry begins with; the stack has no room for it. */
 static const struct weir_flow fresh;
 
+/* NULL: the key has no bucket. */
 static __always_inline struct bpf_spin_lock *lock_of(const struct where *where)
 {
 	__u32 at = where->at % FLOW_LOCKS;
 	struct flow_lock *held = bpf_map_lookup_elem(&flow_locks, &at);
 
-	return held ? &held->lock : NULL;
+	return held && where->bucket ? &held->lock : NULL;
 }
 
 /* False: all places are taken, or it has one. Whoever reads the bucket meanwhile sees no key before its flow. */
