@@ -45,7 +45,7 @@ class TrackedFlow:
 
 def tracked(buckets: Map, others: Map) -> Iterator[TrackedFlow]:
     """The flows in both tables, in no order, read as they are asked for: there may be a million."""
-    for key, flow in itertools.chain(_placed(buckets), others.items()):
+    for key, flow in itertools.chain(_placed(buckets), _hashed(others)):
         yield _read(key, flow, time.monotonic_ns())
 
 
@@ -60,6 +60,14 @@ def _placed(buckets: Map) -> Iterator[tuple[Any, Any]]:
                 continue
             places = ffi.from_buffer("struct weir_bucket *", values).places
             yield from ((place.key, place.flow) for place in places if place.key.ifindex)
+
+
+def _hashed(others: Map) -> Iterator[tuple[Any, Any]]:
+    """The others, one by one: Map.items() would read all keys first."""
+    for key in others.keys():  # noqa: SIM118 - a BPF map is no dict
+        flow = others.get(key)
+        if flow is not None:
+            yield key, flow
 
 
 def _read(key: Any, flow: Any, now_ns: int) -> TrackedFlow:
