@@ -160,6 +160,7 @@ def counter_cost(flows: int, options: Options) -> Spread:
     ifindex = plug()
     sender = Sender(PEER, frames(flows, from_host=True, flags=ACK), options.train)
     with libbpf.Object(artifact("flow_counter.bpf.o")) as counter, contextlib.closing(sender):
+        counter.resize("lines", flows)
         counter.load()
         programs = {"flow_counter": counter.program("flow_counter")}
         libbpf.xdp_attach(ifindex, programs["flow_counter"], libbpf.XDP_GENERIC, replace=False)

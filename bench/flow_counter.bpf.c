@@ -7,7 +7,6 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 
-#define FLOWS 1000000
 #define FIRST_SOURCE 0x0a010000
 #define FIRST_PORT 1024
 #define FLOWS_A_SOURCE 50000
@@ -19,7 +18,7 @@ struct flow_line {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, FLOWS);
+	__uint(max_entries, 1); /* data_plane.py says how many */
 	__uint(map_flags, BPF_F_MMAPABLE); /* from a page's begin on */
 	__type(key, __u32);
 	__type(value, struct flow_line);
