@@ -10,54 +10,61 @@ BIN := .venv/bin
 KERNEL := $(shell uname -r)
 ARCH := $(subst x86_64,x86,$(subst aarch64,arm64,$(shell uname -m)))
 
-BPF_FOLDERS := openflow_ext/bpf mininet_topos transports bench
+NATIVE := mininet_topos/native
+BPF_FOLDERS := openflow_ext/bpf $(NATIVE) transports bench
 BPF_SOURCES := $(wildcard $(addsuffix /*.bpf.c,$(BPF_FOLDERS)))
 BPF_OBJECTS := $(addprefix $(BUILD)/,$(notdir $(BPF_SOURCES:.c=.o)))
 BPF_HEADERS := $(wildcard openflow_ext/bpf/*.h transports/*.h)
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -Wall -Werror -I $(BUILD) -I openflow_ext/bpf
-PROGRAMS := $(patsubst mininet_topos/%.c,$(BUILD)/weir-%,$(filter-out %.bpf.c,$(wildcard mininet_topos/*.c)))
+PROGRAMS := $(patsubst $(NATIVE)/%/main.c,$(BUILD)/weir-%,$(wildcard $(NATIVE)/*/main.c))
 
-.PHONY: help demo test setup bpf check unit clean root
+.PHONY: help demo test setup bpf check docs unit clean root
 
-help: ## list the targets
+help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: root setup bpf ## set up, then one incast under plain TCP, SDTCP and SCCP (as root, 3 minutes)
+demo: root setup bpf ## run an incast under plain TCP, SDTCP and SCCP (as root, 3 minutes)
 	$(BIN)/weir lab demo
 
-test: setup bpf check ## set up, then every test that this machine allows
+test: setup bpf check ## run every test that this machine allows (as root, 20 minutes)
 	$(BIN)/pytest
 
-setup: ## system packages, .venv, Open vSwitch; asks nothing, quick when done
+setup: ## install packages, .venv and Open vSwitch; quick if nothing is missing
 	@tools/setup.sh
 
-bpf: $(BPF_OBJECTS) $(PROGRAMS) ## the BPF programs and C programs, into build/
+bpf: $(BPF_OBJECTS) $(PROGRAMS) ## build the BPF programs and the C programs in build/
 
-check: ## ruff and mypy
+check: docs ## ruff, clang-format, mypy, documentation
 	$(BIN)/ruff check .
+	git ls-files '*.c' '*.h' | xargs $(BIN)/clang-format --dry-run --Werror
 	$(BIN)/mypy
 
-unit: ## the unit tests alone: no root, seconds
+docs: ## build the documentation in site/; warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+unit: ## run the unit tests (without root, 5 minutes)
 	$(BIN)/pytest tests/unit
 
 clean: ## remove build/ and .venv
-	rm -rf $(BUILD) .venv weir.egg-info
+	rm -rf $(BUILD) .venv site weir.egg-info
 
 root:
-	@[ "$$(id -u)" -eq 0 ] || { echo "this needs root: sudo make $(MAKECMDGOALS)" >&2; exit 1; }
+	@[ "$$(id -u)" -eq 0 ] || { echo "this target needs root: sudo make $(MAKECMDGOALS)" >&2; exit 1; }
 
-# vmlinux.h is the running kernel's; the stamp is named for it.
+# vmlinux.h describes the running kernel, so a stamp with the kernel's name makes it again after a kernel update.
 $(BUILD)/kernel-$(KERNEL):
 	@mkdir -p $(BUILD) && rm -f $(BUILD)/kernel-* && touch $@
 
 $(BUILD)/vmlinux.h: $(BUILD)/kernel-$(KERNEL)
-	@[ -r /sys/kernel/btf/vmlinux ] || { echo "no BTF: the kernel must have CONFIG_DEBUG_INFO_BTF" >&2; exit 1; }
+	@[ -r /sys/kernel/btf/vmlinux ] || { echo "the kernel has no BTF: it must be built with CONFIG_DEBUG_INFO_BTF" >&2; exit 1; }
 	@tool=$$(tools/bpftool.sh) && $$tool btf dump file /sys/kernel/btf/vmlinux format c >$@
 
 vpath %.bpf.c $(BPF_FOLDERS)
 $(BUILD)/%.bpf.o: %.bpf.c $(BPF_HEADERS) $(BUILD)/vmlinux.h
 	clang $(BPF_CFLAGS) -c $< -o $@
 
-$(BUILD)/weir-%: mininet_topos/%.c $(wildcard mininet_topos/*.h)
+# A folder of mininet_topos/native is one program.
+.SECONDEXPANSION:
+$(BUILD)/weir-%: $(NATIVE)/%/main.c $$(wildcard $(NATIVE)/$$*/*.[ch])
 	@mkdir -p $(BUILD)
-	cc -O2 -g -Wall -Wextra -Werror -pthread $< -o $@
+	cc -O2 -g -Wall -Wextra -Werror -pthread $(sort $(filter %.c,$^)) -o $@

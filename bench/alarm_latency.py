@@ -1,11 +1,11 @@
-"""How long after the crossing an alarm is read by the agent, leaves it, and is read by a controller.
+"""Measure how long an alarm takes from the crossing of K to the agent, to the wire, and to a controller.
 
     python -m bench.alarm_latency [--alarms N] [--busy] [--json]
 
-``crossing`` is the kernel's time in the event: the packet that took the queue past K. ``read``: a process
-that waits for events as the agent does (asyncio, the same data plane) has the event. ``left``: BUF_ALARM of
-a real agent, in front of a real Open vSwitch, is in the kernel's network stack, which stamps it.
-``received``: a controller on this machine has read it. ``--busy`` keeps one core busy meanwhile.
+The clock starts at the crossing: the kernel's time, in the event, of the packet that took the queue past
+K. "read": a process that waits for events as the agent does has the event. "left": the BUF_ALARM of a
+real agent, before a real Open vSwitch, is in the kernel's network stack, which stamps it. "received": a
+controller on this machine has read the message. --busy keeps one core busy during the measurement.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from bench.figures import present, quantile
 from bench.frames import ACK, Sender, frames
 from bench.oncall import OnCall
 from openflow_ext import wire
-from openflow_ext.switch.dataplane import PortSettings, QueueEvent, QueueEventKind
-from openflow_ext.switch.kernel import KernelDataPlane
-from tests.integration.switch_bench import Bench, Controller, open_vswitch
+from openflow_ext.switch.dataplane.interface import PortSettings, QueueEvent, QueueEventKind
+from openflow_ext.switch.dataplane.kernel import KernelDataPlane
+from tests.support.agent.switch_bench import Bench, Controller, open_vswitch
 
 SO_TIMESTAMPNS = 35
 K_PKTS, BURST, RTT_US = 10, 30, 1000
@@ -43,19 +43,19 @@ Latencies = dict[str, list[float]]
 
 
 def shape(port: str) -> None:
-    """Give a port a queue of its own: RATE, 100 packets."""
+    """Give a port a queue of 100 packets and the rate RATE."""
     sandbox.run(*f"tc qdisc add dev {port} root handle 1: htb default 1".split())
     sandbox.run(*f"tc class add dev {port} parent 1: classid 1:1 htb rate {RATE} burst 1600".split())
     sandbox.run(*f"tc qdisc add dev {port} parent 1:1 pfifo limit 100".split())
 
 
 def burst(port: str) -> Callable[[], None]:
-    """Fills a port's queue past K."""
+    """Sends bursts that fill a port's queue past K."""
     return Sender(port, frames(BURST, from_host=False, flags=ACK, payload=PAYLOAD)).send_all
 
 
 def read_by_the_agent(alarms: int) -> Latencies:
-    """From the crossing to a reader of events, in us."""
+    """The time from each crossing to a reader of events, in us."""
     sandbox.run("ip", "link", "add", "q", "type", "veth", "peer", "name", "qp")
     for name in ("q", "qp"):
         sandbox.run("ip", "link", "set", name, "up")
@@ -74,7 +74,7 @@ def read_by_the_agent(alarms: int) -> Latencies:
 
 
 async def _read(plane: KernelDataPlane, fill: OnCall, alarms: int) -> list[float]:
-    """Only the crossings: not the looks that follow, until the queue is quiet again."""
+    """The crossings, without the alarms that repeat until the queue is empty again."""
     took: list[float] = []
     quiet = asyncio.Event()
     first = True
@@ -96,14 +96,14 @@ async def _read(plane: KernelDataPlane, fill: OnCall, alarms: int) -> list[float
     while len(took) < alarms:
         quiet.clear()
         fill()
-        with contextlib.suppress(TimeoutError):  # the burst was held up, and did not fill the queue
+        with contextlib.suppress(TimeoutError):  # the burst was delayed, so it did not fill the queue
             await asyncio.wait_for(quiet.wait(), PATIENCE_S)
     loop.remove_reader(plane.events_fd())
     return took
 
 
 def stamped(controller: Controller) -> Iterator[tuple[bytes, int, int] | None]:
-    """A controller's messages, each with the Unix times at which the kernel had it and it was read, in ns.
+    """A controller's messages, each with the Unix times, in ns, at which the kernel got it and it was read.
 
     None where nothing comes for long.
     """
@@ -131,7 +131,7 @@ def stamped(controller: Controller) -> Iterator[tuple[bytes, int, int] | None]:
 
 
 def through_the_agent(alarms: int) -> Latencies:
-    """From the crossing to the message on its way, and at the controller, in us."""
+    """The times from the crossing to the message in the network stack and at the controller, in us."""
     took: Latencies = {"left": [], "received": []}
     with open_vswitch() as ovs, contextlib.ExitStack() as stack:
         bench = Bench(ovs)
@@ -155,10 +155,10 @@ def through_the_agent(alarms: int) -> Latencies:
 
 
 def _follow(messages: Iterator[tuple[bytes, int, int] | None], took: Latencies) -> None:
-    """Take the crossing's alarm, then read on until the queue is quiet."""
+    """Read the alarm of the crossing, then all messages until the queue is empty."""
     first = True
     for stamped_message in messages:
-        if stamped_message is None:  # the burst was held up, and did not fill the queue
+        if stamped_message is None:  # the burst was delayed, so it did not fill the queue
             return
         data, left_ns, received_ns = stamped_message
         message = wire.decode_message(data) if wire.is_extension_message(data) else None
@@ -190,10 +190,10 @@ def rows_of(took: Latencies) -> list[dict[str, Any]]:
     ]
 
 
-@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
+@click.command(help=__doc__)
 @click.option("--alarms", default=1000, show_default=True)
-@click.option("--busy", is_flag=True, help="With one core kept busy.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--busy", is_flag=True, help="Keep one core busy during the measurement.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def main(alarms: int, busy: bool, as_json: bool) -> None:
     sandbox.enter()
     os.environ.pop("OVS_RUNDIR", None)

@@ -1,4 +1,4 @@
-"""A Ryu app that asks for flow openings and only counts them; ``bench.flow_reports`` runs it."""
+"""A Ryu app that asks for reports of opened flows and only counts them, for ``bench.flow_reports``."""
 
 from __future__ import annotations
 

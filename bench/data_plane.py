@@ -1,12 +1,13 @@
-"""What each hook of the data plane costs in the kernel, a packet, with many flows tracked.
+"""Measure what each hook of the data plane costs per packet, with many tracked flows.
 
     python -m bench.data_plane [--flows N]... [--clamped N] [--train N] [--runs N] [--json]
 
-Real frames go through a veth: each run sends ``--packets`` of them, of flows in random order, so that next
-to no flow's entry is in a cache. The kernel adds up the programs' run times (BPF_ENABLE_STATS). Taking the
-times costs itself, which the empty program's rows show; ``net`` is without that. ``a counter a flow`` is a
-program that does nothing else: the memory alone, which no table of flows can undercut. All flows have been
-met once with these rules before a row is taken; ``a rule came``: the first packets after a new rule.
+Real frames cross a veth. Each run sends --packets frames of flows in random order, so that few flow
+entries are in a CPU cache. The kernel adds up the run times of the programs (BPF_ENABLE_STATS). Taking
+the times has a cost of its own, which the rows of the empty program show; the column "net" is without it.
+"a counter a flow" is a program that only counts per flow: the cost of memory alone, which no flow table
+can undercut. Before a row is measured, every flow has been seen once under its rules. "a rule came": the
+first packets after a new rule.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ import click
 from bench import program_cost, sandbox
 from bench.figures import Spread, present
 from bench.frames import ACK, HOST, SYN, Sender, flow, frames
-from openflow_ext.paths import artifact
-from openflow_ext.switch import libbpf
-from openflow_ext.switch.dataplane import PortSettings, SweepTimes
-from openflow_ext.switch.kernel import KernelDataPlane
-from openflow_ext.switch.rules import CountOp, Rule, TcpMatch, WindowOp
+from libbpf_cffi import libbpf
+from openflow_ext.switch.dataplane.interface import PortSettings, SweepTimes
+from openflow_ext.switch.dataplane.kernel import KernelDataPlane
+from openflow_ext.switch.dataplane.rules import CountOp, Rule, TcpMatch, WindowOp
 from sccp_app.core import TABLE_I, Act
+from weir_base.paths import artifact
 
 PORT, PEER = "port", "peer"
 BRIDGE, OFPORT = 1, 1
@@ -43,7 +44,7 @@ Row = dict[str, Any]
 
 
 def sccp_rules() -> Iterator[Rule]:
-    """SCCP's Table I, for IPv4 and IPv6, as the agent splits it off."""
+    """SCCP's Table I for IPv4 and IPv6: the rules that the agent installs."""
     for version in (4, 6):
         for row in TABLE_I:
             match = TcpMatch(ip_version=version, flags=row.flags, flags_mask=row.mask)
@@ -53,7 +54,7 @@ def sccp_rules() -> Iterator[Rule]:
 
 
 def mod_window(index: int) -> Rule:
-    """SDTCP's entry for one flow's ACKs."""
+    """SDTCP's entry for the ACKs of one flow."""
     address, port = flow(index)
     host, far = IPv4Network((HOST, 32)), IPv4Network((address, 32))
     match = TcpMatch(src=host, dst=far, src_port=5000, dst_port=port)
@@ -61,7 +62,7 @@ def mod_window(index: int) -> Rule:
 
 
 def plug() -> int:
-    """PORT and PEER, up: the ifindex of PORT."""
+    """Create the veth pair PORT and PEER, and return the ifindex of PORT."""
     sandbox.run("ip", "link", "add", PORT, "type", "veth", "peer", "name", PEER)
     for name in (PORT, PEER):
         sandbox.run("ip", "link", "set", name, "up")
@@ -73,7 +74,7 @@ def unplug() -> None:
 
 
 class Host:
-    """One port of a data plane, in the sandbox: what is sent by PEER comes in there, by PORT goes out."""
+    """One port of a data plane in the sandbox: frames from PEER enter it, frames sent by PORT leave."""
 
     def __init__(self, max_flows: int) -> None:
         self.ifindex = plug()
@@ -87,7 +88,7 @@ class Host:
         self.plane.configure(self.ifindex, PortSettings(common_rtt_us=1000), CAPACITY_BPS)
 
     def open_flows(self, flows: int) -> None:
-        """Handshakes until the programs have seen all of them. Raises ClickException where they do not."""
+        """Send handshakes until the programs have seen all of them. Raises ClickException if they do not."""
         for sender in (
             Sender(PEER, frames(flows, from_host=True, flags=SYN)),
             Sender(PORT, frames(flows, from_host=False, flags=SYN | ACK)),
@@ -96,7 +97,9 @@ class Host:
             sender.close()
         counted = self.plane.counters(self.ifindex).n_i
         if counted < flows * 0.999:
-            raise click.ClickException(f"only {counted} of {flows} flows were counted: the veth drops")
+            raise click.ClickException(
+                f"only {counted} of {flows} flows were counted: the veth drops packets"
+            )
 
     def close(self) -> None:
         self.plane.destroy()
@@ -104,7 +107,7 @@ class Host:
 
 
 class Weighing:
-    """Runs of one sender, and what the programs took for them."""
+    """Runs of one sender, with the run times of the programs."""
 
     def __init__(self, sender: Sender, packets: int, runs: int) -> None:
         self._sender, self._packets, self._runs = sender, packets, runs
@@ -112,7 +115,7 @@ class Weighing:
     def cost(
         self, programs: dict[str, int], before_each: Callable[[], None] | None = None
     ) -> dict[str, Spread]:
-        """Name -> ns a packet."""
+        """The cost by name, in ns per packet."""
         each: dict[str, list[float]] = {name: [] for name in programs}
         self._sender.send_all()
         for _ in range(self._runs):
@@ -130,7 +133,7 @@ class Weighing:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """As main() has them."""
+    """The options of main()."""
 
     clamped: int
     train: int
@@ -139,7 +142,7 @@ class Options:
 
 
 def empty_costs(options: Options) -> dict[str, Spread]:
-    """Of programs that do nothing, by kind."""
+    """The cost of empty programs, by kind."""
     ifindex = plug()
     fds = {kind: program_cost.empty_program(kind) for kind in ("xdp", "tc")}
     libbpf.xdp_attach(ifindex, fds["xdp"], libbpf.XDP_GENERIC, replace=False)
@@ -156,7 +159,7 @@ def empty_costs(options: Options) -> dict[str, Spread]:
 
 
 def counter_cost(flows: int, options: Options) -> Spread:
-    """Of a program that has a counter for each flow and no more (flow_counter.bpf.c)."""
+    """The cost of a program that only counts per flow (flow_counter.bpf.c)."""
     ifindex = plug()
     sender = Sender(PEER, frames(flows, from_host=True, flags=ACK), options.train)
     with libbpf.Object(artifact("flow_counter.bpf.o")) as counter, contextlib.closing(sender):
@@ -170,7 +173,7 @@ def counter_cost(flows: int, options: Options) -> Spread:
 
 
 class Bench:
-    """All cases at one number of flows."""
+    """The rows of all cases at one number of flows."""
 
     def __init__(self, flows: int, options: Options, empty: dict[str, Spread]) -> None:
         self._flows, self._options, self._empty = flows, options, empty
@@ -221,11 +224,11 @@ class Bench:
             )
 
     def _put_anew(self) -> None:
-        """A rule of one flow, which each flow's next ACK may have to look for."""
+        """Add a rule of one flow, so that the next ACK of each flow looks its rules up again."""
         self._host.plane.put(BRIDGE, mod_window(0))
 
     def _sweep(self) -> None:
-        """A sweep that finds nothing to take away, in ms."""
+        """The duration of a sweep that removes nothing, in ms."""
         took = []
         for _ in range(self._options.runs):
             start = time.perf_counter()
@@ -235,13 +238,17 @@ class Bench:
         self.rows.append(row | {"ns": Spread.of(took)})
 
 
-@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
-@click.option("--flows", multiple=True, default=(100_000, 1_000_000), show_default=True, help="Tracked.")
-@click.option("--clamped", default=10_000, show_default=True, help="MOD_WINDOW entries of single flows.")
-@click.option("--train", default=1, show_default=True, help="Packets of a flow in a row.")
-@click.option("--packets", default=300_000, show_default=True, help="A run.")
+@click.command(help=__doc__)
+@click.option(
+    "--flows", multiple=True, default=(100_000, 1_000_000), show_default=True, help="Number of tracked flows."
+)
+@click.option(
+    "--clamped", default=10_000, show_default=True, help="Number of MOD_WINDOW entries, each for one flow."
+)
+@click.option("--train", default=1, show_default=True, help="Consecutive packets of the same flow.")
+@click.option("--packets", default=300_000, show_default=True, help="Packets in a run.")
 @click.option("--runs", default=7, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def main(flows: tuple[int, ...], as_json: bool, **options: int) -> None:
     sandbox.enter()
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})

@@ -1,15 +1,17 @@
-"""How long from an alarm to the FLOW_MOD that answers it, with many flows known, and under load.
+"""Measure the time from an alarm to the FLOW_MOD that answers it, with many known flows and under load.
 
     python -m bench.decision_latency [--flows N] [--engine ryu|os-ken] [--rounds N] [--json]
 
-A real controller (fabric_app, sdtcp_app) takes the flows over from a database and speaks with one scripted
-switch of 100 ports. ``calm``: one alarm at a time; ``load``: 2,000 a second over all ports for 10 s. The time
-is taken at the switch: from the alarm's bytes into the socket to the FLOW_MOD's bytes out of it, so both ways
-through the kernel are in it. An alarm is ``unanswered`` when no FLOW_MOD came for it within the 50 ms
-after which its port's next is due, nor in the 3/2 RTT before it: where the machine stands still (``late_ms``:
-how late the switch sent one at most) two of a port come at once, and one answer is all that they may get.
-``rss_mb``: the controller's memory with the flows known, and after each round once all clamps are lifted;
-``writer_mb``: that of its process for the database.
+A real controller (fabric_app, sdtcp_app) reads the flows from a database and talks to one scripted switch
+with 100 ports. "calm": one alarm at a time. "load": 2,000 alarms a second over all ports for 10 s. The
+switch takes the times, from writing the alarm's bytes to its socket to reading the FLOW_MOD's bytes from
+it, so both ways through the kernel are included.
+
+An alarm is "unanswered" if no FLOW_MOD answers it within 50 ms, when the next alarm of its port is due,
+nor in the 3/2 RTT before it. "late_ms" is the longest delay with which the switch sent an alarm: after a
+long one, two alarms of a port are sent together, and the controller may answer them once. "rss_mb" is the
+controller's memory with the flows known, and after each round once all clamps are lifted. "writer_mb" is
+the memory of its database process.
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ from typing import Any
 import click
 
 from bench.figures import present, quantile
-from fabric_app.pipeline import COOKIE_SDTCP
 from flowdb.db import FlowDb
 from flowdb.flow import FiveTuple, Flow, Hop
 from openflow_ext import wire
 from sdtcp_app.config import SdtcpSettings
+from sdtcp_app.stage import STAGE
 
 HELLO, ECHO_REQUEST, ECHO_REPLY, FEATURES_REQUEST, FLOW_MOD = 0, 2, 3, 5, 14
 MULTIPART_REQUEST, BARRIER_REQUEST, PORT_DESC = 18, 20, 13
@@ -47,11 +49,11 @@ STEP_S = 1.5 * SdtcpSettings().rtt_us / 1e6
 ATTACHED = wire.PortCountersFlags.ATTACHED
 RATE_BPS = 10**9
 _COMMAND_AT, _ADDRESS_AT = 25, 75
-"""In a FLOW_MOD: its command, and ipv4_dst in the match of a clamp."""
+"""Offsets in a FLOW_MOD: its command, and ipv4_dst in the match of a clamp."""
 
 
 def remember(url: str, count: int) -> None:
-    """Leave open flows in a database, as a controller that ended a moment ago."""
+    """Write open flows to a database, like a controller that has just ended."""
     flowdb = FlowDb(url, max_pending=10 * count)
     now_ns = flowdb.clock.now_ns()
     for number in range(count):
@@ -66,7 +68,7 @@ def remember(url: str, count: int) -> None:
 
 
 class Switch:
-    """Says what any switch says, and alarms; one thread, so that nothing delays it but the controller."""
+    """A switch that answers common requests and sends alarms, in one thread without other work."""
 
     def __init__(self, port: int, ports: int = PORTS) -> None:
         self.clamped: list[tuple[int, float]] = []
@@ -79,22 +81,22 @@ class Switch:
         self._send(HELLO, b"", 1)
 
     def alarm(self, port_no: int) -> float:
-        """Returns when it was sent."""
+        """Send an alarm, and return the time."""
         port = wire.OfpPort(port_no, name=b"p")
-        alarm = wire.BufAlarm(port, 30, 45_000, RATE_BPS, COOKIE_SDTCP, 0, 40, time.time_ns())
+        alarm = wire.BufAlarm(port, 30, 45_000, RATE_BPS, STAGE.cookie, 0, 40, time.time_ns())
         message = wire.encode_message(alarm)
         sent = time.perf_counter()
         self._socket.sendall(message)
         return sent
 
     def serve(self, until: float, enough: Callable[[], bool] = lambda: False) -> None:
-        """Take what comes until a time, or until it is enough."""
+        """Read messages until a time, or until ``enough`` holds."""
         while not enough() and (left := until - time.perf_counter()) > 0:
             if self._selector.select(left):
                 self._take(self._socket.recv(1 << 16))
 
     def await_lifts(self, count: int) -> None:
-        """Until so many clamps were lifted since the beginning."""
+        """Wait until so many clamps have been lifted since the start."""
         self.serve(time.perf_counter() + PATIENCE_S, lambda: self.lifted >= count)
         if self.lifted < count:
             raise click.ClickException(f"{count - self.lifted} clamps are not lifted in {PATIENCE_S:.0f} s")
@@ -116,7 +118,7 @@ class Switch:
 
     def _answer(self, message: bytes, now: float) -> None:
         of_type, xid = message[1], int.from_bytes(message[4:8], "big")
-        if of_type == FLOW_MOD and message[8:16] == COOKIE_SDTCP.to_bytes(8, "big"):
+        if of_type == FLOW_MOD and message[8:16] == STAGE.cookie.to_bytes(8, "big"):
             if message[_COMMAND_AT] == ADD:
                 self.clamped.append((message[_ADDRESS_AT + 1] + 1, now))
             self.lifted += message[_COMMAND_AT] == DELETE_STRICT
@@ -158,7 +160,7 @@ def _connect(port: int) -> socket.socket:
 def controller(
     engine: str, folder: Path, url: str, ports: int = PORTS
 ) -> Iterator[tuple[subprocess.Popen[bytes], Switch]]:
-    """A controller of its own with a switch."""
+    """A controller process with a scripted switch."""
     with contextlib.closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -180,7 +182,7 @@ def controller(
 
 
 def calm(switch: Switch, ports: int = PORTS) -> list[float]:
-    """Milliseconds from each of some alarms, one at a time, to its FLOW_MOD."""
+    """The times from alarms, sent one at a time, to their FLOW_MODs, in ms."""
     chance, taken = random.Random(1), []  # noqa: S311
     for _ in range(CALM):
         switch.clamped.clear()
@@ -194,7 +196,7 @@ def calm(switch: Switch, ports: int = PORTS) -> list[float]:
 
 
 def load(switch: Switch) -> tuple[list[float], int, float]:
-    """Milliseconds from alarm to FLOW_MOD under load, how many alarms had none, and how late one was sent."""
+    """Under load: the times from alarm to FLOW_MOD in ms, the unanswered alarms, and the longest delay."""
     switch.clamped.clear()
     sent: dict[int, list[float]] = {port: [] for port in range(1, PORTS + 1)}
     start, late_s = time.perf_counter(), 0.0
@@ -218,7 +220,7 @@ def load(switch: Switch) -> tuple[list[float], int, float]:
 
 
 def memory(pid: int) -> dict[str, int]:
-    """Of the controller and of its writer."""
+    """The memory of the controller and of its writer."""
     lists = (task.joinpath("children").read_text() for task in Path(f"/proc/{pid}/task").iterdir())
     writers = (_rss_mb(child) for children in lists for child in children.split())
     return {"rss_mb": _rss_mb(pid), "writer_mb": sum(writers)}
@@ -234,11 +236,11 @@ def row(phase: str, taken: list[float], **more: Any) -> dict[str, Any]:
     return {"phase": phase, "alarms": len(taken), **figures, "max_ms": f"{max(taken):.2f}", **more}
 
 
-@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
-@click.option("--flows", default=100_000, show_default=True, help="Flows known.")
+@click.command(help=__doc__)
+@click.option("--flows", default=100_000, show_default=True, help="Number of known flows.")
 @click.option("--engine", type=click.Choice(["ryu", "os-ken"]), default="ryu", show_default=True)
-@click.option("--rounds", default=2, show_default=True, help="Rounds of load.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--rounds", default=2, show_default=True, help="Number of rounds under load.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def main(flows: int, engine: str, rounds: int, as_json: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/weir.db"

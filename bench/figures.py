@@ -1,4 +1,4 @@
-"""Figures of repeated runs: median and spread, as a table or as JSON."""
+"""Statistics of repeated runs (median and spread), printed as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from mininet_topos.procstat import cpu_ticks, machine_ticks
+from mininet_topos.machine.proc_stat import cpu_ticks, machine_ticks
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Median, least and greatest of some runs."""
+    """The median, the least and the greatest of some runs."""
 
     median: float
     least: float
@@ -36,33 +36,33 @@ class Spread:
 
 
 def quantile(values: Sequence[float], part: float) -> float:
-    """The value that `part` of the values do not exceed."""
+    """The value that a part of the values (0 to 1) do not exceed."""
     ranked = sorted(values)
     return ranked[min(int(len(ranked) * part), len(ranked) - 1)]
 
 
 def cpu_s(pid: int) -> float:
-    """The processor time that a process has taken."""
+    """The CPU time that a process has used, in seconds."""
     return cpu_ticks(pid) / os.sysconf("SC_CLK_TCK")
 
 
 def idle_s() -> float:
-    """The time that all CPUs together have been idle since boot.
+    """The idle time of all CPUs together since boot, in seconds.
 
-    Not the busy time: that is counted by the tick, which what is paced by timers escapes.
+    Idle time and not busy time: the kernel counts busy time at clock ticks, and misses work that timers pace.
     """
     idle, iowait = machine_ticks()["cpu"][3:5]
     return (idle + iowait) / os.sysconf("SC_CLK_TCK")
 
 
 def machine() -> dict[str, Any]:
-    """Where and under what load the figures were taken."""
+    """The machine and its load during the measurement."""
     load = Path("/proc/loadavg").read_text().split()[0]
     return {"kernel": platform.release(), "load_1min": float(load)}
 
 
 def present(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
-    """Print rows: all that they hold as JSON, or the columns as a table."""
+    """Print rows: all values as JSON, or the columns as a table."""
     if as_json:
         click.echo(json.dumps({"title": title, "machine": machine(), "rows": rows}, default=_plain))
         return

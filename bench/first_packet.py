@@ -1,20 +1,22 @@
-"""What the first packet of a flow waits for: SYN to SYN-ACK while many senders begin at once.
+"""Measure how long the first packet of a flow waits: SYN to SYN-ACK while many senders begin at once.
 
     python -m bench.first_packet [--senders N ...] [--case NAME ...] [--trials N] [--rounds N] [--json]
 
-The paper's Packet_In pressure test (SDTCP, section V.C, figure 12), without its 30 ms of transmission: 50
-senders at one switch, their receiver at another, Open vSwitch and Ryu as they are. In a trial so many of them
-open a connection at once, each a flow that no switch has seen. The time is what the sender's kernel measured.
+This is the PACKET_IN pressure test of the SDTCP paper (section V.C, figure 12) without its 30 ms of
+transmission: up to 50 senders at one switch, their receiver at another, Open vSwitch and Ryu unmodified.
+In each trial every sender opens a connection at the same moment, on ports that no switch has seen. The
+senders' kernel measures the times.
 
-``entries``: no controller, the entries for all hosts are there. ``agent``: the same with the agent and its
-programs, whom no controller asks for anything. ``proactive``, ``reactive``: fabric_app and sdtcp_app with the
-agent; ``stopped``: proactive, but the controller's process stands still during each trial, so that it takes
-none of the two CPUs. ``simple_switch_13``: Ryu's own, which has forgotten its entries before each trial.
-Hosts have each other's addresses. When all are open, and after the pause that was before the SYNs, each sends
-a byte at once: the ``next`` packet, to its ACK. The cases take turns, ``rounds`` times; ``added`` is a
-round's median against that of ``entries``, and ``alone`` what is added to the first packet beyond what is
-added to the next. Median, least and most of the rounds. ``again``: connections whose SYN had to be sent
-again; they are in no figure.
+"entries": no controller; entries for all hosts are installed. "agent": the same with the agent and its
+programs, without a controller. "proactive", "reactive": fabric_app and sdtcp_app with the agent.
+"stopped": proactive, but the controller's process is stopped during each trial, so that it uses none of
+the CPUs. "simple_switch_13": Ryu's learning switch, without flow entries before each trial.
+
+Hosts know each other's addresses. When all connections are open, every sender sends a byte at the same
+moment: the "next" packet, measured to its ACK. The cases take turns for --rounds rounds. "added" is a
+round's median less that of "entries". "alone" is the part of it that only the first packet has. Each
+figure is the median of the rounds, with the least and the greatest. "again" counts connections whose SYN
+was retransmitted; no figure includes them.
 """
 
 from __future__ import annotations
@@ -40,8 +42,9 @@ from pyroute2 import netns
 
 from bench import sandbox
 from bench.figures import Spread, present, quantile
-from tests.integration.switch_bench import Agent, OpenVSwitch, open_vswitch, until
-from tests.unit.engines import free_port
+from tests.support.agent.switch_bench import Agent, OpenVSwitch, open_vswitch
+from tests.support.controllers.processes import free_port
+from tests.support.waiting import wait_until
 
 MOST = 50
 RECEIVER, SWITCHES = MOST + 1, ("s1", "s2")
@@ -79,7 +82,7 @@ def host(number: int) -> str:
 
 
 def build(ovs: OpenVSwitch) -> None:
-    """Two switches with a cable between them, the senders at the first and the receiver at the second."""
+    """Two linked switches: the senders at the first, the receiver at the second."""
     for name in SWITCHES:
         ovs.vsctl("add-br", name, "--", "set", "bridge", name, "datapath_type=netdev", "fail_mode=secure")
     sandbox.run("ip", "link", "add", "s1-s2", "type", "veth", "peer", "name", "s2-s1")
@@ -92,7 +95,7 @@ def build(ovs: OpenVSwitch) -> None:
 
 
 def plug(ovs: OpenVSwitch, number: int) -> None:
-    """A host that knows the addresses of those that it talks to."""
+    """A host that has its peers' addresses in its neighbour table."""
     name, port, switch = host(number), f"p{number}", SWITCHES[number == RECEIVER]
     others = range(1, RECEIVER) if number == RECEIVER else [RECEIVER]
     sandbox.run("ip", "netns", "add", name)
@@ -111,7 +114,7 @@ def plug(ovs: OpenVSwitch, number: int) -> None:
 
 
 def socket_in(number: int) -> socket.socket:
-    """A TCP socket of a host, for good; its connections end with an RST."""
+    """A TCP socket of a host that serves every trial; its connections end with an RST."""
     with contextlib.ExitStack() as stack:
         here = os.open("/proc/self/ns/net", os.O_RDONLY)
         stack.callback(os.close, here)
@@ -123,7 +126,7 @@ def socket_in(number: int) -> socket.socket:
 
 
 class Senders:
-    """The hosts' programs, all in this process."""
+    """The programs of all hosts, in this process."""
 
     def __init__(self) -> None:
         self._port = FIRST_PORT
@@ -133,7 +136,7 @@ class Senders:
         self._listener.setblocking(False)
 
     def trial(self, senders: int) -> Trial:
-        """So many open a connection at once, from a port that was never used."""
+        """Open connections of so many senders at once, from ports that were never used."""
         self._port += 1
         sockets = [socket_in(number) for number in range(1, senders + 1)]
         waiting = selectors.DefaultSelector()
@@ -176,7 +179,7 @@ def _tcp_info(one: socket.socket) -> bytes:
 
 
 def _second_rtt_us(first: bytes, last: bytes) -> int:
-    """The second measurement, from the smoothed RTTs after the first and after both (RFC 6298, 2.3)."""
+    """The second RTT, computed from the smoothed RTTs after the first and after both (RFC 6298, 2.3)."""
     return 8 * _u32(last, RTT_AT) - 7 * _u32(first, RTT_AT)
 
 
@@ -215,7 +218,7 @@ def agent(env: dict[str, str], port: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def agent_alone(ovs: OpenVSwitch) -> Iterator[Before]:
-    """Entries as without it, and a controller that is not there."""
+    """The entries of the case "entries", with an agent whose controller does not exist."""
     with agent(ovs.env | {"PYTHONPATH": os.getcwd()}, free_port()):
         add_entries(ovs)
         yield lambda: None
@@ -223,7 +226,7 @@ def agent_alone(ovs: OpenVSwitch) -> Iterator[Before]:
 
 @contextlib.contextmanager
 def fabric(ovs: OpenVSwitch, mode: str, stopped: bool = False) -> Iterator[Before]:
-    """fabric_app and sdtcp_app under Ryu, and the agent."""
+    """fabric_app and sdtcp_app under Ryu, with the agent."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder, "weir.toml")
         config.write_text(f"[fabric]\nmode = '{mode}'\n[flowdb]\nurl = 'sqlite:///{folder}/weir.db'\n")
@@ -243,7 +246,7 @@ def fabric(ovs: OpenVSwitch, mode: str, stopped: bool = False) -> Iterator[Befor
 
 @contextlib.contextmanager
 def simple_switch(ovs: OpenVSwitch) -> Iterator[Before]:
-    """Ryu's learning switch; before a trial it has learnt where hosts are, and its entries are gone."""
+    """Ryu's learning switch, which has learnt the hosts' ports and has no entries before a trial."""
     port = free_port()
     options = ("--ofp-listen-host", "127.0.0.1", "--ofp-tcp-listen-port", str(port))
     manager = "from openflow_ext.engine import ryu_manager; ryu_manager()"
@@ -262,7 +265,7 @@ def simple_switch(ovs: OpenVSwitch) -> Iterator[Before]:
 
 @contextlib.contextmanager
 def process(*argv: str, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A Python process, whose output nobody wants."""
+    """A Python process without output."""
     quiet = subprocess.DEVNULL
     running = subprocess.Popen([sys.executable, "-W", "ignore", *argv], env=env, stdout=quiet, stderr=quiet)
     try:
@@ -287,7 +290,7 @@ Rounds = dict[tuple[str, int], list[list[Trial]]]
 
 
 def measure(names: Sequence[str], senders: Sequence[int], trials: int, rounds: int) -> Rounds:
-    """All trials of the cases that were asked for."""
+    """All trials of the chosen cases."""
     found: Rounds = defaultdict(list)
     with open_vswitch() as ovs:
         build(ovs)
@@ -297,7 +300,7 @@ def measure(names: Sequence[str], senders: Sequence[int], trials: int, rounds: i
                 for switch in SWITCHES:
                     ovs.ofctl("del-flows", switch)
                 with CASES[name](ovs) as before:
-                    until(lambda: len(hosts.trial(MOST).first_us) == MOST, f"{name}: all are known")
+                    wait_until(lambda: len(hosts.trial(MOST).first_us) == MOST, f"{name}: all are known")
                     for count in senders:
                         found[name, count].append([])
                         for _ in range(trials // rounds):
@@ -330,17 +333,28 @@ def rows(found: Rounds) -> Iterator[dict[str, Any]]:
 
 
 def _median_us(trials: list[Trial], which: str) -> float:
-    return statistics.median(one for trial in trials for one in getattr(trial, which))
+    times_us: list[float] = [one for trial in trials for one in getattr(trial, which)]
+    return statistics.median(times_us)
 
 
-@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
+@click.command(help=__doc__)
 @click.option(
     "--senders", multiple=True, type=click.IntRange(1, MOST), default=(10, 20, 30, 40, 50), show_default=True
 )
-@click.option("--case", "names", type=click.Choice(list(CASES)), multiple=True, help="Beside entries.")
-@click.option("--trials", default=100, show_default=True, help="Of each case with so many senders.")
-@click.option("--rounds", default=4, show_default=True, help="How often the cases take turns.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option(
+    "--case",
+    "names",
+    type=click.Choice(list(CASES)),
+    multiple=True,
+    help="A case to run besides entries; may be repeated. Default: all.",
+)
+@click.option(
+    "--trials", default=100, show_default=True, help="Trials of each case with each number of senders."
+)
+@click.option(
+    "--rounds", default=4, show_default=True, help="Number of rounds in which the cases take turns."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def main(senders: tuple[int, ...], names: tuple[str, ...], trials: int, rounds: int, as_json: bool) -> None:
     sandbox.enter()
     os.environ.pop("OVS_RUNDIR", None)

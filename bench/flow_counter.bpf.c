@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The least that a program can do for a flow: add one to a counter of the flow's, in a cache line of its own. What a
- * packet takes here no table of flows can undercut (data_plane.py). Of plain IPv4, of the flows of frames.py.
+ * The lower bound of what a flow table costs a packet (data_plane.py): the program only adds one to a counter of the
+ * packet's flow, which has a cache line of its own. It knows the flows of frames.py, in plain IPv4.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -18,8 +18,8 @@ struct flow_line {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* data_plane.py says how many */
-	__uint(map_flags, BPF_F_MMAPABLE); /* from a page's begin on */
+	__uint(max_entries, 1);            /* data_plane.py sets it */
+	__uint(map_flags, BPF_F_MMAPABLE); /* aligns the values to a page */
 	__type(key, __u32);
 	__type(value, struct flow_line);
 } lines SEC(".maps");

@@ -1,14 +1,15 @@
-"""The flow database under load: flow events into SQL, and what that costs who put them there.
+"""Measure the flow database under load: what is lost, how far it lags, and what the load costs the caller.
 
     python -m bench.flow_events [--rate N] [--seconds N] [--hops N] [--database NAME] [--json]
 
-An event is a flow that opens, over so many switches, or the one of 20,000 live ones that closes for it. They
-come in bunches of 100, as FLOW_REPORTs bring them. Beside them SDTCP's app gets an alarm every 5 ms, from 100
-ports in turn; ``alarm`` is the time of its handler, with the FLOW_MOD built and serialized, first without and
-then under the load; ``none``: the same events, and no database behind them. ``lost`` is what is not in the
-database after an orderly stop; ``lag`` is how long the oldest change waited; CPU in shares of one core: the
-controller's process (``own``), the writer's, PostgreSQL's. PostgreSQL is a private one on this machine, whose
-commits wait for the disk.
+Each event opens a flow over --hops switches, or closes one of 20,000 open flows in exchange. Events
+arrive in batches of 100, as FLOW_REPORTs bring them. Meanwhile SDTCP's app gets an alarm every 5 ms, from
+100 ports in turn. "alarm" is the time of its handler, which builds and serializes the FLOW_MOD, first
+without the load and then under it. "none" is the same load without a database.
+
+"lost" counts the rows that are missing after an orderly stop. "lag" is how long the oldest change waited.
+CPU is in parts of one core: the controller's process ("own"), the writer's, and PostgreSQL's. PostgreSQL
+is a private server on this machine, whose commits wait for the disk.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 from sqlalchemy import func, select
@@ -30,20 +31,20 @@ from sqlalchemy import func, select
 from bench.figures import cpu_s, present, quantile
 from fabric_app.events import EventFlowClosed
 from flowdb import schema
-from flowdb.apart import StoreApart
-from flowdb.changes import Change
-from flowdb.commands import Command
-from flowdb.context import favour_alarms
+from flowdb.context import FlowDbContext, favour_alarms
 from flowdb.db import FlowDb
 from flowdb.engine import open_engine, open_reader
 from flowdb.flow import FiveTuple, Flow, Hop
 from flowdb.models import FlowRow, HopRow
-from flowdb.run_store import RunSpec
-from flowdb.store import StoreCounters
+from flowdb.writing.changes import Change
+from flowdb.writing.command_inbox import CommandInbox
+from flowdb.writing.process_store import ProcessStore
+from flowdb.writing.run_store import RunSpec
+from flowdb.writing.store import StoreCounters
 from openflow_ext import wire
 from sdtcp_app.app import SdtcpApp
-from tests.unit.fake_datapath import FakeDatapath, event
-from tests.unit.postgres import Postgres
+from tests.support.database.postgres import Postgres
+from tests.support.openflow.fake_datapath import FakeDatapath, event
 
 BUNCH = 100
 PORTS = 100
@@ -65,7 +66,7 @@ class Load:
         self.lags_ms: list[float] = []
         self._db = db
         self._hops = hops
-        self._app = SdtcpApp(flowdb=db)
+        self._app = SdtcpApp(flowdb=cast(FlowDbContext, db))
         self._datapaths = [FakeDatapath(dpid + 1) for dpid in range(PORTS)]
         for datapath in self._datapaths:
             self._app.on_switch(event(datapath))
@@ -136,13 +137,10 @@ class Nowhere:
     counters = StoreCounters(0, 0, 0, 0, 0.0)
 
     def __init__(self, _spec: RunSpec) -> None:
-        pass
+        self.commands = CommandInbox()
 
     def put(self, changes: Iterable[Change]) -> None:
         pass
-
-    def take_commands(self) -> list[Command]:
-        return []
 
     def close(self) -> None:
         pass
@@ -153,7 +151,7 @@ def measure(
 ) -> dict[str, Any]:
     """One database under one load."""
     favour_alarms()
-    store: Any = Nowhere if name == "none" else StoreApart
+    store: Any = Nowhere if name == "none" else ProcessStore
     db = FlowDb(url, store=store)
     load = Load(db, hops)
     load.fill(LIVE)
@@ -210,12 +208,12 @@ def _database(name: str) -> Iterator[tuple[str, Postgres | None]]:
             yield server.url, server
 
 
-@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
-@click.option("--rate", default=20_000, show_default=True, help="Flow events a second.")
-@click.option("--seconds", default=10.0, show_default=True, help="For so long.")
-@click.option("--hops", default=3, show_default=True, help="Switches that a flow crosses.")
+@click.command(help=__doc__)
+@click.option("--rate", default=20_000, show_default=True, help="Flow events per second.")
+@click.option("--seconds", default=10.0, show_default=True, help="Duration.")
+@click.option("--hops", default=3, show_default=True, help="Number of switches that a flow crosses.")
 @click.option("--database", "names", type=click.Choice(NAMES), multiple=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def main(rate: int, seconds: float, hops: int, names: tuple[str, ...], as_json: bool) -> None:
     rows = []
     for name in names or NAMES:

@@ -1,10 +1,10 @@
-"""How many FLOW_REPORT records a second one core encodes, decodes, and takes in as an engine's message.
+"""Measure how many FLOW_REPORT records one core encodes, decodes, and receives in an engine per second.
 
-    python bench/flow_report_codec.py [--hosts N] [--records N] [--json]
+    python -m bench.flow_report_codec [--hosts N] [--records N] [--json]
 
-The records of a message lie between ``--hosts`` hosts: addresses are kept in a cache of 16,384, so more
-hosts than that show the cost of making them. Each figure is the best of nine runs, which is what the code
-costs where nothing else wants the core; ``core at 50,000/s`` is the share of one core at that rate.
+The records are of flows between --hosts hosts. The codec caches 16,384 addresses, so with more hosts the
+cost of making addresses shows. Each figure is the best of nine runs: the cost of the code on an idle
+core. "core at 50,000/s" is the part of a core that this rate takes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TARGET_PER_S = 50_000
 
 
 def reports(records: int, hosts: int) -> list[wire.FlowReport]:
-    """``records`` of flows opened, in messages as full as they can be."""
+    """``records`` records of opened flows, in as few messages as possible."""
     chance = random.Random(1)  # noqa: S311 - flows, not secrets
     base = int(IPv4Address("10.0.0.0"))
     addresses = [IPv4Address(base + host) for host in range(hosts)]
@@ -50,7 +50,7 @@ def reports(records: int, hosts: int) -> list[wire.FlowReport]:
 
 
 def receiver(name: str) -> Callable[[bytes], object]:
-    """What ``name``'s receive loop does with a message, up to its event."""
+    """What the receive loop of the engine ``name`` does with a message, up to its event."""
     registry.install(name)
     ofproto = engine.load("ofproto.ofproto_v1_3", name)
     parser = engine.load("ofproto.ofproto_v1_3_parser", name)
@@ -74,10 +74,12 @@ def best_seconds(run: Callable[[], object]) -> float:
     return min(taken)
 
 
-@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
-@click.option("--records", default=100 * wire.FLOW_REPORT_MAX, show_default=True, help="Records in a run.")
-@click.option("--hosts", default=400, show_default=True, help="Hosts that they lie between.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.command(help=__doc__)
+@click.option(
+    "--records", default=100 * wire.FLOW_REPORT_MAX, show_default=True, help="Number of records in a run."
+)
+@click.option("--hosts", default=400, show_default=True, help="Number of hosts.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def main(records: int, hosts: int, as_json: bool) -> None:
     values = reports(records, hosts)
     messages = [wire.encode_message(value) for value in values]

@@ -1,12 +1,12 @@
-"""Flow openings as FLOW_REPORTs to a Ryu app that counts them, and as PACKET_INs to simple_switch_13.
+"""Compare flow openings as FLOW_REPORTs to a Ryu app that counts them with PACKET_INs to simple_switch_13.
 
     python -m bench.flow_reports [--rate R] [--seconds S] [--interval-ms MS] [--json]
 
-A real agent, Open vSwitch and Ryu. For the reports the handshakes' SYN and SYN-ACK have passed before; their
-ACKs, which open the flows, go by a port at ``--rate`` a second. For the PACKET_INs as many SYNs, each of a
-flow of its own, come in by that port at the same rate; simple_switch_13 floods them, for it never learns
-where they go. ``behind``: from the last frame sent to the last one counted. ``core``: what of a core each
-process took while there was something to do.
+The agent, Open vSwitch and Ryu are real. For the reports, the SYN and SYN-ACK of every flow pass first;
+the ACKs, which open the flows, then cross a port at --rate a second. For the PACKET_INs, as many SYNs of
+different flows enter at the same port and rate. simple_switch_13 floods them, because it never learns
+their destination. "behind" is the time from the last frame sent to the last one counted. "core" is the
+part of a core that each process used while it had work.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from bench import sandbox
 from bench.figures import cpu_s, present
 from bench.frames import ACK, SYN, Sender, frames
 from bench.tally import Reader
-from openflow_ext.switch.pinned import PinnedMaps
-from tests.integration.switch_bench import Bench, open_vswitch, until
-from tests.unit.engines import controller as ryu_process
-from tests.unit.engines import free_port
+from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
+from tests.support.agent.switch_bench import Bench, open_vswitch
+from tests.support.controllers.processes import controller as ryu_process
+from tests.support.controllers.processes import free_port
+from tests.support.waiting import wait_until
 
 HERE = Path(__file__).parent
 PORT, HOST = "flows", "flowsh"
@@ -36,11 +37,11 @@ STEP_S = 0.01
 QUIET_S = 1.0
 SETUP_BATCH = 10_000
 MACS = bytes.fromhex("020000000002020000000001")
-"""To nobody, from somebody."""
+"""An Ethernet header to an unknown destination."""
 
 
 def send_paced(sender: Sender, total: int, rate: int) -> None:
-    """``total`` frames, ``rate`` a second in steps of 10 ms."""
+    """Send ``total`` frames, ``rate`` a second, in steps of 10 ms."""
     start, sent = time.perf_counter(), 0
     while sent < total:
         due = min(int((time.perf_counter() - start) * rate) + int(rate * STEP_S), total)
@@ -55,7 +56,7 @@ def tracked(name: str) -> int:
 
 
 def shake_hands(flows: int) -> None:
-    """SYN and SYN-ACK of all flows pass the port."""
+    """Send the SYN and SYN-ACK of all flows through the port."""
     for interface, from_host, flags in ((PORT, False, SYN), (HOST, True, SYN | ACK)):
         with contextlib.closing(Sender(interface, frames(flows, from_host=from_host, flags=flags))) as sender:
             for _ in range(0, flows, SETUP_BATCH):
@@ -64,13 +65,13 @@ def shake_hands(flows: int) -> None:
 
 
 def strangers(flows: int) -> Iterator[bytes]:
-    """SYNs from one known station to one that is nowhere."""
+    """SYNs from a known station to one that does not exist."""
     return (MACS + frame[12:] for frame in frames(flows, from_host=True, flags=SYN))
 
 
 @contextlib.contextmanager
 def network(app: str) -> Iterator[tuple[Bench, int, Reader]]:
-    """A bridge with a port for the frames, the agent, and Ryu with ``app``: and its pid and its counts."""
+    """A bridge, the agent, and Ryu with ``app``; gives Ryu's pid and a reader of its counts."""
     port = free_port()
     with open_vswitch() as ovs, contextlib.ExitStack() as stack:
         bench = Bench(ovs)
@@ -85,8 +86,8 @@ def network(app: str) -> Iterator[tuple[Bench, int, Reader]]:
         assert ryu.stdout is not None  # noqa: S101 - a pipe was asked for
         reader = Reader(ryu.stdout)
         bench.ready_agent(f"tcp:127.0.0.1:{port}")
-        until(reader.begun.is_set, f"{app} counts")
-        until(lambda: PORT in bench.attached(), "the programs are on the port")
+        wait_until(reader.begun.is_set, f"{app} counts")
+        wait_until(lambda: PORT in bench.attached(), "the programs are on the port")
         yield bench, ryu.pid, reader
 
 
@@ -115,7 +116,7 @@ def as_reports(flows: int, rate: int, interval_ms: int) -> dict[str, Any]:
     os.environ["WEIR_BENCH_INTERVAL_MS"] = str(interval_ms)
     with network("counting_app.py") as (bench, ryu, reader):
         shake_hands(flows)
-        there = until(lambda: (held := tracked(bench.name)) >= flows and held, "the flows are tracked")
+        there = wait_until(lambda: (held := tracked(bench.name)) >= flows and held, "the flows are tracked")
         if there != flows:
             raise click.ClickException(f"{there} flows are tracked instead of {flows}")
         with contextlib.closing(Sender(PORT, frames(flows, from_host=False, flags=ACK))) as sender:
@@ -124,16 +125,21 @@ def as_reports(flows: int, rate: int, interval_ms: int) -> dict[str, Any]:
 
 def as_packet_ins(flows: int, rate: int) -> dict[str, Any]:
     with network("counting_switch.py") as (bench, ryu, reader):
-        until(lambda: bench.ovs.flows(bench.bridge), "the table-miss entry is there")
+        wait_until(lambda: bench.ovs.flows(bench.bridge), "the table-miss entry is there")
         with contextlib.closing(Sender(HOST, strangers(flows))) as sender:
             return {"as": "PACKET_IN"} | measure(bench, ryu, reader, sender, flows, rate)
 
 
-@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
-@click.option("--rate", default=50_000, show_default=True, help="Openings a second.")
-@click.option("--seconds", default=5.0, show_default=True, help="For how long.")
-@click.option("--interval-ms", default=50, show_default=True, help="How long a report may wait.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.command(help=__doc__)
+@click.option("--rate", default=50_000, show_default=True, help="Flow openings per second.")
+@click.option("--seconds", default=5.0, show_default=True, help="Duration.")
+@click.option(
+    "--interval-ms",
+    default=50,
+    show_default=True,
+    help="How long the agent may collect records for one report.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def main(rate: int, seconds: float, interval_ms: int, as_json: bool) -> None:
     sandbox.enter()
     os.environ.pop("OVS_RUNDIR", None)

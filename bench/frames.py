@@ -1,4 +1,4 @@
-"""Frames of many TCP flows, sent from a packet socket by sendmmsg(2) in an order made beforehand."""
+"""Frames of many TCP flows, sent from a packet socket with sendmmsg(2) in a prepared order."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _TIMESTAMPS = bytes.fromhex("0101080a0000000100000001")
 
 
 def flow(index: int) -> tuple[IPv4Address, int]:
-    """Address and port of the far end of flow `index`; its near end is HOST:5000."""
+    """The address and port of the far end of flow `index`; its near end is HOST:5000."""
     return IPv4Address("10.1.0.0") + index // FLOWS_A_SOURCE, 1024 + index % FLOWS_A_SOURCE
 
 
 def frames(flows: int, *, from_host: bool, flags: int, payload: int = 0) -> Iterator[bytes]:
-    """One TCP frame a flow, from HOST or to it. The checksums are not right: no program looks at them."""
+    """One TCP frame per flow, from HOST or to it. The checksums are wrong: no program reads them."""
     options = _SYN_OPTIONS if flags & SYN else _TIMESTAMPS
     length = 40 + len(options) + payload
     before = bytes(12) + struct.pack("!HBBHIBBH", 0x0800, 0x45, 0, length, 0, 64, 6, 0)
@@ -52,7 +52,7 @@ def frames(flows: int, *, from_host: bool, flags: int, payload: int = 0) -> Iter
 
 
 class Sender:
-    """Sends frames by an interface, again and again in the same random order, each `train` times in a row."""
+    """Sends frames by an interface, repeatedly in the same random order, each `train` times in a row."""
 
     def __init__(self, interface: str, these: Iterator[bytes], train: int = 1, seed: int = 1) -> None:
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
@@ -82,7 +82,7 @@ class Sender:
             self._next = (self._next + sent) % self._count
 
     def send_all(self) -> None:
-        """Each frame once."""
+        """Send each frame once."""
         self._next = 0
         self.send(self._count)
 

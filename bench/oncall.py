@@ -1,4 +1,4 @@
-"""Work that a process of its own does when it is told to, so that it is in nobody's way."""
+"""Work that a separate process does on request, so that it does not disturb the caller's measurement."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _WORK, _END = b"!", b"."
 
 
 class OnCall:
-    """Calling it has the work done once more, soon. ``prepare``: what makes the work, in the new process."""
+    """Calling it starts the work once in the other process. ``prepare`` makes the work in that process."""
 
     def __init__(self, prepare: Callable[[], Callable[[], None]]) -> None:
         asked, self._ask = os.pipe()

@@ -1,12 +1,13 @@
-"""What it costs a controller to sample the counters of a switch's ports.
+"""Measure what it costs a controller to sample the counters of a switch's ports.
 
     python -m bench.port_samples [--ports N] [--seconds N] [--engine ryu|os-ken] [--json]
 
-A real controller (fabric_app, sdtcp_app) with one scripted switch, never sampled, sampled each second and ten
-times a second. ``cpu``: of the controller, in shares of one core, while nothing else happens; ``a sample``:
-what each took of it, the answer of all ports decoded, told and written to SQLite. Then a thousand alarms, one
-at a time: the ms from each to its FLOW_MOD, at the switch. ``row_bytes``: what a sample of a port takes of
-the SQLite file, an hour of them told.
+A real controller (fabric_app, sdtcp_app) with one scripted switch runs without sampling, with a sample
+each second, and with ten a second. "cpu" is the part of one core that the controller uses while nothing
+else happens. "a sample" is the part of it for each sample: the answer of all ports is decoded, passed to
+the apps, and written to SQLite. Then the switch sends a thousand alarms, one at a time, and measures the
+ms to each FLOW_MOD. "row_bytes" is the size of one port's sample in the SQLite file, with an hour of
+samples.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from bench.decision_latency import calm, controller, remember, row
 from bench.figures import cpu_s, present
 from flowdb.db import FlowDb
 from flowdb.flow import NS_PER_S, PortKey
-from openflow_ext.settings import VARIABLE
 from openflow_ext.wire import PortCountersRecord
 from telemetry_app.core import PortSample
 from telemetry_app.record import record
+from weir_base.settings import VARIABLE
 
 EVERY_S = (0.0, 1.0, 0.1)
 FLOWS = 10_000
@@ -34,7 +35,7 @@ HOUR_S = 3600
 
 
 def measure(engine: str, ports: int, every_s: float, seconds: float, folder: Path) -> dict[str, Any]:
-    """One controller's life."""
+    """One run of a controller."""
     config, url = folder / f"{every_s}.toml", f"sqlite:///{folder}/{every_s}.db"
     config.write_text(f"[telemetry]\nsample_s = {every_s}\n")
     os.environ[VARIABLE] = str(config)
@@ -50,7 +51,7 @@ def measure(engine: str, ports: int, every_s: float, seconds: float, folder: Pat
 
 
 def row_bytes(ports: int, folder: Path) -> float:
-    """Of the file, with its indexes."""
+    """The size of a row in the file, with its indexes."""
     file = folder / "hour.db"
     db = FlowDb(f"sqlite:///{file}")
     empty, began_ns = file.stat().st_size, db.clock.now_ns()
@@ -64,11 +65,11 @@ def row_bytes(ports: int, folder: Path) -> float:
     return (file.stat().st_size - empty) / (HOUR_S * ports)
 
 
-@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
-@click.option("--ports", default=70, show_default=True, help="Of the switch.")
-@click.option("--seconds", default=20.0, show_default=True, help="Of watching the processor.")
+@click.command(help=__doc__)
+@click.option("--ports", default=70, show_default=True, help="Number of ports of the switch.")
+@click.option("--seconds", default=20.0, show_default=True, help="How long each CPU measurement takes.")
 @click.option("--engine", type=click.Choice(["ryu", "os-ken"]), default="ryu", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def main(ports: int, seconds: float, engine: str, as_json: bool) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,4 +1,4 @@
-"""What the kernel says that BPF programs cost: BPF_ENABLE_STATS, run_time_ns and run_cnt."""
+"""The run time of BPF programs as the kernel measures it: BPF_ENABLE_STATS, run_time_ns and run_cnt."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cffi import FFI
 
-from openflow_ext.switch._libbpf import check
+from libbpf_cffi.declarations import check
 
 _RUN_TIME_STATS = 0
 _PROGRAM_TYPES = {"tc": 3, "xdp": 6}
@@ -29,7 +29,7 @@ _lib = ffi.dlopen("libbpf.so.1")
 
 @dataclass(frozen=True, slots=True)
 class RunTime:
-    """How long a program ran, and how often."""
+    """The total run time of a program and its number of runs."""
 
     ns: int
     count: int
@@ -44,7 +44,7 @@ class RunTime:
 
 @contextlib.contextmanager
 def counted() -> Iterator[None]:
-    """The kernel keeps run times for as long as this lasts."""
+    """The kernel measures run times during this context."""
     fd = check(_lib.bpf_enable_stats(_RUN_TIME_STATS), "switch BPF statistics on")
     try:
         yield
@@ -60,7 +60,7 @@ def run_time(program_fd: int) -> RunTime:
 
 
 def empty_program(kind: str) -> int:
-    """A program that lets every packet pass: its run time is what the taking of run times costs."""
+    """A program that passes every packet: its run time is the cost of measuring run times."""
     verdict = 2 if kind == "xdp" else -1
     code = ffi.new("struct instruction[]", [(_MOVE_TO_R0, 0, 0, verdict), (_EXIT, 0, 0, 0)])
     fd = _lib.bpf_prog_load(_PROGRAM_TYPES[kind], b"empty", b"GPL", code, 2, ffi.NULL)

@@ -1,14 +1,16 @@
-"""What passes through the agent's proxy, and how much later, between two ends that only count and stamp.
+"""Measure the throughput of the agent's proxy, and the delay that it adds, between two scripted ends.
 
     python -m bench.proxy [--seconds S] [--rate R] [--clamps N] [--json]
 
-The agent's own sessions run in a process, on the sockets that they have in life: a Unix one to Open
-vSwitch's end, TCP over loopback to the controller's, each a process too. Open vSwitch's end sends PACKET_INs
-and echoes, the controller's PACKET_OUTs, FLOW_MODs and echoes. ``saturated``: both send all that they can.
-``paced``: ``--rate`` messages a second each way in bursts of ten, each burst a send of its own. ``core`` is
-what of a core the agent takes. With clamps the extension table holds entries, so each FLOW_MOD has to be
-looked up there. Latency, one way: a message every 2 ms, through the agent and through a socket of the kind
-that it has to the controller, in turns.
+The agent's own sessions run in a process, on the sockets that they use in service: a Unix socket to Open
+vSwitch's end and TCP over loopback to the controller's end. Each end is a process of its own. Open
+vSwitch's end sends PACKET_INs and echo requests; the controller's end sends PACKET_OUTs, FLOW_MODs and
+echo requests.
+
+"saturated": both ends send as fast as they can. "paced": --rate messages a second each way, in bursts of
+ten. "core" is the part of a core that the agent uses. With clamps the extension table has entries, so
+that the agent looks up each FLOW_MOD in it. Latency is one way: a message every 2 ms, in turns through
+the agent and through a socket of the kind that the agent has to the controller.
 """
 
 from __future__ import annotations
@@ -32,15 +34,16 @@ import click
 
 from bench.figures import cpu_s, present, quantile
 from openflow_ext import wire
-from openflow_ext.switch import openflow as of
-from openflow_ext.switch.bridge import Bridge
-from openflow_ext.switch.ports import Ports
-from openflow_ext.switch.proxy import Controller, Proxy
-from openflow_ext.switch.reports import FlowReports
-from openflow_ext.switch.session import Session
-from openflow_ext.switch.table import ExtensionTable
-from tests.unit.fakes import FakeDataPlane
-from tests.unit.flowmods import TCP4, ext, flow_mod, output
+from openflow_ext.switch.openflow import messages as of
+from openflow_ext.switch.openflow.bridge import Bridge
+from openflow_ext.switch.openflow.extension_table import ExtensionTable
+from openflow_ext.switch.openflow.flow_mods import FlowMod
+from openflow_ext.switch.openflow.flow_reports import FlowReports
+from openflow_ext.switch.openflow.proxy import Controller, Proxy
+from openflow_ext.switch.openflow.session import Session
+from openflow_ext.switch.ovs.ports import Ports
+from tests.support.agent.fake_data_plane import FakeDataPlane
+from tests.support.openflow.flow_mods import TCP4, ext, flow_mod, output
 
 BURST, BLOCK = 10, 1000
 PAUSE_S = 0.002
@@ -49,7 +52,7 @@ STAMPED = struct.Struct("!BBHIQ")
 FORK = multiprocessing.get_context("fork")
 
 Pair = tuple[socket.socket, socket.socket]
-"""Open vSwitch's end of a session, and the controller's."""
+"""The Open vSwitch end and the controller's end of a session."""
 
 
 def message(of_type: int, size: int) -> bytes:
@@ -63,7 +66,7 @@ def exact(index: int) -> dict[str, Any]:
 
 
 def block(from_switch: bool) -> list[bytes]:
-    """Of ten messages one is an echo; of the controller's, three are FLOW_MODs, each of another flow."""
+    """One of ten messages is an echo request. Of the controller's, three are FLOW_MODs of different flows."""
     packet = message(PACKET_IN, 110) if from_switch else message(PACKET_OUT, 108)
     messages = [packet] * BLOCK
     messages[::10] = [message(ECHO_REQUEST, 8)] * (BLOCK // 10)
@@ -74,7 +77,7 @@ def block(from_switch: bool) -> list[bytes]:
 
 
 def count(end: socket.socket, from_switch: bool, seconds: float, rate: int) -> float:
-    """Send for ``seconds``, all that goes or ``rate`` messages a second; messages a second that came."""
+    """Send for ``seconds``, as fast as possible or ``rate`` messages a second; return the received rate."""
     messages = block(from_switch)
     size = BURST if rate else BLOCK
     pieces = [b"".join(messages[at : at + size]) for at in range(0, BLOCK, size)]
@@ -96,7 +99,7 @@ def count(end: socket.socket, from_switch: bool, seconds: float, rate: int) -> f
 
 
 def stamps(end: socket.socket) -> list[float]:
-    """How long each message was on its way, in us, until the other end is closed."""
+    """The one-way time of each message in us, until the other end closes."""
     took = []
     end.setblocking(True)
     while stamp := end.recv(STAMPED.size, socket.MSG_WAITALL):
@@ -105,7 +108,7 @@ def stamps(end: socket.socket) -> list[float]:
 
 
 def in_a_process(run: Callable[[], Any]) -> Connection:
-    """Where the result of ``run`` will be, which a process of its own works out."""
+    """Start ``run`` in a process, and return the pipe that will hold its result."""
     here, there = FORK.Pipe(duplex=False)
     FORK.Process(target=lambda: there.send(run()), daemon=True).start()
     there.close()
@@ -116,10 +119,9 @@ def serve(path: Path, target: str, clamps: int) -> None:
     """The agent's proxy of one bridge."""
     plane = FakeDataPlane(room=clamps)
     table = ExtensionTable(1, plane)
-    action = wire.encode_action(wire.SetWindow(1536))
     for index in range(clamps):
         added = flow_mod(exact(index), [ext(wire.SetWindow(1536)), output(2)], priority=5)
-        table.apply(of.FlowMod.parse(added), (action,))
+        table.apply(FlowMod.parse(added))
     bridge = Bridge("s1", 1, plane, Ports(1, plane), table, FlowReports(plane))
 
     async def run() -> None:
@@ -130,7 +132,7 @@ def serve(path: Path, target: str, clamps: int) -> None:
 
 
 class Agent:
-    """``serve`` in a process; ``join`` gives the ends of a new session through it."""
+    """The agent in a process; ``join`` gives the two ends of a new session through it."""
 
     def __init__(self, folder: Path, clamps: int) -> None:
         self._path = folder / "s1.controller"
@@ -141,7 +143,7 @@ class Agent:
         self.pid = self._process.pid or 0
         while not self._path.exists():
             if not self._process.is_alive():
-                raise click.ClickException("the agent's process has ended: what it said is above")
+                raise click.ClickException("the agent's process has ended; its output is above")
             time.sleep(0.01)
 
     def join(self) -> Pair:
@@ -162,7 +164,7 @@ def agent(clamps: int) -> Iterator[Agent]:
 
 
 def throughput(clamps: int, seconds: float, rate: int) -> dict[str, Any]:
-    """Messages a second each way, and what of a core the agent took for them."""
+    """Messages per second each way, and the part of a core that the agent used."""
     with agent(clamps) as running:
         switch, controller = running.join()
         before = cpu_s(running.pid)
@@ -189,7 +191,7 @@ def direct() -> Pair:
 
 
 def latency(messages: int) -> list[dict[str, Any]]:
-    """How long messages are on their way, direct and through the agent, in turns."""
+    """The one-way times of messages, direct and through the agent in turns."""
     with agent(0) as running:
         pairs = {"direct": direct(), "to controller": running.join(), "to switch": running.join()[::-1]}
         readers = {}
@@ -210,14 +212,24 @@ def latency(messages: int) -> list[dict[str, Any]]:
     ]
 
 
-@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
-@click.option("--seconds", default=3.0, show_default=True, help="How long each load runs.")
-@click.option("--rate", default=50_000, show_default=True, help="Messages a second each way, paced.")
+@click.command(help=__doc__)
+@click.option("--seconds", default=3.0, show_default=True, help="Duration of each load.")
 @click.option(
-    "--clamps", default=10_000, show_default=True, help="Entries of the extension, in every other row."
+    "--rate", default=50_000, show_default=True, help="Messages per second each way in the paced load."
 )
-@click.option("--messages", default=2000, show_default=True, help="Of each way, for the latency.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a table.")
+@click.option(
+    "--clamps",
+    default=10_000,
+    show_default=True,
+    help="Number of extension entries; every other row has none.",
+)
+@click.option(
+    "--messages",
+    default=2000,
+    show_default=True,
+    help="Number of messages of each path in the latency measurement.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each table.")
 def main(seconds: float, rate: int, clamps: int, messages: int, as_json: bool) -> None:
     rows = [throughput(held, seconds, paced) for paced in (0, rate) for held in (0, clamps)]
     columns = ("load", "clamps", "to controller /s", "to switch /s", "core")

@@ -1,12 +1,12 @@
-"""How many ACKs of an armed flow pass after the crossing of K, and for how long.
+"""Measure how many ACKs of an armed flow pass after the crossing of K, and for how long.
 
     python -m bench.reflex_latency [--crossings N] [--busy] [--json]
 
-ACKs of one flow come in by a port, one every few microseconds, while a burst takes the port's queue past K.
-A packet socket behind the programs sees them as Open vSwitch would, with the kernel's time of their arrival.
-``late``: ACKs that arrived after the crossing (the kernel's time in the event) and before the first lowered
-one. ``after crossing``: from the crossing to the first lowered ACK. ``after first ACK``: from the first that
-arrived after the crossing to the first that was lowered; 0 where they are one.
+ACKs of one flow enter by a port, one every few microseconds, while a burst takes the port's queue past K.
+A packet socket behind the programs sees them as Open vSwitch does, with the kernel's time of their
+arrival. "late" counts the ACKs between the crossing (the kernel's time in the event) and the first
+lowered one. "after crossing" is the time from the crossing to the first lowered ACK. "after first ACK" is
+the time from the first ACK after the crossing to the first lowered one, and 0 if they are the same.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from bench.data_plane import BRIDGE, OFPORT, PEER, PORT, mod_window
 from bench.figures import present, quantile
 from bench.frames import ACK, SYN, Sender, frames
 from bench.oncall import OnCall
-from openflow_ext.switch.dataplane import PortSettings, QueueEvent, QueueEventKind
-from openflow_ext.switch.kernel import KernelDataPlane
+from openflow_ext.switch.dataplane.interface import PortSettings, QueueEvent, QueueEventKind
+from openflow_ext.switch.dataplane.kernel import KernelDataPlane
 
 ACKS = 400
 ETH_P_IP = 0x0800
@@ -39,14 +39,14 @@ SO_RCVBUFFORCE = 33
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """An ACK behind the programs: Unix time of its arrival in ns, its window field."""
+    """An ACK behind the programs: the Unix time of its arrival in ns, and its window field."""
 
     at_ns: int
     window: int
 
 
 def acks_of_a_flow() -> Callable[[], None]:
-    """Sends ACKS ACKs of flow 0 into the port, one by one."""
+    """Sends ACKS ACKs of flow 0 to the port, one by one."""
     sender = Sender(PEER, frames(1, from_host=True, flags=ACK), train=ACKS)
 
     def send() -> None:
@@ -57,7 +57,7 @@ def acks_of_a_flow() -> Callable[[], None]:
 
 
 class Tap:
-    """What Open vSwitch would receive from the port."""
+    """A packet socket that receives what Open vSwitch receives from the port."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_IP))
@@ -83,7 +83,7 @@ class Tap:
 
 
 def until_quiet(plane: KernelDataPlane) -> list[QueueEvent]:
-    """The events up to BUF_NORMAL; none where a burst was held up and did not fill the queue."""
+    """The events up to BUF_NORMAL; none if the burst was delayed and did not fill the queue."""
     events: list[QueueEvent] = []
     while not any(event.normal for event in events):
         if not select.select([plane.events_fd()], [], [], PATIENCE_S)[0]:
@@ -93,7 +93,7 @@ def until_quiet(plane: KernelDataPlane) -> list[QueueEvent]:
 
 
 def measure(crossings: int) -> dict[str, list[float]]:
-    """Figures of each crossing in the midst of ACKs: late ones as a count, times in us."""
+    """The figures of each crossing during the ACKs: the count of late ACKs, and times in us."""
     for interface in (PORT, PEER):
         sandbox.run("ip", "link", "set", interface, "up")
     shape(PORT)
@@ -126,7 +126,7 @@ def _figures(
     while len(took["late"]) < crossings:
         tries += 1
         if tries > 20 * crossings:
-            raise click.ClickException("the bursts cross K while no ACKs come: the machine is too busy")
+            raise click.ClickException("every burst crossed K while no ACKs arrived: the machine is too busy")
         tap.arrivals()
         for worker in workers:
             worker()
@@ -154,10 +154,10 @@ def rows_of(took: dict[str, list[float]]) -> list[dict[str, Any]]:
     ]
 
 
-@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
+@click.command(help=__doc__)
 @click.option("--crossings", default=1000, show_default=True)
-@click.option("--busy", is_flag=True, help="With one core kept busy.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--busy", is_flag=True, help="Keep one core busy during the measurement.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def main(crossings: int, busy: bool, as_json: bool) -> None:
     sandbox.enter()
     sandbox.run("ip", "link", "add", PORT, "type", "veth", "peer", "name", PEER)

@@ -1,11 +1,11 @@
-"""What it costs to choose a flow, by how many leave the port.
+"""Measure what it costs SDTCP to choose a flow, by the number of flows that leave a port.
 
     python -m bench.selection [--largest N] [--policy NAME] [--json]
 
-``choose``: the policy's first candidates of a port. ``decide``: an alarm to its decision, the flow held.
-``lift``: the end of that clamp. ``change``: a report on a flow, which gives it another rank where the policy
-is about volume or rate. Each figure is the median of many, in microseconds, with the span of nine tenths;
-``ratio``: decide against the smallest size, beside that of log(flows).
+"choose" is the policy's first candidates of a port. "decide" is the time from an alarm to the decision.
+"lift" is the end of that clamp. "change" is a report on a flow, which changes its rank if the policy
+depends on volume or rate. Each figure is the median in microseconds, with the span of 90 % of the values.
+"ratio" compares "decide" with that of the smallest size; the next column has the ratio of log(flows).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from flowdb.flow import FiveTuple, Flow, Hop, PortKey
 from flowdb.index import FlowIndex
 from sdtcp_app.config import SdtcpSettings
 from sdtcp_app.core import RANKED, Sdtcp
-from sdtcp_app.decisions import Alarm
-from sdtcp_app.policies import POLICIES
+from sdtcp_app.core_types import Alarm
+from sdtcp_app.policies import policy_names
 
 SMALLEST, RUNS = 1000, 500
 PORT = PortKey(2, 1)
@@ -32,7 +32,7 @@ ALARM = Alarm(PORT, 45_000, 10**9, 100, 30)
 
 
 def flows(count: int) -> Iterable[Flow]:
-    """Flows over two switches that differ in age, volume and rate."""
+    """Flows over two switches, of different age, volume and rate."""
     chance = random.Random(1)  # noqa: S311 - flows, not secrets
     path = (Hop(1, 1, 2), Hop(2, 3, 1))
     for number in range(count):
@@ -70,16 +70,16 @@ def measure(count: int, policy: str) -> dict[str, object]:
 
 
 def of(values: list[float]) -> Spread:
-    """The median with the span of nine tenths of the values."""
+    """The median, with the span of 90 % of the values."""
     return Spread(quantile(values, 0.5), quantile(values, 0.05), quantile(values, 0.95), len(values))
 
 
-@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
+@click.command(help=__doc__)
 @click.option("--largest", default=1_000_000, show_default=True, help="The largest number of flows.")
 @click.option(
-    "--policy", type=click.Choice(list(POLICIES)), default="longest-lived-active", show_default=True
+    "--policy", type=click.Choice(policy_names()), default="longest-lived-active", show_default=True
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def main(largest: int, policy: str, as_json: bool) -> None:
     sizes = [SMALLEST * 10**step for step in range(int(math.log10(largest / SMALLEST)) + 1)]
     rows = [measure(size, policy) for size in sizes]

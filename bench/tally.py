@@ -1,4 +1,4 @@
-"""What an app has counted, as lines on its standard output: the app's half and the reader's."""
+"""Counts that an app prints on its standard output, and a reader of them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ EVERY_S = 0.1
 
 
 class Tally:
-    """Counts, and says so every tenth of a second while the figures change."""
+    """Counts, and prints the counts every tenth of a second while they change."""
 
     def __init__(self) -> None:
         self._counted = self._lost = 0
 
     def begin(self) -> None:
-        """Say that counting has begun."""
+        """Print that counting has begun."""
         self._say()
         hub.spawn(self._go_on)
 
@@ -42,7 +42,7 @@ class Tally:
 
 
 class Reader(threading.Thread):
-    """Reads a Tally's lines; ``changed`` is when the last one came (monotonic seconds)."""
+    """Reads the lines of a Tally; ``changed`` is when the last one arrived (monotonic seconds)."""
 
     def __init__(self, lines: IO[str]) -> None:
         super().__init__(daemon=True)
@@ -55,7 +55,7 @@ class Reader(threading.Thread):
     def run(self) -> None:
         for line in self._lines:
             if not line.startswith('{"counted"'):
-                continue  # the framework's own log
+                continue  # a line of the framework's log
             values = json.loads(line)
             self.counted, self.lost = values["counted"], values["lost"]
             self.changed = time.monotonic()

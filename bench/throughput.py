@@ -1,13 +1,13 @@
-"""TCP throughput through one switch with the agent's programs on its ports, against without.
+"""Compare TCP throughput through one switch with the agent's programs on its ports and without.
 
     python -m bench.throughput [--datapath userspace|kernel] [--offered-mbps N] [--pairs N] [--json]
 
-``userspace``: a stock Open vSwitch (netdev), XDP. ``kernel``: a Linux bridge in its place, tc. Runs without
-(stock), with programs that do nothing (empty) and with the agent's (weir) alternate on the same path; a
-ratio is of neighbours in time. ``cpus``: how many of the machine's CPUs were busy meanwhile, with hosts,
-switch and programs; at the same rate (``--offered-mbps``) its ratio is the programs' price. Other cases:
-``native`` XDP, and ``egress`` alone, that do nothing. SCCP's entries are in force, its common RTT so large
-that no window is lowered.
+"userspace" is Open vSwitch with its userspace datapath, and XDP. "kernel" is a Linux bridge instead of
+Open vSwitch, and tc. Runs without programs (stock), with programs that do nothing (empty) and with the
+agent's (weir) alternate on the same path, and a ratio compares neighbours in time. "cpus" is how many
+CPUs were busy with hosts, switch and programs. At a fixed rate (--offered-mbps), the ratio of "cpus" is
+the price of the programs. Two more cases run empty programs: "native" XDP, and "egress" only. SCCP's
+entries are installed, with a common RTT so large that no window is lowered.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ import click
 from bench import program_cost, sandbox
 from bench.data_plane import sccp_rules
 from bench.figures import Spread, idle_s, present
-from openflow_ext.switch import libbpf
-from openflow_ext.switch.dataplane import PortSettings
-from openflow_ext.switch.kernel import KernelDataPlane
-from tests.integration.switch_bench import open_vswitch
+from libbpf_cffi import libbpf
+from openflow_ext.switch.dataplane.interface import PortSettings
+from openflow_ext.switch.dataplane.kernel import KernelDataPlane
+from tests.support.agent.switch_bench import open_vswitch
 
 BRIDGE = 1
 CAPACITY_BPS = 100_000_000_000
@@ -37,7 +37,7 @@ COMMON_RTT_US = 1_000_000
 NUMBERS = (1, 2)
 PORT, HOST, SWITCH, SERVER = "p{}", "h{}", "sw", "10.0.0.2"
 SEND_BUFFER = 16 * 1024 * 1024
-WINDOW = "512K"  # more in flight only overflows the path's queues
+WINDOW = "512K"  # more data in flight only overflows the path's queues
 CPUS = os.cpu_count() or 1
 CASES = ("egress", "native", "empty", "weir")
 
@@ -45,7 +45,7 @@ Cases = Mapping[str, Callable[[], contextlib.AbstractContextManager[None]]]
 
 
 def build_hosts(*, checksums: bool) -> None:
-    """Two hosts with a link each; checksums: made by the hosts, as the userspace datapath needs them."""
+    """Two hosts with a link each. The hosts compute checksums, as the userspace datapath requires."""
     for number in NUMBERS:
         port, host = PORT.format(number), HOST.format(number)
         sandbox.run("ip", "netns", "add", host)
@@ -73,7 +73,7 @@ def userspace() -> Iterator[None]:
 
 @contextlib.contextmanager
 def kernel() -> Iterator[None]:
-    """Both hosts behind a Linux bridge, as where the kernel has no module of Open vSwitch."""
+    """Both hosts behind a Linux bridge, for kernels without the module of Open vSwitch."""
     sandbox.run("ip", "link", "add", SWITCH, "type", "bridge")
     sandbox.run("ip", "link", "set", SWITCH, "up")
     build_hosts(checksums=False)
@@ -83,7 +83,7 @@ def kernel() -> Iterator[None]:
 
 
 class Programs:
-    """What is on the ports during a run."""
+    """The programs on the ports during a run."""
 
     def __init__(self, kernel_datapath: bool) -> None:
         self._kernel_datapath = kernel_datapath
@@ -95,15 +95,15 @@ class Programs:
         yield
 
     def empty(self) -> contextlib.AbstractContextManager[None]:
-        """Programs that do nothing where the agent's would be."""
+        """Empty programs at the hooks of the agent's."""
         return self._doing_nothing(0 if self._kernel_datapath else libbpf.XDP_GENERIC, self._kernel_datapath)
 
     def native(self) -> contextlib.AbstractContextManager[None]:
-        """The same with native XDP."""
+        """Empty programs, with native XDP."""
         return self._doing_nothing(libbpf.XDP_NATIVE, False)
 
     def egress(self) -> contextlib.AbstractContextManager[None]:
-        """A program that does nothing, at the egress alone."""
+        """An empty program at the egress only."""
         return self._doing_nothing(0, False)
 
     @contextlib.contextmanager
@@ -136,13 +136,13 @@ class Programs:
             yield
             counters = [plane.counters(ifindex) for ifindex in self._ports]
             if not all(c.acks_seen for c in counters) or any(c.clamped for c in counters):
-                raise click.ClickException(f"the programs did not see ACKs, or clamped: {counters}")
+                raise click.ClickException(f"the programs saw no ACKs, or lowered windows: {counters}")
         finally:
             plane.destroy()
 
 
 def transfer(seconds: int, offered_mbps: int) -> float:
-    """Gbit/s that the server received of one TCP connection."""
+    """The goodput of one TCP connection at the server, in Gbit/s."""
     rate = ("-b", f"{offered_mbps}M") if offered_mbps else ()
     inside = ("ip", "netns", "exec")
     server = subprocess.Popen(
@@ -177,7 +177,7 @@ def transfer(seconds: int, offered_mbps: int) -> float:
 
 
 def until_reachable() -> None:
-    """Until the path carries pings. Raises ClickException after 20 s."""
+    """Wait until the hosts reach each other. Raises ClickException after 20 s."""
     deadline = time.monotonic() + 20
     ping = ["ip", "netns", "exec", HOST.format(1), "ping", "-c", "1", "-W", "1", SERVER]
     while subprocess.run(ping, check=False, capture_output=True).returncode:
@@ -186,7 +186,7 @@ def until_reachable() -> None:
 
 
 def measure(cases: Cases, pairs: int, seconds: int, offered_mbps: int) -> list[dict[str, Any]]:
-    """Rows of the cases; the runs of a round follow each other, every other round backwards."""
+    """The rows of the cases. Rounds run the cases in turn, every other round backwards."""
     got: dict[str, list[float]] = {name: [] for name in cases}
     busy: dict[str, list[float]] = {name: [] for name in cases}
     for number in range(pairs):
@@ -214,15 +214,25 @@ def _ratios(runs: Mapping[str, list[float]], name: str) -> list[float]:
     return [one / stock for one, stock in zip(runs[name], runs["stock"], strict=True)]
 
 
-@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
+@click.command(help=__doc__)
 @click.option(
     "--datapath", type=click.Choice(["userspace", "kernel"]), default="userspace", show_default=True
 )
-@click.option("--offered-mbps", default=0, show_default=True, help="0: as much as goes.")
-@click.option("--case", "wanted", type=click.Choice(CASES), multiple=True, help="Beside stock; empty, weir.")
-@click.option("--pairs", default=5, show_default=True, help="Rounds of all cases.")
-@click.option("--seconds", default=5, show_default=True, help="A run, after one second that does not count.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option(
+    "--offered-mbps", default=0, show_default=True, help="The sender's rate; 0: as much as possible."
+)
+@click.option(
+    "--case",
+    "wanted",
+    type=click.Choice(CASES),
+    multiple=True,
+    help="A case to run besides stock; may be repeated. Default: empty and weir.",
+)
+@click.option("--pairs", default=5, show_default=True, help="Number of rounds of all cases.")
+@click.option(
+    "--seconds", default=5, show_default=True, help="Duration of a run, after one second that is not counted."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def main(
     datapath: str, offered_mbps: int, wanted: tuple[str, ...], pairs: int, seconds: int, as_json: bool
 ) -> None:

@@ -1,4 +1,4 @@
-"""A flow database of a chosen size, as a month of a busy network would leave it: for ``web_pages.py``."""
+"""Fill a flow database to a chosen size, like a month of a busy network, for ``bench.web_pages``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 
 def fill(url: str, flows: int, samples: int, progress: Callable[[str], None] = lambda _: None) -> None:
-    """Fill the empty database at ``url``. Times end now; a sample a second of every port."""
+    """Fill the empty database at ``url`` with times up to now and one sample per port and second."""
     engine = open_engine(url)
     schema.upgrade(engine, url)
     now, chance = time.time_ns(), random.Random(1)  # noqa: S311 - figures, not secrets
@@ -58,13 +58,13 @@ def fill(url: str, flows: int, samples: int, progress: Callable[[str], None] = l
 
 
 def know_tables(engine: Engine) -> None:
-    """Let a database know its tables, as PostgreSQL does by itself a minute after they were filled."""
+    """Update a database's table statistics, as PostgreSQL does itself a minute after tables are filled."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.exec_driver_sql("ANALYZE")
 
 
 def port_of(number: int) -> tuple[int, int]:
-    """The port of a number: ports are spread over the leaves."""
+    """The port with this number; ports are spread over the leaves."""
     return SPINES + 1 + number % LEAVES, 1 + number // LEAVES % PORTS
 
 
@@ -196,7 +196,7 @@ def _alarms(now: int) -> Iterator[Row]:
 
 
 def _flow_of(number: int, flows: int) -> int:
-    """The newest are about live flows."""
+    """Decisions and clamps; the newest belong to open flows."""
     return 1 << 32 | flows - (DECIDED - number) % (flows // 2)
 
 

@@ -1,11 +1,11 @@
-"""Server time of the dashboard's pages over a large database: p50, p95 and worst of each, in ms.
+"""Measure the server time of the dashboard's pages over a large database: p50, p95 and worst, in ms.
 
     python -m bench.web_pages [--db URL | --postgres] [--flows N] [--samples N] [--runs 30] [--json]
 
-Without ``--db`` an SQLite file in a temporary folder is filled, or a private PostgreSQL; a database that is
-empty is filled first, one that holds flows is taken as it is. Each page is asked for in turn by Flask's own
-client: the time is the server's whole work, with nothing of the network or the browser. The goal: p95 of each
-page at most 150 ms.
+Without --db, the benchmark fills an SQLite file in a temporary folder, or a private PostgreSQL server. It
+fills an empty database first and uses one with flows as it is. Flask's test client requests each page in
+turn, so the time is the server's whole work without network and browser. The goal is a p95 of at most 150
+ms for each page.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from flowdb.config import database_url
 from flowdb.engine import open_engine
 from flowdb.flow import NS_PER_S
 from flowdb.models import ClampRow, FlowRow
-from tests.unit.postgres import Postgres
+from tests.support.database.postgres import Postgres
 from webui.app import create_app
 from webui.config import WebSettings
-from webui.paging import Cursor
+from webui.queries.paging import Cursor
 
 GOAL_MS = 150
 POLL_S = 0.05
-"""Charts are answered anew after each poll; between two requests is a longer pause."""
+"""Charts are made again after each poll; the pause between two requests is longer."""
 
 
 def pages(flow_id: int, busy: str, deep: Cursor) -> dict[str, str]:
-    """What is asked for; ``deep``: a place in the middle of all flows."""
+    """The addresses to request; ``deep`` is a page in the middle of all flows."""
     return {
         "overview": "/",
         "overview's chart": "/api/v1/busiest?span_s=3600&points=300",
@@ -70,12 +70,12 @@ def pages(flow_id: int, busy: str, deep: Cursor) -> dict[str, str]:
     }
 
 
-@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
-@click.option("--db", help="A database's URL or file; filled where it holds no flows.")
-@click.option("--postgres", is_flag=True, help="Fill a private PostgreSQL.")
+@click.command(help=__doc__)
+@click.option("--db", help="The URL or file of a database, which is filled if it has no flows.")
+@click.option("--postgres", is_flag=True, help="Fill a private PostgreSQL server.")
 @click.option("--flows", default=1_000_000, show_default=True)
 @click.option("--samples", default=10_000_000, show_default=True)
-@click.option("--runs", default=30, show_default=True, help="How often each page is asked for.")
+@click.option("--runs", default=30, show_default=True, help="Number of requests of each page.")
 @click.option("--json", "as_json", is_flag=True)
 def main(db: str | None, postgres: bool, flows: int, samples: int, runs: int, as_json: bool) -> None:
     with tempfile.TemporaryDirectory() as folder, _database(db, postgres, folder) as url:
@@ -117,7 +117,7 @@ def main(db: str | None, postgres: bool, flows: int, samples: int, runs: int, as
 
 @contextmanager
 def _database(db: str | None, postgres: bool, folder: str) -> Iterator[str]:
-    """The URL of the database to ask."""
+    """The URL of the database."""
     if db is None and postgres:
         with Postgres() as server:
             yield server.url
@@ -126,7 +126,7 @@ def _database(db: str | None, postgres: bool, folder: str) -> Iterator[str]:
 
 
 def _newest_clamp(url: str) -> ClampRow | None:
-    """A clamp that stands; None in a database without flows."""
+    """A clamp that is in force; None in a database without flows."""
     engine = open_engine(url)
     with Session(engine) as session:
         if not engine.dialect.has_table(session.connection(), FlowRow.__tablename__):

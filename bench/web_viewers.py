@@ -1,15 +1,16 @@
-"""What viewers of the dashboard cost a controller beside it: an alarm's answer without them and with them.
+"""Measure an alarm's answer beside a dashboard, with viewers and without.
 
     python -m bench.web_viewers [--viewers 50] [--rounds 7] [--flows 20000] [--engine ryu|os-ken]
                                 [--postgres] [--no-yields] [--near] [--json]
 
-A real controller (fabric_app, sdtcp_app) answers a scripted switch's alarms, one at a time; its database is
-read by a dashboard on the same machine. In turns nobody looks, and so many viewers have live pages open: each
-follows its page's stream and asks for its chart when something changed, as the page's script does. All alarms
-are written, so every page changes with every poll. The viewers stand for browsers elsewhere: they run when
-nothing else wants the processors, but with ``--near``; so does the dashboard, but with ``--no-yields``. The
-figures are of the rounds; ``ratio`` is of each round with viewers to that before it. The goal: at most 1.1 at
-the median and at p95.
+A real controller (fabric_app, sdtcp_app) answers the alarms of a scripted switch, one at a time. A
+dashboard on the same machine reads its database. Rounds without viewers and with viewers take turns. Each
+viewer follows the stream of a live page and requests its chart after a change, as the page's script does.
+Every alarm is written, so every page changes at every poll.
+
+The viewers stand for browsers on other machines: they run only when nothing else needs the CPUs, unless
+--near is given. The dashboard does the same, unless --no-yields is given. "ratio" compares each round
+with viewers to the round before it. The goal is at most 1.1 at the median and at p95.
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ from bench.figures import Spread, present, quantile
 from bench.web_fill import know_tables
 from flowdb import schema
 from flowdb.engine import open_engine
-from tests.unit.postgres import Postgres
-from tests.web.browser import dashboard
+from tests.support.dashboard.browser import dashboard
+from tests.support.database.postgres import Postgres
 from webui.server import yield_processors
 
 GOAL = 1.1
 SETTLE_S = 4.0
-"""Longer than a clamp's limit, so that each round begins without clamps."""
+"""Longer than the limit of a clamp, so that each round begins without clamps."""
 PORT = "/ports/0000000000000001/1"
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A live page; where its chart's figures come from, and how often at most (``charts.js``)."""
+    """A live page, the address of its chart's figures, and their shortest interval (``charts.js``)."""
 
     address: str
     chart: str | None = None
@@ -56,12 +57,12 @@ class Page:
 
 
 def opened(url: str) -> Any:
-    """An answer of the dashboard's, to read from."""
+    """An answer of the dashboard, as a stream."""
     return urllib.request.urlopen(url)  # noqa: S310 - always http
 
 
 def pages(root: str) -> list[Page]:
-    """What is looked at: half of the viewers have the overview open."""
+    """The pages of the viewers: half of them have the overview open."""
     with opened(f"{root}/api/v1/flows?state=live&limit=1") as answer:
         flow = json.load(answer)["items"][0]["id"]
     overview = Page("/", "/api/v1/busiest?span_s=3600&points=300", every_s=5.0)
@@ -76,7 +77,7 @@ def pages(root: str) -> list[Page]:
 
 
 def look(root: str, page: Page, changes: Synchronized[int]) -> None:
-    """One viewer, for ever."""
+    """Run one viewer until the process ends."""
     drawn_s = 0.0
     while True:
         with opened(f"{root}/live?page={quote(page.address)}") as stream:
@@ -92,7 +93,7 @@ def look(root: str, page: Page, changes: Synchronized[int]) -> None:
 
 
 def crowd(root: str, chosen: Sequence[Page], viewers: int, near: bool, changes: Synchronized[int]) -> None:
-    """All viewers, in a process of their own."""
+    """Run all viewers in this process."""
     if not near:
         yield_processors()
     for number in range(viewers):
@@ -103,7 +104,7 @@ def crowd(root: str, chosen: Sequence[Page], viewers: int, near: bool, changes: 
 
 @contextlib.contextmanager
 def watched(root: str, viewers: int, near: bool) -> Iterator[Synchronized[int]]:
-    """While so many look; gives how many changes they were told of."""
+    """Run so many viewers during this context; gives the number of changes that they received."""
     context = multiprocessing.get_context("spawn")
     changes: Synchronized[int] = context.Value("Q", 0)
     arguments = (root, pages(root), viewers, near, changes)
@@ -113,7 +114,7 @@ def watched(root: str, viewers: int, near: bool) -> Iterator[Synchronized[int]]:
         deadline = time.monotonic() + 30
         while changes.value < viewers:
             if time.monotonic() > deadline:
-                raise click.ClickException(f"only {changes.value} pages of {viewers} came")
+                raise click.ClickException(f"only {changes.value} of {viewers} pages arrived")
             time.sleep(0.1)
         yield changes
     finally:
@@ -131,7 +132,7 @@ def database(postgres: bool, folder: Path) -> Iterator[str]:
 
 
 def one_round(switch: Switch) -> dict[str, float]:
-    """An alarm's answer in ms."""
+    """The times from alarms to their answers, in ms."""
     taken = calm(switch)
     switch.serve(time.perf_counter() + SETTLE_S)
     return {f"p{part}_ms": quantile(taken, part / 100) for part in (50, 95, 99)}
@@ -141,15 +142,19 @@ def row(name: str, rounds: Sequence[dict[str, float]], **more: Any) -> dict[str,
     return {"viewers": name} | {key: Spread.of([one[key] for one in rounds]) for key in rounds[0]} | more
 
 
-@click.command(help=__doc__.splitlines()[0] if __doc__ else None)
-@click.option("--viewers", default=50, show_default=True, help="Live pages open.")
-@click.option("--rounds", default=7, show_default=True, help="Of each kind, in turns.")
-@click.option("--flows", default=20_000, show_default=True, help="Flows known.")
+@click.command(help=__doc__)
+@click.option("--viewers", default=50, show_default=True, help="Number of open live pages.")
+@click.option("--rounds", default=7, show_default=True, help="Number of rounds of each kind.")
+@click.option("--flows", default=20_000, show_default=True, help="Number of known flows.")
 @click.option("--engine", type=click.Choice(["ryu", "os-ken"]), default="ryu", show_default=True)
-@click.option("--postgres", is_flag=True, help="A private PostgreSQL instead of SQLite.")
-@click.option("--yields/--no-yields", default=True, help="As of `weir web`.")
-@click.option("--near", is_flag=True, help="The viewers want the processors as much as anybody.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--postgres", is_flag=True, help="Use a private PostgreSQL server instead of SQLite.")
+@click.option(
+    "--yields/--no-yields",
+    default=True,
+    help="Whether the dashboard yields the CPU, as an option of `weir web`.",
+)
+@click.option("--near", is_flag=True, help="Run the viewers at normal priority.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def main(
     viewers: int,
     rounds: int,

@@ -1,118 +1,75 @@
-"""The fabric's shell: OpenFlow in, the core's decisions out."""
+"""The fabric's shell: OpenFlow events in; messages, database rows and events for other apps out."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
-from fabric_app import entries
+from app_base.app import CONNECTED, ControllerApp, Refusal
+from app_base.messages import barrier, delete_entries
+from app_base.pipeline import COOKIE_MASK, FABRIC_COOKIE
+from app_base.stage import Declaration
+from fabric_app import messages
 from fabric_app.config import FabricSettings
 from fabric_app.connections import Changed, Closed, FlowEvent, Opened
 from fabric_app.core import Fabric
-from fabric_app.decisions import Await, Decision, Learned, LinkDown, LinkUp, Put, Send, Sweep
-from fabric_app.events import EventBase, EventFlowClosed, EventFlowOpened
+from fabric_app.core_types import Await, Decision, Learned, LinkDown, LinkUp, Put, Send, Sweep
+from fabric_app.events import EventFlowClosed, EventFlowOpened
+from fabric_app.flow_reports import Doubt
 from fabric_app.frames import MalformedFrame
 from fabric_app.lldp import KEY_BYTES, ForgedFrame
-from fabric_app.pipeline import (
-    COOKIE_FABRIC,
-    COOKIE_MASK,
-    COOKIE_SCCP,
-    COOKIE_SDTCP,
-    TABLE_FORWARDING,
-    TABLE_SCCP,
-    TABLE_SDTCP,
-)
-from fabric_app.record import Recorder
-from fabric_app.reports import Doubt
+from fabric_app.recorder import Recorder
 from flowdb.context import FlowDbContext
 from flowdb.flow import PortKey
-from openflow_ext import registry
-from openflow_ext.engine import (
-    CONFIG_DISPATCHER,
-    DEAD_DISPATCHER,
-    HANDSHAKE_DISPATCHER,
-    MAIN_DISPATCHER,
-    App,
-    app_manager,
-    hub,
-    ofp_event,
-    ofproto_v1_3,
-    ofproto_v1_5,
-    set_ev_cls,
-)
-from openflow_ext.settings import load_or_exit
+from openflow_ext.engine import MAIN_DISPATCHER, hub, ofp_event, set_ev_cls
 
-registry.install()
-
-_OTHER_APPS = {"SdtcpApp": (TABLE_SDTCP, COOKIE_SDTCP), "SccpApp": (TABLE_SCCP, COOKIE_SCCP)}
-_UP = [CONFIG_DISPATCHER, MAIN_DISPATCHER]
 _TICK_S = 0.1
 _RECORDS_AT_ONCE = 16
-"""Of a flow report, which may have hundreds: an alarm that came behind it is answered in between."""
-_REPORTS = 0
-"""The number of the barrier behind the request for flow reports; the core's begin at 1."""
+"""A flow report may hold hundreds of records: other events are handled after every few of them."""
+_REPORTS_BARRIER = 0
+"""The number of the barrier behind the request for flow reports; the core's numbers begin at 1."""
 
 
-class EventTick(EventBase):
-    """Time passed. An event, so that ticks and messages come one after the other under every engine."""
+class FabricApp(ControllerApp[FabricSettings]):
+    """Finds links and hosts, answers ARP and neighbour discovery, sets up paths, and reports TCP flows."""
 
-
-class FabricApp(App):
-    """Finds links and hosts, answers ARP and neighbour discovery, routes, and tells of TCP flows."""
-
-    OFP_VERSIONS = [ofproto_v1_3.OFP_VERSION, ofproto_v1_5.OFP_VERSION]  # noqa: RUF012 (the framework's form)
-    _CONTEXTS = {"flowdb": FlowDbContext}  # noqa: RUF012
-    _EVENTS = [EventFlowOpened, EventFlowClosed]  # noqa: RUF012
+    DECLARATION = Declaration(name="fabric", settings=FabricSettings)
+    _EVENTS: ClassVar[list[type]] = [EventFlowOpened, EventFlowClosed]
 
     def __init__(self, *args: Any, flowdb: FlowDbContext, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.settings = load_or_exit("fabric", FabricSettings)
-        self.flowdb = flowdb
-        flowdb.note_settings("fabric", self.settings)
+        super().__init__(*args, flowdb=flowdb, **kwargs)
         self.recorder = Recorder(flowdb)
-        self.core = Fabric(flowdb.next_id, os.urandom(KEY_BYTES), self.settings.options)
+        self.core = Fabric(flowdb.next_id, os.urandom(KEY_BYTES), self.settings.options, self.pipeline)
         self.core.adopt(flowdb.index.flows())
-        self.datapaths: dict[int, Any] = {}
         self._generation = int.from_bytes(os.urandom(4), "big")
         self._barriers: dict[tuple[int, int], int] = {}
         self._report_xids: dict[int, int] = {}
-        self._ticks = 0
 
-    def start(self) -> Any:
-        self.threads.append(hub.spawn(self._tick))
-        return super().start()
-
-    @set_ev_cls(ofp_event.EventOFPSwitchFeatures, CONFIG_DISPATCHER)
-    def on_switch(self, ev: Any) -> None:
-        datapath = ev.msg.datapath
-        self.datapaths[datapath.id] = datapath
-        for name, (table_id, cookie) in _OTHER_APPS.items():
-            if app_manager.lookup_service_brick(name) is None:  # left by a process that ran it
-                datapath.send_msg(entries.delete_all(datapath, table_id, cookie))
+    def switch_connected(self, datapath: Any) -> None:
+        """Purge the entries of stages that this controller does not run, and set up the fabric's own."""
+        for stage in self.stages:
+            if stage.table not in self.running_tables:
+                datapath.send_msg(delete_entries(datapath, stage))
         self._carry_out(self.core.switch_up(datapath.id, self._now_ns()))
-        datapath.send_msg(entries.ask_entries(datapath))
+        datapath.send_msg(messages.ask_entries(datapath))
         self._ask_reports(datapath)
         self.recorder.switch(datapath.id, connected=True)
-        self.logger.info("switch %016x is here", datapath.id)
+        self.logger.info("switch %016x connected", datapath.id)
 
-    @set_ev_cls(ofp_event.EventOFPStateChange, DEAD_DISPATCHER)
-    def on_switch_gone(self, ev: Any) -> None:
-        dpid = ev.datapath.id
-        if self.datapaths.get(dpid) is ev.datapath:
-            del self.datapaths[dpid]
-            self._carry_out(self.core.switch_down(dpid, self._now_ns()))
-            self.recorder.switch(dpid, connected=False)
-            self.logger.info("switch %016x is gone", dpid)
+    def switch_disconnected(self, dpid: int) -> None:
+        self._carry_out(self.core.switch_down(dpid, self._now_ns()))
+        self.recorder.switch(dpid, connected=False)
+        self.logger.info("switch %016x disconnected", dpid)
 
-    @set_ev_cls([ofp_event.EventOFPFlowStatsReply, ofp_event.EventOFPFlowDescStatsReply], _UP)
+    @set_ev_cls([ofp_event.EventOFPFlowStatsReply, ofp_event.EventOFPFlowDescStatsReply], CONNECTED)
     def on_entries(self, ev: Any) -> None:
-        found = entries.inherited(ev.msg.body, self._generation)
+        found = messages.inherited(ev.msg.body, self._generation)
         dpid = ev.msg.datapath.id
         self.core.network.inherit(dpid, found.hosts, found.link_ports, found.generations)
 
-    @set_ev_cls(ofp_event.EventOFPPortDescStatsReply, _UP)
+    @set_ev_cls(ofp_event.EventOFPPortDescStatsReply, CONNECTED)
     def on_ports(self, ev: Any) -> None:
         for port in ev.msg.body:
             self._on_port(ev.msg.datapath, port)
@@ -129,18 +86,18 @@ class FabricApp(App):
     @set_ev_cls(ofp_event.EventOFPPacketIn, MAIN_DISPATCHER)
     def on_packet_in(self, ev: Any) -> None:
         msg, now_ns = ev.msg, self._now_ns()
-        if msg.cookie & COOKIE_MASK != COOKIE_FABRIC:
+        if msg.cookie & COOKIE_MASK != FABRIC_COOKIE:
             return
         at = PortKey(msg.datapath.id, msg.match["in_port"])
-        waits = msg.table_id == TABLE_FORWARDING
+        waits = msg.table_id == self.core.network.entries.tables.forwarding
         try:
             self._carry_out(self.core.on_packet(bytes(msg.data), at, now_ns, waits))
         except MalformedFrame as error:
-            self._complain(self.core.malformed, f"port {at}: frame dropped: {error}")
+            self._warn_rarely(self.core.malformed, f"port {at}: frame dropped: {error}")
         except ForgedFrame as error:
-            self._complain(self.core.network.discovery.forged, f"port {at}: frame dropped: {error}")
+            self._warn_rarely(self.core.network.discovery.forged, f"port {at}: frame dropped: {error}")
 
-    @set_ev_cls(ofp_event.EventOFPFlowReport, _UP)
+    @set_ev_cls(ofp_event.EventOFPFlowReport, CONNECTED)
     def on_flow_report(self, ev: Any) -> None:
         msg, dpid, now_ns = ev.msg, ev.msg.datapath.id, self._now_ns()
         for start in range(0, len(msg.records), _RECORDS_AT_ONCE):
@@ -153,65 +110,54 @@ class FabricApp(App):
         if msg.roll_called:
             self._carry_out(self.core.roll_called(dpid))
 
-    @set_ev_cls(ofp_event.EventOFPBarrierReply, _UP)
+    @set_ev_cls(ofp_event.EventOFPBarrierReply, CONNECTED)
     def on_barrier(self, ev: Any) -> None:
         dpid = ev.msg.datapath.id
         number = self._barriers.pop((dpid, ev.msg.xid), None)
-        if number == _REPORTS and self._report_xids.pop(dpid, 0):
+        if number == _REPORTS_BARRIER and self._report_xids.pop(dpid, 0):
             self.core.network.reports_flows(dpid)
         elif number is not None:
-            self._carry_out(self.core.setups.on_done(dpid, number))
+            self._carry_out(self.core.reactive_paths.on_done(dpid, number))
 
-    @set_ev_cls(ofp_event.EventOFPErrorMsg, [HANDSHAKE_DISPATCHER, *_UP])
-    def on_error(self, ev: Any) -> None:
-        msg = ev.msg
-        dpid = msg.datapath.id or 0
-        if self._report_xids.get(dpid) == msg.xid:
+    def message_refused(self, refusal: Refusal) -> None:
+        dpid = refusal.dpid
+        if self._report_xids.get(dpid) == refusal.xid:
             del self._report_xids[dpid]
             self._carry_out(self.core.roll_not_called(dpid))
-            self.logger.info("switch %016x does not report flows: segments are copied", dpid)
+            self.logger.info("switch %016x does not report flows: TCP segments are copied instead", dpid)
             return
-        code = getattr(msg, "code", None) if msg.type != 0xFFFF else getattr(msg, "exp_type", None)
-        self.logger.warning(
-            "switch %016x refuses message %#x: type %s code %s", dpid, msg.xid, msg.type, code
-        )
+        self.logger.warning("switch %016x refuses message %#x: %s", dpid, refusal.xid, refusal)
 
-    @set_ev_cls(EventTick)
-    def on_tick(self, _ev: EventTick) -> None:
-        self._ticks -= 1
+    def tick_interval_s(self) -> float:
+        return _TICK_S
+
+    def tick(self) -> None:
         self._carry_out(self.core.on_tick(self._now_ns()))
 
-    def _tick(self) -> None:
-        while self.is_active:
-            hub.sleep(_TICK_S)
-            if not self._ticks:
-                self._ticks += 1
-                self.send_event(self.name, EventTick())
-
-    def _complain(self, count: int, text: str) -> None:
-        """Log what is wrong; of many of a kind, ever fewer: the first, the second, the fourth, the eighth."""
+    def _warn_rarely(self, count: int, text: str) -> None:
+        """Log the first, second, fourth, eighth ... problem of a kind as a warning, the others as debug."""
         level = logging.DEBUG if count & (count - 1) else logging.WARNING
         self.logger.log(level, "%s (number %d)", text, count)
 
     def _on_port(self, datapath: Any, port: Any) -> None:
-        up, at = entries.is_up(datapath, port), PortKey(datapath.id, port.port_no)
+        up, at = messages.is_up(datapath, port), PortKey(datapath.id, port.port_no)
         change = self.core.port_up if up else self.core.port_down
         self._carry_out(change(at, self._now_ns()))
         self.recorder.port(datapath.id, port, up)
 
     def _ask_reports(self, datapath: Any) -> None:
-        """Reports are asked for; a barrier behind tells that they were not refused."""
+        """Ask for flow reports. The reply to a barrier behind the request shows that it was not refused."""
         settings = self.settings
-        ask = entries.ask_reports(datapath, settings.report_ms, round(settings.report_active_s * 1000))
+        ask = messages.ask_reports(datapath, settings.report_ms, round(settings.report_active_s * 1000))
         datapath.send_msg(ask)
         self._report_xids[datapath.id] = ask.xid
-        self._await(datapath, _REPORTS)
+        self._await(datapath, _REPORTS_BARRIER)
 
     def _await(self, datapath: Any, number: int) -> None:
-        barrier = entries.barrier(datapath)
-        datapath.set_xid(barrier)
-        self._barriers[datapath.id, barrier.xid] = number
-        datapath.send_msg(barrier)
+        request = barrier(datapath)
+        datapath.set_xid(request)
+        self._barriers[datapath.id, request.xid] = number
+        datapath.send_msg(request)
 
     def _carry_out(self, decisions: Iterable[Decision]) -> None:
         for decision in decisions:
@@ -228,27 +174,27 @@ class FabricApp(App):
                     self.recorder.link(link, up=False)
                     self.logger.info("link %s lost", link)
                 case Doubt(text):
-                    self._complain(self.core.reports.doubts, text)
+                    self._warn_rarely(self.core.reports.doubts, text)
                 case _:
-                    self._tell(decision)
+                    self._publish(decision)
 
     def _instruct(self, datapath: Any, decision: Send | Put | Await | Sweep) -> None:
         match decision:
             case Send(_, ports, frame):
-                datapath.send_msg(entries.packet_out(datapath, ports, frame))
+                datapath.send_msg(messages.packet_out(datapath, ports, frame))
             case Put(_, added, deleted):
                 for entry in added:
-                    datapath.send_msg(entries.add(datapath, entry, self._generation))
+                    datapath.send_msg(messages.add(datapath, entry, self._generation))
                 for entry in deleted:
-                    datapath.send_msg(entries.delete(datapath, entry))
+                    datapath.send_msg(messages.delete(datapath, entry))
             case Await(_, number):
                 self._await(datapath, number)
             case Sweep(_, generations):
                 for generation in generations:
-                    datapath.send_msg(entries.sweep(datapath, generation))
+                    datapath.send_msg(messages.sweep(datapath, generation))
 
-    def _tell(self, event: FlowEvent) -> None:
-        """Flow events to the database and to other apps."""
+    def _publish(self, event: FlowEvent) -> None:
+        """Report flow events to the database and to other apps."""
         match event:
             case Opened(flows):
                 for flow in flows:

@@ -8,33 +8,44 @@ from pydantic import Field
 
 from fabric_app.core import Options
 from flowdb.flow import NS_PER_S
-from openflow_ext.settings import Section
+from weir_base.settings import Section
 
 
 class FabricSettings(Section):
-    """How flows get their paths, how links are watched, and how much is remembered.
+    """How flows get their paths, how links are probed, and how much is remembered."""
 
-    ``mode``: ``proactive``: routes to every host beforehand, no packet waits; ``reactive``: a SYN waits until
-    its path is set up, as in the SDTCP paper. ``entry_idle_s``: how long a flow's entries outlive its last
-    packet in reactive mode. ``report_ms``: the longest that a switch keeps a flow report;
-    ``report_active_s``: how often it tells of an active flow.
-    ``lldp_interval_s``: how often links are probed; ``lldp_lost_after`` probes without an echo end one.
-    ``settle_s``: how long a new port is watched for a switch behind it before anything is flooded there.
-    """
-
-    mode: Literal["proactive", "reactive"] = "proactive"
-    entry_idle_s: int = Field(default=60, ge=1, le=3600)
-    report_ms: int = Field(default=10, ge=0, le=10_000)
-    report_active_s: float = Field(default=1.0, ge=0.1, le=3600)
-    lldp_interval_s: float = Field(default=0.5, ge=0.05, le=60)
-    lldp_lost_after: int = Field(default=6, ge=2, le=100)
-    settle_s: float = Field(default=0.5, ge=0.05, le=60)
-    max_hosts: int = Field(default=16_384, ge=1)
-    max_connections: int = Field(default=500_000, ge=1)
+    mode: Literal["proactive", "reactive"] = Field(
+        "proactive",
+        description='"proactive": every switch has routes to every host in advance. "reactive": a SYN waits '
+        "until its path is set up, as in the SDTCP paper",
+    )
+    entry_idle_s: int = Field(
+        60, ge=1, le=3600, description="idle timeout of a flow's entries in reactive mode, in seconds"
+    )
+    report_ms: int = Field(
+        10, ge=0, le=10_000, description="longest time for which a switch holds back a flow report, in ms"
+    )
+    report_active_s: float = Field(
+        1.0, ge=0.1, le=3600, description="seconds between two reports of the same active flow"
+    )
+    lldp_interval_s: float = Field(
+        0.5, ge=0.05, le=60, description="seconds between two LLDP probes of a link"
+    )
+    lldp_lost_after: int = Field(
+        6, ge=2, le=100, description="number of unanswered probes after which a link counts as lost"
+    )
+    settle_s: float = Field(
+        0.5,
+        ge=0.05,
+        le=60,
+        description="seconds for which a new port is checked for a switch behind it before it is flooded",
+    )
+    max_hosts: int = Field(16_384, ge=1, description="limit of hosts that are remembered")
+    max_connections: int = Field(500_000, ge=1, description="limit of connections that are remembered")
 
     @property
     def options(self) -> Options:
-        """What of it the core needs."""
+        """The settings of the core."""
         return Options(
             reactive=self.mode == "reactive",
             entry_idle_s=self.entry_idle_s,

@@ -1,13 +1,14 @@
-"""The TCP connections of the network, and what copies of their SYN, FIN and RST segments say of them.
+"""The TCP connections of the network, from copies of their SYN, FIN and RST segments. Pure.
 
-A connection is two directed flows. Both open at the SYN-ACK, when both window scales are known and the
-connection is one (a flood of SYNs opens nothing), and date from the first SYN. A direction closes with its
-sender's FIN, for no new data follows it, and both close with an RST. A retransmitted segment changes
-nothing: it carries the sequence number of the first. So does a copy of the same segment from a second switch.
-The two sides of a connection may be copied by two switches, whose messages overtake each other: a SYN-ACK
-waits for its SYN, and an end that comes before both is remembered.
+A connection is two directed flows. Both open at the SYN-ACK, when both window scales are known, so a flood of
+SYNs opens nothing. Their age counts from the first SYN. A direction closes with its sender's FIN, because no
+new data follows it; an RST closes both. A retransmitted segment has the sequence number of the first one and
+changes nothing, and neither does a copy from a second switch.
 
-Not implemented: checking that an RST's or FIN's sequence number lies in the window.
+Two switches may copy the two sides of a connection, and their messages may overtake each other. So a SYN-ACK
+waits for its SYN, and an end that arrives before both is remembered.
+
+Not implemented: checking that the sequence number of an RST or FIN lies in the window.
 """
 
 from __future__ import annotations
@@ -16,30 +17,30 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from app_base.headers import ACK, FIN, RST, SYN
 from fabric_app.frames import Segment
-from fabric_app.pipeline import ACK, FIN, RST, SYN
 from flowdb.flow import FiveTuple, Flow, Hop, PortKey
 
 DEFAULT_MSS_IPV4 = 536
 DEFAULT_MSS_IPV6 = 1220
-"""What a side that sends no MSS option can take (RFC 9293, section 3.7.1)."""
+"""The MSS of a side that sends no MSS option (RFC 9293, section 3.7.1)."""
 MOST_ENDED = 65_536
 SAME_NS = 1_000_000_000
 
 PathOf = Callable[[FiveTuple, PortKey, PortKey], tuple[Hop, ...]]
-"""The path of a flow between the ports behind which its two hosts are; empty where none is known."""
+"""The path of a flow between the ports of its two hosts; empty if none is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Directed flows that opened: those of the client's and the server's data, or one of them."""
+    """Directed flows opened: of the client's data, of the server's data, or of both."""
 
     flows: tuple[Flow, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A flow whose path, or what is told of it, is another than before."""
+    """The path or the reported values of a flow changed."""
 
     flow: Flow
 
@@ -48,8 +49,8 @@ class Changed:
 class Closed:
     """A directed flow ended.
 
-    ``reason``: "fin", "rst", "silent" (gone without either), "replaced" (its 5-tuple is used anew) or
-    "missing" (it ended while no controller listened).
+    ``reason``: "fin", "rst", "silent" (it ended without either), "replaced" (a new flow has its 5-tuple) or
+    "missing" (it ended while no controller ran).
     """
 
     flow: Flow
@@ -61,7 +62,7 @@ FlowEvent = Opened | Changed | Closed
 
 @dataclass(frozen=True, slots=True)
 class _Syn:
-    """A SYN or SYN-ACK, and the port by which it came in."""
+    """A SYN or SYN-ACK, and the port at which it arrived."""
 
     segment: Segment
     at: PortKey
@@ -70,7 +71,7 @@ class _Syn:
 
 @dataclass(slots=True)
 class _Connection:
-    """The directions that are open, and the sequence numbers that both sides began with."""
+    """The open directions, and the initial sequence numbers of both sides."""
 
     open: dict[FiveTuple, Flow]
     starts: tuple[int, int] | None = None
@@ -79,9 +80,9 @@ class _Connection:
 class Connections:
     """The connections of the network.
 
-    ``next_id`` gives the ids of flows. At most ``max_syns`` SYNs, as many SYN-ACKs without theirs, and
-    ``max_connections`` connections are remembered; past that the oldest SYN is forgotten, a connection is
-    not opened, and either is counted in ``refused``.
+    ``next_id`` gives the ids of flows. At most ``max_syns`` SYNs, as many SYN-ACKs without a SYN, and
+    ``max_connections`` connections are remembered. Beyond that the oldest SYN is forgotten, or a connection
+    is not opened; ``refused`` counts both.
     """
 
     def __init__(
@@ -114,16 +115,16 @@ class Connections:
         return connection.open.get(key) if connection else None
 
     def ended_ns(self, key: FiveTuple) -> int:
-        """When the last flow of a 5-tuple ended, -1 if that is not remembered."""
+        """When the last flow of a 5-tuple ended; -1 if that is unknown."""
         return self._ended_ns.get(key, -1)
 
     def adopt(self, flows: Iterable[Flow]) -> None:
-        """Take over flows whose handshakes an earlier controller saw."""
+        """Take over the open flows of an earlier controller."""
         for flow in flows:
             self._put(flow)
 
     def open(self, flow: Flow) -> list[FlowEvent]:
-        """A flow that a switch tells of."""
+        """Open a flow that a switch reports."""
         if self._find(flow.key) is None and len(self._connections) >= self._max_connections:
             self.refused += 1
             return []
@@ -131,16 +132,16 @@ class Connections:
         return [Opened((flow,))]
 
     def change(self, flow: Flow) -> list[FlowEvent]:
-        """New values of an open flow."""
+        """Replace the values of an open flow."""
         self._put(flow)
         return [Changed(flow)]
 
     def reroute(self, flow: Flow, path: tuple[Hop, ...]) -> list[FlowEvent]:
-        """An open flow goes by another path."""
+        """Replace the path of an open flow."""
         return self.change(replace(flow, path=path))
 
     def close(self, key: FiveTuple, reason: str, now_ns: int) -> list[FlowEvent]:
-        """A direction ended."""
+        """Close one direction."""
         connection = self._find(key)
         flow = connection.open.pop(key, None) if connection else None
         self.note_end(key, now_ns)
@@ -149,7 +150,7 @@ class Connections:
         return self._closed([flow] if flow else [], reason, now_ns)
 
     def end(self, key: FiveTuple, reason: str, now_ns: int) -> list[FlowEvent]:
-        """Both directions ended."""
+        """Close both directions."""
         self._syns.pop(key, None)
         self._syns.pop(key.reverse, None)
         self._answers.pop(key, None)
@@ -158,7 +159,7 @@ class Connections:
         return self._closed(list(connection.open.values()) if connection else [], reason, now_ns)
 
     def on_segment(self, segment: Segment, at: PortKey, now_ns: int) -> list[FlowEvent]:
-        """What a copied segment, which came in at a port, opens and closes."""
+        """The flows that a copied segment opens and closes; ``at`` is the port at which it arrived."""
         if segment.flags & RST:
             return self.end(segment.key, "rst", now_ns)
         if segment.flags & SYN:
@@ -180,7 +181,7 @@ class Connections:
         return [Closed(flow, reason) for flow in flows]
 
     def note_end(self, key: FiveTuple, now_ns: int) -> None:
-        """A flow ended, perhaps before it was known."""
+        """Remember that a flow ended, even if it was never open here."""
         self._ended_ns[key] = now_ns
         self._ended_ns.move_to_end(key)
         if len(self._ended_ns) > MOST_ENDED:
@@ -216,7 +217,7 @@ class Connections:
         waiting[key] = half
 
     def _establish(self, syn: _Syn, answer: _Syn) -> list[FlowEvent]:
-        """Both halves of a handshake are there, in whichever order two switches told of them."""
+        """Open the flows of a handshake, of which both halves have arrived in any order."""
         key, now_ns = syn.segment.key, max(syn.seen_ns, answer.seen_ns)
         self._syns.pop(key, None)
         self._answers.pop(key, None)
@@ -235,7 +236,7 @@ class Connections:
         return [*changes, Opened(flows), *closed]
 
     def _complete(self, known: _Connection, syn: _Syn, answer: _Syn) -> list[FlowEvent]:
-        """A switch told of the connection before its SYN-ACK came: only what is missing opens."""
+        """A switch reported the connection before its SYN-ACK arrived: only the missing direction opens."""
         known.starts = (syn.segment.seq, answer.segment.seq)
         missing = tuple(flow for flow in self._flows(syn, answer) if flow.key not in known.open)
         known.open.update({flow.key: flow for flow in missing})
@@ -257,17 +258,17 @@ class Connections:
 
 
 def _is_of(known: _Connection, syn: _Syn) -> bool:
-    """Whether a connection began with this SYN, as far as two clocks tell."""
+    """Whether a connection began with this SYN, within the precision of two clocks."""
     return all(flow.opened_ns > syn.seen_ns - SAME_NS for flow in known.open.values())
 
 
 def scales_of(one: int | None, other: int | None) -> tuple[int, int]:
-    """Both sides' window scales; windows are scaled only if both SYNs say so (RFC 7323, section 2.2)."""
+    """Both sides' window scales. Both SYNs must have the option (RFC 7323, section 2.2)."""
     return (0, 0) if one is None or other is None else (one, other)
 
 
 def least_mss_bytes(key: FiveTuple, one: int | None, other: int | None) -> int:
-    """The smaller of both sides' MSS options, and the default where a side sent none."""
+    """The smaller of both sides' MSS options; a side without the option has the default."""
     default = DEFAULT_MSS_IPV6 if key.is_ipv6 else DEFAULT_MSS_IPV4
     return max(1, min(one or default, other or default))
 

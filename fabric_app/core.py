@@ -1,13 +1,16 @@
-"""What to do with what switches say, for the whole network. Pure: values in, decisions out."""
+"""The decisions of the fabric for the whole network. Pure: events in, decisions out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from app_base.pipeline import Pipeline
 from fabric_app.connections import Closed, Connections, FlowEvent
-from fabric_app.decisions import Decision, Send
+from fabric_app.core_types import Decision, Send
 from fabric_app.discovery import Discovery
+from fabric_app.flow_entries import FlowEntries
+from fabric_app.flow_reports import Doubt, Reports
 from fabric_app.frames import (
     ARP_REQUEST,
     BROADCAST,
@@ -27,8 +30,7 @@ from fabric_app.frames import (
 )
 from fabric_app.lldp import ForeignFrame
 from fabric_app.network import Network
-from fabric_app.reports import Doubt, Reports
-from fabric_app.setups import Setups
+from fabric_app.reactive_paths import ReactivePaths
 from flowdb.flow import Flow, PortKey
 from openflow_ext.wire import FlowRecord
 
@@ -49,49 +51,56 @@ class Options:
 class Fabric:
     """The network: its switches, links and hosts, and its TCP connections.
 
-    ``lldp_key`` signs the LLDP frames. ``malformed`` counts packet-ins that say nothing.
+    ``lldp_key`` signs the LLDP frames. ``malformed`` counts packet-ins that cannot be parsed.
     """
 
-    def __init__(self, next_id: Callable[[], int], lldp_key: bytes, options: Options) -> None:
+    def __init__(
+        self,
+        next_id: Callable[[], int],
+        lldp_key: bytes,
+        options: Options,
+        pipeline: Pipeline | None = None,
+    ) -> None:
         self.malformed = 0
         discovery = Discovery(lldp_key, options.lldp_interval_ns, options.settle_ns, options.lldp_lost_after)
-        self.network = Network(discovery, options.max_hosts, options.reactive)
+        entries = FlowEntries(pipeline, options.reactive)
+        self.network = Network(discovery, options.max_hosts, entries)
         self.connections = Connections(next_id, self.network.path, max_connections=options.max_connections)
         self.reports = Reports(self.connections, self.network.path_seen)
-        self.setups = Setups(self.network, options.entry_idle_s, options.max_connections)
+        self.reactive_paths = ReactivePaths(self.network, options.entry_idle_s, options.max_connections)
         self._graph = self.network.paths.graph
 
     def switch_up(self, dpid: int, now_ns: int) -> list[Decision]:
-        """A session with a switch began; it is to be asked for flow reports."""
+        """A switch connected. The caller asks it for flow reports."""
         self.reports.call_roll(dpid, now_ns)
         return self.network.switch_up(dpid, now_ns)
 
     def switch_down(self, dpid: int, now_ns: int) -> list[Decision]:
-        """A switch's session ended: what leads elsewhere is led around it."""
+        """A switch disconnected: paths are led around it."""
         self.network.switch_down(dpid)
         return [*self.roll_not_called(dpid), *self._refresh(now_ns)]
 
     def port_up(self, port: PortKey, now_ns: int) -> list[Decision]:
-        """A port is there and up."""
+        """A port is up."""
         self.network.port_up(port, now_ns)
         return self._probe(now_ns)
 
     def port_down(self, port: PortKey, now_ns: int) -> list[Decision]:
-        """A port went down: hosts stay known, for they may come back; its link is gone."""
+        """A port went down: its link is gone. Its hosts stay known, because they may come back."""
         self.network.port_down(port)
         return self._refresh(now_ns)
 
     def port_gone(self, port: PortKey, now_ns: int) -> list[Decision]:
-        """A port was taken away, and the hosts behind it with it."""
+        """A port was removed, with the hosts behind it."""
         self.network.port_down(port)
         return [*self.network.forget_port(port), *self._refresh(now_ns)]
 
     def on_tick(self, now_ns: int) -> list[Decision]:
-        """What time alone brings. Call it about every tenth of a second."""
+        """Probes links and updates switches. Call it about every tenth of a second."""
         return [*self._probe(now_ns), *self._refresh(now_ns)]
 
     def on_packet(self, data: bytes, at: PortKey, now_ns: int, waits: bool = False) -> list[Decision]:
-        """A frame, or its first bytes, came in at a port; ``waits``: nothing has led it on.
+        """A frame, or its first bytes, arrived at a port. ``waits``: no entry has forwarded it.
 
         Raises MalformedFrame (counted) and ForgedFrame.
         """
@@ -107,31 +116,31 @@ class Fabric:
         match frame.content:
             case Arp() as arp if frame.dst_mac == BROADCAST and not inside:
                 decisions += self._answer_arp(arp, data, at)
-            case Neighbour() as asked if _is_question(asked, frame) and not inside:
+            case Neighbour() as asked if _asks_all(asked, frame) and not inside:
                 decisions += self._answer_solicitation(asked, frame, data, at)
             case Segment() as segment:
                 if not inside:
-                    decisions += self._told(self.connections.on_segment(segment, at, now_ns))
+                    decisions += self._with_consequences(self.connections.on_segment(segment, at, now_ns))
                 if waits and inside:
-                    decisions += self.setups.on_syn_inside(segment.key, at, data)
+                    decisions += self.reactive_paths.on_syn_inside(segment.key, at, data)
                 elif waits:
-                    decisions += self._lead_on(segment, frame, data, at)
+                    decisions += self._set_up_path(segment, frame, data, at)
         return decisions
 
     def on_records(self, dpid: int, records: Iterable[FlowRecord], now_ns: int) -> list[Decision]:
-        """A switch's flow report."""
+        """A switch sent flow reports."""
         decisions: list[Decision] = []
         for record in records:
-            decisions += self._told(self.reports.on_record(dpid, record, now_ns))
+            decisions += self._with_consequences(self.reports.on_record(dpid, record, now_ns))
         return decisions
 
     def roll_called(self, dpid: int) -> list[Decision]:
-        """A switch has reported all flows that were there when it was asked."""
-        return self._told(self.reports.roll_called(dpid))
+        """A switch has reported all flows that it had when it was asked."""
+        return self._with_consequences(self.reports.roll_called(dpid))
 
     def roll_not_called(self, dpid: int) -> list[Decision]:
-        """A switch will not do so: it reports no flows, has lost reports, or is gone."""
-        return self._told(self.reports.roll_not_called(dpid))
+        """A switch will not report all its flows: it cannot, has lost reports, or disconnected."""
+        return self._with_consequences(self.reports.roll_not_called(dpid))
 
     def adopt(self, flows: Iterable[Flow]) -> None:
         """Take over the open flows of an earlier controller."""
@@ -148,11 +157,11 @@ class Fabric:
         return [Send(port.dpid, (port.port_no,), frame) for port, frame in answers]
 
     def _refresh(self, now_ns: int) -> list[Decision]:
-        """Bring switches up to date, and the flows' paths if there are new ones."""
+        """Update the switches, and the flows' paths if the topology changed."""
         decisions = self.network.refresh(now_ns)
         if self.network.paths.graph is not self._graph:
             self._graph = self.network.paths.graph
-            decisions += self.setups.reroute()
+            decisions += self.reactive_paths.reroute()
             for flow in list(self.connections):
                 path = self.network.path_now(flow.key, flow.path)
                 if path != flow.path:
@@ -161,7 +170,7 @@ class Fabric:
         return decisions
 
     def _learn(self, frame: Frame, at: PortKey, now_ns: int) -> list[Decision]:
-        """An address is believed only from the host that has the sending MAC address."""
+        """Learn the sender. An IP address is accepted only from the host with the sending MAC address."""
         ip = None
         match frame.content:
             case Arp(sender_mac=mac, sender_ip=sender) if mac == frame.src_mac and sender != "0.0.0.0":  # noqa: S104
@@ -174,46 +183,50 @@ class Fabric:
         return decisions
 
     def _answer_arp(self, arp: Arp, data: bytes, at: PortKey) -> list[Decision]:
-        """Answer a request for a known host; pass on everything else that was broadcast."""
+        """Answer a request for a known host; forward every other broadcast."""
         target = self.network.hosts.with_ip(arp.target_ip)
         if arp.op != ARP_REQUEST or target is None or target.mac == arp.sender_mac:
-            return self._pass_on(data, at)
+            return self._send_to_edges(data, at)
         reply = arp_reply(target.mac, arp.target_ip, arp.sender_mac, arp.sender_ip)
         return [Send(at.dpid, (at.port_no,), reply)]
 
     def _answer_solicitation(
         self, asked: Neighbour, frame: Frame, data: bytes, at: PortKey
     ) -> list[Decision]:
-        """The same for IPv6. A host that asks whether an address is free (RFC 4862) is left to its owner."""
+        """The same for IPv6. The owner of an address answers duplicate address detection (RFC 4862)."""
         target = self.network.hosts.with_ip(asked.target)
         if target is None or target.mac == frame.src_mac or asked.ip is None:
-            return self._pass_on(data, at)
+            return self._send_to_edges(data, at)
         reply = neighbour_advertisement(target.mac, asked.target, frame.src_mac, asked.ip)
         return [Send(at.dpid, (at.port_no,), reply)]
 
-    def _pass_on(self, data: bytes, at: PortKey) -> list[Decision]:
-        """Send a frame out of all edge ports but its own: hosts get it once, and no link carries it."""
+    def _send_to_edges(self, data: bytes, at: PortKey) -> list[Decision]:
+        """Send a frame out of all edge ports except its own: hosts get it once, and no link carries it."""
         others = (
             (dpid, tuple(port_no for port_no in ports if PortKey(dpid, port_no) != at))
             for dpid, ports in self.network.edges.items()
         )
         return [Send(dpid, ports, data) for dpid, ports in others if ports]
 
-    def _lead_on(self, syn: Segment, frame: Frame, data: bytes, at: PortKey) -> list[Decision]:
+    def _set_up_path(self, syn: Segment, frame: Frame, data: bytes, at: PortKey) -> list[Decision]:
         target = self.network.hosts.get(frame.dst_mac)
-        return self.setups.on_syn(syn.key, at, target.port, data) if target else self._pass_on(data, at)
+        return (
+            self.reactive_paths.on_syn(syn.key, at, target.port, data)
+            if target
+            else self._send_to_edges(data, at)
+        )
 
-    def _told(self, events: Sequence[FlowEvent | Doubt]) -> list[Decision]:
-        """Flow events, and what follows from them: who closed is forgotten, and its entries go."""
+    def _with_consequences(self, events: Sequence[FlowEvent | Doubt]) -> list[Decision]:
+        """Flow events, and their consequences: a closed flow is forgotten and its entries are deleted."""
         decisions: list[Decision] = [*events]
         for event in events:
             if isinstance(event, Closed):
                 self.reports.forget(event.flow)
                 if self.connections.get(event.flow.key.reverse) is None:
-                    decisions += self.setups.end(event.flow.key)
+                    decisions += self.reactive_paths.end(event.flow.key)
         return decisions
 
 
-def _is_question(asked: Neighbour, frame: Frame) -> bool:
-    """Whether all are asked who has an address; a solicitation of one host goes to that host."""
+def _asks_all(asked: Neighbour, frame: Frame) -> bool:
+    """Whether a solicitation asks all hosts. One that asks a single host is forwarded to that host."""
     return asked.kind == NEIGHBOUR_SOLICITATION and not is_unicast(frame.dst_mac)

@@ -1,20 +1,25 @@
-"""Which ports are links and which lead to hosts: told by our own LLDP frames. Pure; time in nanoseconds.
+"""Which ports are links and which lead to hosts, from the fabric's LLDP frames. Pure; time in nanoseconds.
 
-A port that comes up is probed at once and then every ``interval_ns``, less often (``EDGE_FACTOR``) when it
-has turned out to be an edge port. There is a link where each of two ports hears the other's probes. A probe
-counts only while it is one of its port's last two, so that a recorded frame says nothing later; one that
-comes back by its own port says nothing; one that comes in at two ports came over no cable, and its port has
-no link until ``lost_after`` probes came in properly again. As many in a row that nobody hears end a link:
-probes are counted, not time, so that a controller that was held up loses none. A port that goes down ends
-its link at once.
+Probing. A port that comes up is probed at once and then every ``interval_ns``; an edge port is probed less
+often (``EDGE_FACTOR``). There is a link between two ports if each hears the other's probes.
 
-An edge port has been up for ``settle_ns`` and never heard a probe of ours. Until then it is neither, and
-nothing is flooded there: what a loop needs to run is not given to it before the loop is seen. A port that
-was a link once is no edge port before it went down: behind it may be a switch that lost its controller and
-still floods as it was told to.
+Probes that do not count:
 
-Not defended against: two hosts, or one with two ports, that pass every probe on at once in both directions.
-They are a cable.
+- a probe that is not one of the last two of its port: a recorded frame proves nothing later;
+- a probe that returns through its own port;
+- a probe that arrives at two ports, because it came over no cable. Its port then has no link until
+  ``lost_after`` probes have arrived at one port again.
+
+Loss. ``lost_after`` probes in a row that no port hears end a link. Probes are counted instead of time, so a
+controller that was delayed loses no link. A port that goes down loses its link at once.
+
+Edge ports. An edge port has been up for ``settle_ns`` without hearing a probe. Before that time nothing is
+flooded there, so that a loop is detected before it can carry a flood. A port that was a link becomes an edge
+port only after it went down: a switch without a controller may still be behind it and flood by its old
+entries.
+
+Not defended against: two hosts, or one host with two ports, that forward every probe at once in both
+directions. They behave like a cable.
 """
 
 from __future__ import annotations
@@ -31,7 +36,7 @@ EDGE_FACTOR = 10
 
 @dataclass(slots=True)
 class _Port:
-    """``hears``: it has heard a probe. ``heard_at``: where its own are heard; ``came_in``: the last one."""
+    """``hears``: it has heard a probe. ``heard_at``: where its probes arrive; ``came_in``: the last one."""
 
     up_ns: int
     next_ns: int
@@ -46,8 +51,8 @@ class _Port:
 class Discovery:
     """The state of all ports.
 
-    ``forged`` counts frames that claimed to be ours and were refused. ``version`` grows whenever a link or
-    an edge port may have come or gone.
+    ``forged`` counts refused frames that claimed to be the fabric's. ``version`` grows whenever a link or an
+    edge port may have changed.
     """
 
     def __init__(self, key: bytes, interval_ns: int, settle_ns: int, lost_after: int) -> None:
@@ -63,7 +68,7 @@ class Discovery:
         self._settles_ns: list[int] = []
 
     def port_up(self, port: PortKey, now_ns: int) -> None:
-        """A port is there and up; of one that was so before nothing changes."""
+        """A port is up. If it was up before, nothing changes."""
         if port not in self._ports:
             self._ports[port] = _Port(now_ns, now_ns)
             self._next_ns = now_ns
@@ -71,12 +76,12 @@ class Discovery:
             self.version += 1
 
     def port_down(self, port: PortKey) -> None:
-        """A port went down or is gone."""
+        """A port went down or was removed."""
         if self._ports.pop(port, None):
             self.version += 1
 
     def switch_gone(self, dpid: int) -> None:
-        """A switch's session ended: none of its ports can be probed, or tell what it hears."""
+        """A switch disconnected: its ports can neither be probed nor report probes."""
         for port in self.ports(dpid):
             self.port_down(port)
 
@@ -91,7 +96,7 @@ class Discovery:
         return {port for port in self._ports if port.dpid == dpid}
 
     def links(self) -> set[Link]:
-        """The links as they stand."""
+        """The current links."""
         return {
             Link.of(port, state.heard_at)
             for port, state in self._ports.items()
@@ -99,7 +104,7 @@ class Discovery:
         }
 
     def is_edge(self, port: PortKey, now_ns: int) -> bool | None:
-        """Whether a port leads to hosts, or to nobody; None: that is not known yet."""
+        """Whether a port leads to hosts or to nothing; None: that is still unknown."""
         state = self._ports.get(port)
         if state is None:
             return None
@@ -108,7 +113,7 @@ class Discovery:
         return True if now_ns - state.up_ns >= self._settle_ns else None
 
     def due(self, now_ns: int) -> list[tuple[PortKey, bytes]]:
-        """The probes to send now, each with its port."""
+        """The probes that are due, each with its port."""
         if self._settles_ns and self._settles_ns[0] <= now_ns:
             self._settles_ns = [at for at in self._settles_ns if at > now_ns]
             self.version += 1
@@ -119,7 +124,7 @@ class Discovery:
         return probes
 
     def heard(self, at: PortKey, data: bytes, now_ns: int) -> list[tuple[PortKey, bytes]]:
-        """An LLDP frame came in at a port. Returns the probe that answers it, if it was news.
+        """An LLDP frame arrived at a port. Returns the probe that answers it, if the port had heard none.
 
         Raises ForeignFrame, ForgedFrame (counted), MalformedFrame.
         """
@@ -143,12 +148,12 @@ class Discovery:
     def _check(self, probe: Probe, at: PortKey) -> None:
         sender = self._ports.get(probe.port)
         if sender is None or probe.serial not in sender.sent:
-            raise ForgedFrame(f"LLDP of port {probe.port}: none of its last probes")
+            raise ForgedFrame(f"LLDP of port {probe.port}: not one of its last probes")
         if probe.port == at:
-            raise ForgedFrame(f"LLDP of port {probe.port}: it came back by its own port")
+            raise ForgedFrame(f"LLDP of port {probe.port}: it returned through its own port")
 
     def _note(self, sender: _Port, came_in: tuple[int, PortKey]) -> None:
-        """A probe was heard; the same one at a second place is contradictory."""
+        """Note where a probe arrived. The same probe at a second place is a contradiction."""
         last = sender.came_in
         sender.came_in = came_in
         if last is not None and last[0] == came_in[0]:

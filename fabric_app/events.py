@@ -1,18 +1,15 @@
-"""What fabric_app tells other apps. An app that observes one of these gets fabric_app loaded with it."""
+"""Events of fabric_app for other apps. The framework loads fabric_app with an app that observes one."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from flowdb.flow import Flow
-from openflow_ext import engine
+from openflow_ext.engine import EventBase
 
-EventBase: Any = engine.event.EventBase
 _SERVICE_NAME = "fabric_app.app"  # the framework reads it
 
 
 class EventFlowOpened(EventBase):
-    """Flows opened: those of a connection's client and server, or one that a switch tells of."""
+    """Flows opened: both flows of a connection, or one flow that a switch reports."""
 
     def __init__(self, flows: tuple[Flow, ...]) -> None:
         super().__init__()
@@ -20,9 +17,10 @@ class EventFlowOpened(EventBase):
 
 
 class EventFlowClosed(EventBase):
-    """A directed flow ended: by its sender's FIN, an RST or silence, unheard, or as its 5-tuple is used anew.
+    """A directed flow ended.
 
-    ``reason``: "fin", "rst", "silent", "replaced" or "missing". ``closed_ns``: Unix time.
+    ``reason``: "fin" (its sender's), "rst", "silent", "replaced" (a new flow has its 5-tuple) or "missing"
+    (it ended while no controller ran). ``closed_ns``: Unix time.
     """
 
     def __init__(self, flow: Flow, reason: str, closed_ns: int) -> None:

@@ -1,8 +1,8 @@
-"""Ethernet frames from a switch, which may be cut short or hostile, to plain values.
+"""Parses Ethernet frames from a switch, which may be cut short or hostile, into plain values. Pure.
 
-Only what the fabric acts on is read: ARP, IPv6 neighbour discovery (RFC 4861), a DHCP server's ACK
-(RFC 2131), and the headers of TCP segments (RFC 9293, 7323) over IPv4 or IPv6, under at most one VLAN tag.
-Everything else has no content. Not implemented: IPv6 extension headers, fragments after the first, DHCPv6.
+The parser reads ARP, IPv6 neighbour discovery (RFC 4861), a DHCP server's ACK (RFC 2131), and the headers of
+TCP segments (RFC 9293, RFC 7323) over IPv4 or IPv6, with at most one VLAN tag. Other frames have no content.
+Not implemented: IPv6 extension headers, fragments after the first, DHCPv6.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from fabric_app.pipeline import (
+from app_base.headers import (
     ETH_ARP,
     ETH_IPV4,
     ETH_IPV6,
@@ -37,7 +37,7 @@ _DHCP_COOKIE, _DHCP_TYPE, _DHCP_ACK, _DHCP_END = 0x6382_5363, 53, 5, 255
 
 
 class MalformedFrame(Exception):
-    """A frame that is cut short or contradicts itself; the message says where."""
+    """A frame is cut short or contradicts itself; the message names the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Arp:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A neighbour solicitation or advertisement; ``ip`` is the sender's, None where it has none yet."""
+    """A neighbour solicitation or advertisement; ``ip`` is the sender's, None if it still has none."""
 
     kind: int
     ip: str | None
@@ -69,12 +69,12 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Lldp:
-    """An LLDP frame, of whomever; ``lldp.py`` reads it."""
+    """An LLDP frame of any sender; ``lldp.py`` reads it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A TCP segment's header; ``mss`` and ``wscale`` are a SYN's options, None where it has none."""
+    """A TCP segment's header; ``mss`` and ``wscale`` are a SYN's options, None if it lacks them."""
 
     key: FiveTuple
     flags: int
@@ -99,7 +99,7 @@ def is_unicast(mac: str) -> bool:
 
 
 def parse(data: bytes) -> Frame:
-    """The frame that ``data``, or at least its first bytes, is. Raises MalformedFrame."""
+    """Parses a frame, or its first bytes. Raises MalformedFrame."""
     dst, src, eth_type = _unpack("!6s6sH", data, 0, "Ethernet header")
     at = 14
     if eth_type == _ETH_VLAN:
@@ -118,7 +118,7 @@ def parse(data: bytes) -> Frame:
 
 
 def arp_reply(mac: str, ip: str, to_mac: str, to_ip: str) -> bytes:
-    """The frame by which ``mac`` tells ``to_mac`` that it has ``ip``."""
+    """The ARP reply by which ``mac`` states to ``to_mac`` that it has ``ip``."""
     ours, theirs = bytes.fromhex(mac.replace(":", "")), bytes.fromhex(to_mac.replace(":", ""))
     body = struct.pack("!HHBBH", 1, ETH_IPV4, 6, 4, ARP_REPLY)
     body += ours + ipaddress.IPv4Address(ip).packed + theirs + ipaddress.IPv4Address(to_ip).packed
@@ -126,7 +126,7 @@ def arp_reply(mac: str, ip: str, to_mac: str, to_ip: str) -> bytes:
 
 
 def neighbour_advertisement(mac: str, ip: str, to_mac: str, to_ip: str) -> bytes:
-    """The frame by which ``mac`` tells ``to_mac``, which asked, that it has ``ip``."""
+    """The advertisement by which ``mac`` states to ``to_mac``, on its request, that it has ``ip``."""
     ours, theirs = bytes.fromhex(mac.replace(":", "")), bytes.fromhex(to_mac.replace(":", ""))
     src, dst = ipaddress.IPv6Address(ip).packed, ipaddress.IPv6Address(to_ip).packed
     body = struct.pack("!BBHI", NEIGHBOUR_ADVERTISEMENT, 0, 0, _NA_SOLICITED_OVERRIDE) + src
@@ -139,7 +139,7 @@ def neighbour_advertisement(mac: str, ip: str, to_mac: str, to_ip: str) -> bytes
 
 def _checksum(data: bytes) -> int:
     """The Internet checksum (RFC 1071) of an even number of bytes."""
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF
@@ -192,7 +192,7 @@ def _ipv6(data: bytes, at: int) -> Segment | Neighbour | None:
 
 
 def _dhcp(data: bytes, at: int) -> Lease | None:
-    """What a server's ACK gives to an Ethernet host."""
+    """The lease in a server's ACK to an Ethernet host."""
     ports = _unpack("!HH", data, at, "UDP header")
     if ports != (DHCP_SERVER_PORT, DHCP_CLIENT_PORT):
         return None

@@ -1,4 +1,4 @@
-"""The network as a graph: switches and the links between them, parallel links included. Pure values."""
+"""The network as a graph: switches and the links between them, also parallel ones. Pure values."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from flowdb.flow import PortKey
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A cable between two switch ports, in the order of ``of``."""
+    """A cable between two switch ports. ``of`` puts the ports in order."""
 
     a: PortKey
     b: PortKey
 
     @classmethod
     def of(cls, one: PortKey, other: PortKey) -> Link:
-        """The link between two ports, the same whichever is named first."""
+        """The link between two ports, given in any order."""
         return cls(*sorted((one, other), key=_place))
 
     @property
@@ -32,7 +32,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A way out of a switch: by ``out_port`` over ``link`` into ``peer``."""
+    """A step from a switch: out of ``out_port``, over ``link``, into ``peer``."""
 
     out_port: int
     link: Link
@@ -40,7 +40,7 @@ class Step:
 
 
 class Graph:
-    """A network that does not change. A link whose ends are one switch's leads nowhere and is no step."""
+    """A network that does not change. A link between two ports of one switch is not used as a step."""
 
     def __init__(self, switches: Iterable[int] = (), links: Iterable[Link] = ()) -> None:
         self.switches = frozenset(switches)
@@ -54,7 +54,7 @@ class Graph:
                     self._steps[near.dpid].append(Step(near.port_no, link, far))
 
     def steps(self, dpid: int) -> list[Step]:
-        """The ways out of a switch, in a fixed order."""
+        """The steps from a switch, in a fixed order."""
         return self._steps.get(dpid, [])
 
     def peer(self, port: PortKey) -> PortKey | None:
@@ -76,7 +76,7 @@ class Graph:
 
     @cached_property
     def tree_ports(self) -> frozenset[PortKey]:
-        """The link ports of a spanning tree of each part of the network: floods go by these alone."""
+        """The link ports of a spanning tree of each part of the network: floods use only these."""
         found: set[PortKey] = set()
         reached: set[int] = set()
         for root in sorted(self.switches):

@@ -1,4 +1,4 @@
-"""Who is where: learned from what hosts send."""
+"""The hosts of the network and their ports, learned from the frames that they send. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from fabric_app.frames import is_unicast
 from flowdb.flow import PortKey
 
 MOST_ADDRESSES = 16
-"""Addresses of one host that are remembered; the oldest is forgotten for a new one."""
+"""The number of addresses remembered for one host; a new one replaces the oldest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host, known by its MAC address, behind a port; its newest IPv4 and IPv6 address, if known."""
+    """A host behind a port, identified by its MAC address, with its newest IPv4 and IPv6 address."""
 
     mac: str
     port: PortKey
@@ -39,7 +39,7 @@ class Hosts:
         return iter(self._by_mac.values())
 
     def learn(self, mac: str, port: PortKey, ip: str | None = None) -> Host | None:
-        """Note that ``mac`` (with ``ip``) sent by ``port``; returns the host if that is news."""
+        """Note that ``mac`` (with ``ip``) sent through ``port``. Returns the host if something changed."""
         if not is_unicast(mac):
             return None
         known = self._by_mac.get(mac)
@@ -64,7 +64,7 @@ class Hosts:
         return self._by_mac.get(mac) if mac else None
 
     def forget_port(self, port: PortKey) -> list[Host]:
-        """Forget the hosts behind a port that is gone, or that is a link; returns them."""
+        """Forget the hosts behind a port that was removed or is a link. Returns them."""
         gone = [host for host in self._by_mac.values() if host.port == port]
         for host in gone:
             for ip in self._ips.pop(host.mac, ()):
@@ -73,7 +73,7 @@ class Hosts:
         return gone
 
     def _own(self, mac: str, ip: str) -> None:
-        """An address belongs to whoever used it last."""
+        """An address belongs to the host that used it last."""
         before = self._mac_by_ip.get(ip)
         if before is not None:
             self._ips[before].remove(ip)

@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from fabric_app import routes
-from fabric_app.decisions import Decision, Learned, LinkDown, LinkUp, Put, Sweep
+from fabric_app.core_types import Decision, Learned, LinkDown, LinkUp, Put, Sweep
 from fabric_app.discovery import Discovery
+from fabric_app.flow_entries import Entry, FlowEntries, Place, Table, difference, table_of
 from fabric_app.graph import Graph, Link
 from fabric_app.hosts import Host, Hosts
 from fabric_app.paths import BUCKETS, Paths, bucket_of, seen_path
-from fabric_app.routes import Entry, Place, Table
 from flowdb.flow import FiveTuple, Hop, PortKey
 
 SWEEP_LATEST_NS = 30_000_000_000
-"""How long leftovers of an earlier controller stay while switches that it knew have not come back."""
+"""How long entries of an earlier controller stay while links that it knew are missing."""
 
 
 @dataclass(slots=True)
 class _Switch:
-    """A switch with a session. ``table``: what it was sent. The rest: what an earlier controller left there.
+    """A connected switch. ``table``: the entries that it was sent.
 
-    ``copies``: whether the segments that open or close flows are copied of all hosts. Of unknown ones they
-    always are: a host that has its neighbours' addresses in its cache asks for none, and what goes to a host
-    that was never heard is flooded for good.
+    ``copies``: whether segments that open or close flows are copied to the controller for all hosts. For
+    unknown hosts they always are. A host with its neighbours' addresses in its cache sends no ARP, so these
+    copies are the way to learn it; frames to a host that was never heard are flooded.
+
+    ``was_links``, ``claims`` and ``generations`` come from the entries of earlier controllers.
     """
 
     up_ns: int
@@ -36,17 +37,17 @@ class _Switch:
 
 
 class Network:
-    """What is connected how, as of the last ``refresh``; and the one place that decides on permanent entries.
+    """The topology as of the last ``refresh``. All permanent entries are decided here.
 
-    Where no way leads to a host, the entries that led there stay: its switch may only have lost its
-    controller. They cannot loop: each leads to a switch that lost its way no earlier.
+    If no path leads to a host, the entries towards it stay, because its switch may only have lost its
+    controller. They cannot loop: each leads to a switch that lost its path no earlier.
     """
 
-    def __init__(self, discovery: Discovery, max_hosts: int, reactive: bool) -> None:
+    def __init__(self, discovery: Discovery, max_hosts: int, entries: FlowEntries) -> None:
         self.discovery = discovery
         self.hosts = Hosts(max_hosts)
         self.paths = Paths(Graph())
-        self._reactive = reactive
+        self.entries = entries
         self._switches: dict[int, _Switch] = {}
         self._numbers: dict[int, int] = {}
         self._edges: dict[int, tuple[int, ...]] = {}
@@ -55,17 +56,21 @@ class Network:
         self._version = -1
 
     def switch_up(self, dpid: int, now_ns: int) -> list[Decision]:
-        """A session with a switch began: it gets what it needs to say who is there."""
+        """A switch connected: it gets the entries by which the controller learns its hosts."""
         self.discovery.switch_gone(dpid)
         self._numbers.setdefault(dpid, len(self._numbers) + 1)
         switch = self._switches[dpid] = _Switch(now_ns)
-        switch.table = routes.table_of(routes.pipeline(self._reactive))
+        switch.table = table_of(self.entries.permanent())
         self._version = -1
-        stale = (routes.known(host.mac, host.port.port_no) for host in self.hosts if host.port.dpid == dpid)
+        stale = (
+            self.entries.known_host(host.mac, host.port.port_no)
+            for host in self.hosts
+            if host.port.dpid == dpid
+        )
         return [Put(dpid, tuple(switch.table.values()), tuple(stale))]
 
     def switch_down(self, dpid: int) -> None:
-        """Its session ended."""
+        """A switch disconnected."""
         self._switches.pop(dpid, None)
         self._edges.pop(dpid, None)
         self.discovery.switch_gone(dpid)
@@ -88,7 +93,7 @@ class Network:
         link_ports: Iterable[int],
         generations: Iterable[int],
     ) -> None:
-        """What the entries of earlier controllers tell: hosts (MAC, port), ports with links."""
+        """Take over the content of earlier controllers' entries: hosts (MAC, port number) and link ports."""
         if switch := self._switches.get(dpid):
             switch.claims += hosts
             switch.was_links.update(link_ports)
@@ -97,9 +102,9 @@ class Network:
                 self.discovery.was_link(PortKey(dpid, port_no))
 
     def reports_flows(self, dpid: int) -> None:
-        """A switch reports its flows itself: segments are copied only if setting paths up needs it."""
+        """A switch reports its flows: segments are copied only in reactive mode."""
         if switch := self._switches.get(dpid):
-            switch.copies = self._reactive
+            switch.copies = self.entries.reactive
             self._version = -1
 
     @property
@@ -108,7 +113,7 @@ class Network:
         return self._edges
 
     def learn(self, mac: str, at: PortKey, ip: str | None, now_ns: int) -> list[Decision]:
-        """A host sent by a port. One known at an edge port is not moved to a port that may be a link."""
+        """A host sent through a port. A host at an edge port does not move to a port that may be a link."""
         edge = self.discovery.is_edge(at, now_ns)
         known = self.hosts.get(mac)
         if edge is False or (edge is None and known and self.discovery.is_edge(known.port, now_ns)):
@@ -119,12 +124,12 @@ class Network:
         if known is None:
             return [Learned(host), *self._lead_to(host)]
         if known.port != host.port:
-            left = routes.known(mac, known.port.port_no).place
+            left = self.entries.known_host(mac, known.port.port_no).place
             return [Learned(host), *self._drop([left]), *self._lead_to(host)]
         return [Learned(host)]
 
     def path(self, key: FiveTuple, src: PortKey, dst: PortKey) -> tuple[Hop, ...]:
-        """The path of a flow between two ports; what is sure of it where no way is known."""
+        """The path of a flow between two ports; empty if none is known."""
         if src.dpid == dst.dpid:
             return (Hop(src.dpid, src.port_no, dst.port_no),)
         return self.paths.between(src, dst, bucket_of(key)) or ()
@@ -143,7 +148,7 @@ class Network:
         return path
 
     def path_now(self, key: FiveTuple, path: tuple[Hop, ...]) -> tuple[Hop, ...]:
-        """Where a flow that went by ``path`` goes: there, if there is no way or its ends are not known."""
+        """The new path of a flow; its old ``path`` if there is no new one or its ends are unknown."""
         if not path:
             return path
         src, dst = PortKey(path[0].dpid, path[0].in_port), path[-1].port
@@ -152,7 +157,7 @@ class Network:
         return self.path(key, src, dst) or path
 
     def refresh(self, now_ns: int) -> list[Decision]:
-        """What has to be done after changes: links told, entries put, hosts forgotten that were none."""
+        """The decisions after changes: link events, entries to add and delete, learned hosts."""
         decisions = self._sweep(now_ns)
         if self._version == self.discovery.version:
             return decisions
@@ -169,17 +174,17 @@ class Network:
         self._edge_ports = {PortKey(dpid, port_no) for dpid in self._edges for port_no in self._edges[dpid]}
         decisions += [Learned(host) for host in self._take_claims()]
         for dpid in self._switches:
-            decisions += self._put(dpid, routes.table_of(self._wanted(dpid)))
+            decisions += self._put(dpid, table_of(self._wanted(dpid)))
         return decisions
 
     def forget_port(self, port: PortKey) -> list[Decision]:
-        """A port is gone, and the hosts behind it."""
+        """A port was removed, with the hosts behind it."""
         gone = self.hosts.forget_port(port)
-        ways = [routes.to_host(host.mac, (0,), 0).place for host in gone]
-        return self._drop([*ways, *(routes.known(host.mac, port.port_no).place for host in gone)])
+        ways = [self.entries.to_host(host.mac, (0,), 0).place for host in gone]
+        return self._drop([*ways, *(self.entries.known_host(host.mac, port.port_no).place for host in gone)])
 
     def _drop(self, places: list[Place]) -> list[Decision]:
-        """Delete the entries of these places wherever they are."""
+        """Delete the entries in these places at all switches."""
         decisions: list[Decision] = []
         for dpid, switch in self._switches.items():
             gone = [switch.table.pop(place) for place in places if place in switch.table]
@@ -187,7 +192,7 @@ class Network:
         return decisions
 
     def _settle(self, dpid: int, now_ns: int) -> tuple[int, ...]:
-        """The edge ports of a switch. Hosts that were learnt on links are forgotten."""
+        """The edge ports of a switch. Hosts that were learned on links are forgotten."""
         kinds = {port: self.discovery.is_edge(port, now_ns) for port in self.discovery.ports(dpid)}
         for port, edge in kinds.items():
             if edge is False:
@@ -195,7 +200,7 @@ class Network:
         return tuple(sorted(port.port_no for port, edge in kinds.items() if edge))
 
     def _take_claims(self) -> Iterator[Host]:
-        """Hosts that an earlier controller knew at what has turned out to be an edge port."""
+        """Hosts that an earlier controller knew at a port that is an edge port."""
         for dpid, switch in self._switches.items():
             due = [claim for claim in switch.claims if claim[1] in self._edges[dpid]]
             switch.claims = [claim for claim in switch.claims if claim not in due]
@@ -204,7 +209,7 @@ class Network:
                     yield host
 
     def _sweep(self, now_ns: int) -> list[Decision]:
-        """Delete what earlier controllers left, once all that may still be of use has been sent anew."""
+        """Delete the entries of earlier controllers, as soon as this controller has replaced them."""
         due: list[Decision] = []
         for dpid, switch in self._switches.items():
             ports = self.discovery.ports(dpid)
@@ -219,16 +224,16 @@ class Network:
     def _wanted(self, dpid: int) -> Iterator[Entry]:
         """All permanent entries of a switch."""
         switch = self._switches[dpid]
-        yield from routes.pipeline(self._reactive)
+        yield from self.entries.permanent()
         ports = self.discovery.ports(dpid)
         edges = self._edges[dpid]
         tree = {port.port_no for port in self.paths.graph.tree_ports if port.dpid == dpid}
         linked = {end.port_no for link in self._links for end in link.ends if end.dpid == dpid}
         was_linked = {port_no for port_no in switch.was_links if PortKey(dpid, port_no) in ports}
-        yield from routes.links(linked | was_linked, tree, edges)
+        yield from self.entries.ports(linked | was_linked, tree, edges)
         choices = list(self._to_switches(dpid))
         if choices:
-            yield from routes.buckets()
+            yield from self.entries.buckets()
             yield from choices
         for host in self.hosts:
             yield from self._for_host(dpid, host)
@@ -238,37 +243,39 @@ class Network:
         for to in {host.port.dpid for host in self.hosts} - {dpid}:
             ports = self.paths.ports(dpid, to)
             if ports is not None:
-                yield from routes.to_switch(self._numbers[to], ports)
+                yield from self.entries.to_switch(self._numbers[to], ports)
             else:
-                places = (entry.place for entry in routes.to_switch(self._numbers[to], tuple(range(BUCKETS))))
+                places = (
+                    entry.place for entry in self.entries.to_switch(self._numbers[to], tuple(range(BUCKETS)))
+                )
                 yield from (table[place] for place in places if place in table)
 
     def _for_host(self, dpid: int, host: Host) -> Iterator[Entry]:
         if entry := self._to_host(dpid, host):
             yield entry
         if host.port.dpid == dpid and not self._switches[dpid].copies:
-            yield routes.known(host.mac, host.port.port_no)
+            yield self.entries.known_host(host.mac, host.port.port_no)
 
     def _to_host(self, dpid: int, host: Host) -> Entry | None:
         if host.port.dpid == dpid:
-            return routes.to_host(host.mac, (host.port.port_no,), 0)
+            return self.entries.to_host(host.mac, (host.port.port_no,), 0)
         ports = self.paths.ports(dpid, host.port.dpid)
         if ports is not None:
-            return routes.to_host(host.mac, ports, self._numbers[host.port.dpid])
-        return self._switches[dpid].table.get(routes.to_host(host.mac, (0,), 0).place)
+            return self.entries.to_host(host.mac, ports, self._numbers[host.port.dpid])
+        return self._switches[dpid].table.get(self.entries.to_host(host.mac, (0,), 0).place)
 
     def _lead_to(self, host: Host) -> Iterator[Decision]:
-        """The entries that lead to a host that is new or has moved, and to its switch if it is the first."""
+        """The entries that lead to a new or moved host, and to its switch if it is the first host there."""
         first = sum(other.port.dpid == host.port.dpid for other in self.hosts) == 1
         for dpid, switch in self._switches.items():
             choices = list(self._to_switches(dpid)) if first else []
-            entries = [*routes.buckets(), *choices] if choices else []
+            entries = [*self.entries.buckets(), *choices] if choices else []
             entries += self._for_host(dpid, host)
             if added := tuple(entry for entry in entries if switch.table.get(entry.place) != entry):
-                switch.table |= routes.table_of(added)
+                switch.table |= table_of(added)
                 yield Put(dpid, added)
 
     def _put(self, dpid: int, wanted: Table) -> list[Decision]:
-        added, deleted = routes.difference(self._switches[dpid].table, wanted)
+        added, deleted = difference(self._switches[dpid].table, wanted)
         self._switches[dpid].table = wanted
         return [Put(dpid, tuple(added), tuple(deleted))] if added or deleted else []

@@ -1,12 +1,16 @@
 """Shortest paths with ECMP, the same for both directions of a flow. Pure.
 
-A flow belongs to one of ``BUCKETS`` buckets, by a function of its 5-tuple that does not change when source
-and destination change places. In each bucket every link has a weight of its own (64 bits of a hash); among
-the shortest paths by hops, a bucket takes the one whose weights add up to the least. That path is one and
-the same seen from either end, and what is left of it from any switch on it is that switch's own path: so
-each switch can forward by destination and bucket alone, and a flow's ACKs pass where its data passes. A
-weight hangs on nothing but its link, so that a failure moves only the flows that went there. Two paths of
-one sum (one pair in 2**64) would be told apart by the ports' order, and only then not symmetrically.
+A flow belongs to one of ``BUCKETS`` buckets, by a function of its 5-tuple that is symmetric in source and
+destination. In each bucket every link has a weight of its own (64 bits of a hash). Among the shortest paths
+by hops, a bucket takes the path with the least sum of weights.
+
+- The path is the same from either end, so a flow's ACKs pass where its data passes.
+- The rest of a path, from any switch on it, is that switch's own path. So each switch can forward by
+  destination and bucket alone.
+- A weight depends only on its link, so a failure moves only the flows that used the link.
+
+Two paths with equal sums (one pair in 2**64) would be told apart by the order of ports, which is not
+symmetric.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from flowdb.flow import FiveTuple, Hop, PortKey
 BUCKET_BITS = 4
 BUCKETS = 1 << BUCKET_BITS
 PORT_SHIFT = 1
-"""Bit 0 of the ports is left out: Linux gives connecting sockets even ports as long as it has any."""
+"""Bit 0 of the ports is left out, because Linux prefers even ports for connecting sockets."""
 UNKNOWN_PORT = 0xFFFF_FFFF
 
 
@@ -43,7 +47,7 @@ def _weight(link: Link, bucket: int) -> int:
 
 
 class Paths:
-    """The paths of a graph, found when first asked for."""
+    """The paths of a graph, computed on first use."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -51,13 +55,13 @@ class Paths:
         self._found: dict[tuple[PortKey, PortKey, int], tuple[Hop, ...] | None] = {}
 
     def ports(self, at: int, to: int) -> tuple[int, ...] | None:
-        """The port by which each bucket leaves ``at`` for the switch ``to``; None where there is no way."""
+        """The port by which each bucket leaves ``at`` for the switch ``to``; None if there is no path."""
         if to not in self._ways:
             self._ways[to] = self._ways_to(to)
         return self._ways[to].get(at)
 
     def between(self, src: PortKey, dst: PortKey, bucket: int) -> tuple[Hop, ...] | None:
-        """The hops of a bucket from what is behind ``src`` to what is behind ``dst``; None: no way."""
+        """The hops of a bucket from the host at ``src`` to the host at ``dst``; None if there is no path."""
         asked = (src, dst, bucket)
         if asked not in self._found:
             self._found[asked] = self._between(src, dst, bucket)
@@ -76,7 +80,7 @@ class Paths:
         return (*hops, Hop(at.dpid, at.port_no, dst.port_no))
 
     def _ways_to(self, to: int) -> dict[int, tuple[int, ...]]:
-        """From each switch: the first port of every bucket's least path."""
+        """For each switch, the first port of every bucket's path to the switch ``to``."""
         distances = self.graph.distances(to)
         costs = {to: (0,) * BUCKETS}
         ways: dict[int, tuple[int, ...]] = {}
@@ -94,10 +98,10 @@ class Paths:
 
 
 def seen_path(graph: Graph, out_ports: Mapping[int, int]) -> tuple[Hop, ...]:
-    """The hops of a flow of which no more is known than by which port it leaves some switches.
+    """The hops of a flow, from the ports by which it leaves some switches.
 
-    In the order in which links join them; pieces that nothing joins stand one after the other.
-    ``UNKNOWN_PORT`` stands for a port by which a flow comes in that no link tells.
+    Links give the order of the hops. Parts that no link joins follow one after the other. An input port that
+    no link gives is ``UNKNOWN_PORT``.
     """
     into = {}
     for dpid, out_port in sorted(out_ports.items()):

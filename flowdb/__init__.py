@@ -1,1 +1,1 @@
-"""The global flow database: an index in memory for the hot path, SQL behind it for everyone else."""
+"""The global flow database: an index in memory for the controllers' hot path, and SQL for all others."""

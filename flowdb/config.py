@@ -7,7 +7,7 @@ import os
 from pydantic import Field
 
 from flowdb.retention import Retention
-from openflow_ext.settings import Section
+from weir_base.settings import Section
 
 DEFAULT_URL = "sqlite:////var/lib/weir/weir.db"
 
@@ -18,19 +18,32 @@ def database_url(value: str) -> str:
 
 
 class FlowDbSettings(Section):
-    """Where the flow database is, how much may wait for it, and how long it keeps what is over.
+    """Where the flow database is, how much may wait for it, and how long it keeps old rows."""
 
-    ``url``: an SQLAlchemy URL (sqlite or postgresql) or the path of an SQLite file; ``$WEIR_DB`` goes before
-    it. ``adopt_within_s``: a new controller takes over the open flows of one that lived at most so long ago.
-    ``max_pending``: the most changes that wait in memory while the database cannot be written, 1 KB each.
-    ``keep_flows_days``: closed flows, alarms, decisions and clamps; ``keep_samples_days``: samples of ports.
-    """
-
-    url: str = Field(default=DEFAULT_URL, min_length=1)
-    adopt_within_s: float = Field(default=60.0, ge=0)
-    max_pending: int = Field(default=250_000, ge=1000)
-    keep_flows_days: float = Field(default=30.0, gt=0, le=36_500)
-    keep_samples_days: float = Field(default=7.0, gt=0, le=36_500)
+    url: str = Field(
+        DEFAULT_URL,
+        min_length=1,
+        description="SQLAlchemy URL (sqlite or postgresql) or path of an SQLite file; `WEIR_DB` overrides it",
+    )
+    adopt_within_s: float = Field(
+        60.0,
+        ge=0,
+        description="a new controller adopts the open flows of one that was alive at most this long ago",
+    )
+    max_pending: int = Field(
+        250_000,
+        ge=1000,
+        description="limit of changes that wait in memory while the database cannot be written, 1 KB each",
+    )
+    keep_flows_days: float = Field(
+        30.0,
+        gt=0,
+        le=36_500,
+        description="days for which closed flows, alarms, decisions and clamps are kept",
+    )
+    keep_samples_days: float = Field(
+        7.0, gt=0, le=36_500, description="days for which samples of port counters are kept"
+    )
 
     @property
     def database_url(self) -> str:

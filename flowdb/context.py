@@ -5,20 +5,20 @@ from __future__ import annotations
 import gc
 import sys
 
-from flowdb.apart import StoreApart
 from flowdb.config import FlowDbSettings
 from flowdb.db import FlowDb
 from flowdb.engine import FlowDbError
-from openflow_ext.settings import load_or_exit
+from flowdb.writing.process_store import ProcessStore
+from weir_base.settings import load_or_exit
 
-_SWITCH_S = 0.0005
-_YOUNG = 100_000
+_SWITCH_INTERVAL_S = 0.0005
+_YOUNG_OBJECTS = 100_000
 
 
 class FlowDbContext(FlowDb):
-    """FlowDb as configured; the framework makes one for all apps and closes it when it stops.
+    """FlowDb as configured. The framework creates one for all apps and closes it when it stops.
 
-    A database that cannot be opened ends the process with one line: without it nothing would be right.
+    If the database cannot be opened the process ends with one line: the apps cannot work without it.
     """
 
     def __init__(self) -> None:
@@ -30,19 +30,19 @@ class FlowDbContext(FlowDb):
                 settings.adopt_within_s,
                 settings.max_pending,
                 settings.retention,
-                StoreApart,
+                ProcessStore,
             )
         except FlowDbError as error:
             raise SystemExit(f"weir: {error}") from error
 
 
 def favour_alarms() -> None:
-    """Have Python do without what keeps an alarm waiting.
+    """Tune Python so that an alarm waits little for garbage collection and for other threads.
 
-    A full search for garbage walks every flow of the index, 0.5 s for 100,000 of them, and one of what is new
-    walks all that opened since the last: so Python hardly ever looks at all that lives, and seldom at what is
-    new. Most objects need no search: they go when nobody knows them any more. A thread may keep the
-    interpreter's lock for a switch interval, which is 5 ms by default: an alarm takes 0.5 ms.
+    A full garbage collection visits every flow of the index, and a collection of young objects visits every
+    flow that opened since the last one. Both are made rare; reference counting frees nearly all objects. A
+    thread may keep the interpreter's lock for one switch interval, which is longer by default than the
+    handling of an alarm, so the interval is shortened.
     """
-    gc.set_threshold(_YOUNG, 10, 10_000)
-    sys.setswitchinterval(_SWITCH_S)
+    gc.set_threshold(_YOUNG_OBJECTS, 10, 10_000)
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)

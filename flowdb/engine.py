@@ -1,8 +1,8 @@
-"""From a URL to an SQLAlchemy engine, and what can be wrong with either.
+"""SQLAlchemy engines for the flow database, and its errors.
 
-FlowDbError             anything that stops the database from being used
-  DatabaseUnavailable   it cannot be reached, made, read or written
-  SchemaMismatch        its tables are another version's, or missing
+FlowDbError             the database cannot be used
+  DatabaseUnavailable   it cannot be reached, created, read or written
+  SchemaMismatch        its tables are missing, or belong to another version
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from flowdb.priority import share_priority
+from flowdb.postgres_priority import share_priority
 
 _LOCKED_S = 5
 _CONNECT_S = 5
 _PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "cache_size=-65536")
-"""Readers never wait for the writer; a commit survives a crash of any process; 64 MiB of cache."""
-_KEPT = {"pool_pre_ping": True, "max_overflow": -1}
-_NAME_ANOTHER = "name another in [flowdb] url or $WEIR_DB"
+"""Readers never wait for the writer; a commit survives a crash of any process; the cache has 64 MiB."""
+_POOL = {"pool_pre_ping": True, "max_overflow": -1}
+_OTHER_DATABASE = "name another in [flowdb] url or $WEIR_DB"
 
 
 class FlowDbError(Exception):
@@ -35,65 +35,65 @@ class FlowDbError(Exception):
 
 
 class DatabaseUnavailable(FlowDbError):
-    """The database cannot be reached, made, read or written."""
+    """The database cannot be reached, created, read or written."""
 
 
 class SchemaMismatch(FlowDbError):
-    """The database's tables are not the ones that this version uses."""
+    """The database's tables are missing, or belong to another version of Weir."""
 
 
 def open_engine(url: str) -> Engine:
-    """An engine to write with; an SQLite file and its folder are made, in WAL mode. Raises FlowDbError.
+    """An engine that writes. Creates an SQLite file, in WAL mode, and its folder. Raises FlowDbError.
 
-    An SQLite transaction takes the write lock as it begins, so it fails then or not at all.
+    An SQLite transaction takes the write lock when it begins, so a lock can fail it only there.
     """
     return _engine(url)
 
 
-def open_reader(url: str, keeps: bool = False) -> Engine:
-    """An engine that only reads; nothing is made. Raises FlowDbError.
+def open_reader(url: str, pooled: bool = False) -> Engine:
+    """An engine that only reads, and creates nothing. Raises FlowDbError.
 
-    ``keeps``: connections to PostgreSQL, each a process there that takes 10 ms to begin, until ``dispose``.
+    ``pooled``: keep connections to PostgreSQL until ``dispose``; each is a process that takes time to start.
     """
-    return _engine(url, read_only=True, keeps=keeps)
+    return _engine(url, read_only=True, pooled=pooled)
 
 
-def shown(url: str) -> str:
-    """A URL as it may be shown: without its password."""
+def without_password(url: str) -> str:
+    """A URL for messages: its password is replaced by asterisks."""
     return make_url(url).render_as_string()
 
 
 @contextmanager
-def said_plainly(url: str, what: str = "open") -> Iterator[None]:
-    """Turns a database's own error into one DatabaseUnavailable: cannot ``what`` the database, and why."""
+def reporting_errors(url: str, action: str = "open") -> Iterator[None]:
+    """Turn a database error into DatabaseUnavailable: "cannot ``action`` the flow database", and why."""
     try:
         yield
     except (SQLAlchemyError, sqlite3.Error) as error:
-        said = first_line(error)
+        reason = first_line(error)
         raise DatabaseUnavailable(
-            f"cannot {what} the flow database {shown(url)}: {said}; {_remedy(url, said)}"
+            f"cannot {action} the flow database {without_password(url)}: {reason}; {_remedy(url, reason)}"
         ) from error
 
 
 def first_line(error: BaseException) -> str:
-    """What a driver has to say, in a line."""
+    """The first line of a driver's message."""
     text = str(getattr(error, "orig", error)).strip()
     return text.split("\n", 1)[0] or type(error).__name__
 
 
-def _engine(url: str, read_only: bool = False, keeps: bool = False) -> Engine:
+def _engine(url: str, read_only: bool = False, pooled: bool = False) -> Engine:
     try:
         parsed = make_url(url)
         if parsed.get_backend_name() == "sqlite":
             return _sqlite(parsed, read_only)
         if parsed.get_backend_name() != "postgresql":
             raise ArgumentError("neither SQLite nor PostgreSQL")
-        pool: dict[str, Any] = _KEPT if keeps else {"poolclass": NullPool}
+        pool: dict[str, Any] = _POOL if pooled else {"poolclass": NullPool}
         parsed = parsed.set(drivername="postgresql+psycopg")
         engine = create_engine(parsed, connect_args={"connect_timeout": _CONNECT_S}, **pool)
     except ArgumentError as error:
         raise DatabaseUnavailable(
-            f"{url!r} is no database that can be used here ({error}); give a path, or a URL such as"
+            f"{url!r} is not a usable database ({error}); give a path, or a URL such as"
             " sqlite:////var/lib/weir/weir.db or postgresql://weir@host/weir, in [flowdb] url or $WEIR_DB"
         ) from error
     event.listen(engine, "connect", share_priority)
@@ -103,13 +103,13 @@ def _engine(url: str, read_only: bool = False, keeps: bool = False) -> Engine:
 def _sqlite(url: URL, read_only: bool) -> Engine:
     if not url.database or url.database == ":memory:":
         raise DatabaseUnavailable(
-            "SQLite in memory cannot be shared; name a file in [flowdb] url or $WEIR_DB"
+            "an SQLite database in memory cannot be shared; name a file in [flowdb] url or $WEIR_DB"
         )
     path = Path(url.database)
     if not read_only:
         _make_file(path)
     elif not path.is_file():
-        raise DatabaseUnavailable(f"there is no flow database {path}; `weir db init` makes it")
+        raise DatabaseUnavailable(f"there is no flow database {path}; create it: `weir db init`")
     mode = "ro" if read_only else "rw"
     url = url.set(database=f"file:{path.resolve()}", query={"mode": mode, "uri": "true"})
     engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": _LOCKED_S})
@@ -119,29 +119,29 @@ def _sqlite(url: URL, read_only: bool) -> Engine:
 
 
 def _make_file(path: Path) -> None:
-    """Make an SQLite file for the owner and group alone, and its folder."""
+    """Create an SQLite file that only its owner and group may read, and its folder."""
     try:
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o640))
     except OSError as error:
         raise DatabaseUnavailable(
-            f"cannot write the flow database {path}: {error.strerror}; let this user write it, or"
-            f" {_NAME_ANOTHER}"
+            f"cannot write the flow database {path}: {error.strerror}; give this user write access, or"
+            f" {_OTHER_DATABASE}"
         ) from error
 
 
-def _remedy(url: str, said: str) -> str:
+def _remedy(url: str, reason: str) -> str:
     if make_url(url).get_backend_name() != "sqlite":
-        first = "start it, let this user in"
-    elif "locked" in said:
-        first = "try again when whoever holds it is done"
+        first = "start the server, give this user access"
+    elif "locked" in reason:
+        first = "try again when the other program has finished"
     else:
-        first = "let this user write it"
-    return f"{first}, or {_NAME_ANOTHER}"
+        first = "give this user write access"
+    return f"{first}, or {_OTHER_DATABASE}"
 
 
 def _prepare_reader(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # _begin begins, not the driver
+    connection.isolation_level = None  # _begin starts transactions, not the driver
 
 
 def _prepare_writer(connection: Any, _record: Any) -> None:
@@ -155,11 +155,11 @@ def _begin(connection: Connection) -> None:
 
 
 def _begin_to_write(path: Path, connection: Connection) -> None:
-    """SQLite would write on into a file that was deleted or replaced. Raises DatabaseUnavailable."""
+    """Raises DatabaseUnavailable if the file was deleted or replaced: SQLite would write to the old one."""
     try:
         inode = path.stat().st_ino
     except FileNotFoundError:
         inode = None
     if inode is None or connection.info.setdefault("inode", inode) != inode:
-        raise DatabaseUnavailable(f"{path} was deleted or replaced; put it back, or {_NAME_ANOTHER}")
+        raise DatabaseUnavailable(f"{path} was deleted or replaced; put it back, or {_OTHER_DATABASE}")
     connection.exec_driver_sql("BEGIN IMMEDIATE")

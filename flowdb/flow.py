@@ -1,4 +1,4 @@
-"""A directed TCP flow, its path and a switch port, as plain values."""
+"""A directed TCP flow, its path, and a switch port, as plain values."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import enum
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 
-NS_PER_S = 1_000_000_000
+from weir_base.window import MAX_WINDOW_FIELD
 
-LARGEST_WINDOW_FIELD = 0xFFFF
-"""The TCP header's window field has 16 bits (RFC 9293); the scale multiplies it (RFC 7323)."""
+NS_PER_S = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class FiveTuple:
-    """Where a TCP segment comes from and goes to. Addresses as text, IPv4 or IPv6 (never a mix)."""
+    """The addresses and ports of a TCP segment. The addresses are text, both IPv4 or both IPv6."""
 
     src: str
     dst: str
@@ -28,14 +27,14 @@ class FiveTuple:
             ends = [end.strip().rpartition(":") for end in text.split(">")]
             (src, src_port), (dst, dst_port) = ((ip_address(a.strip("[]")), int(port)) for a, _, port in ends)
         except ValueError:
-            raise ValueError(f"{text!r} is no flow; write it as 10.0.0.1:1000>10.0.0.2:80") from None
+            raise ValueError(f"{text!r} is not a flow; write it as 10.0.0.1:1000>10.0.0.2:80") from None
         if src.version != dst.version or not (0 <= src_port <= 0xFFFF and 0 <= dst_port <= 0xFFFF):
-            raise ValueError(f"{text!r} is no flow: mixed IP versions, or a port above 65535")
+            raise ValueError(f"{text!r} is not a flow: mixed IP versions, or a port above 65535")
         return cls(str(src), str(dst), src_port, dst_port)
 
     @property
     def reverse(self) -> FiveTuple:
-        """The other direction: the ACKs of this one's data."""
+        """The other direction, in which the ACKs of this direction's data travel."""
         return FiveTuple(self.dst, self.src, self.dst_port, self.src_port)
 
     @property
@@ -59,7 +58,7 @@ class PortKey:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """A switch that a flow crosses: its data comes in by ``in_port`` and leaves by ``out_port``."""
+    """A switch that a flow crosses: its data enters by ``in_port`` and leaves by ``out_port``."""
 
     dpid: int
     in_port: int
@@ -72,7 +71,7 @@ class Hop:
 
 
 class FlowState(enum.StrEnum):
-    """``IDLE``: open, but without data for a while, so that slowing it down helps nobody."""
+    """``IDLE``: open, but without data for a while, so that slowing it down does not shorten a queue."""
 
     ACTIVE = "active"
     IDLE = "idle"
@@ -83,12 +82,12 @@ class FlowState(enum.StrEnum):
 class Flow:
     """One direction of a TCP connection: its data goes from ``src`` to ``dst``, over ``path``.
 
-    ``path``: the switches that the data crosses, in its order, each at most once. ``opened_ns``: Unix time
-    of the SYN. ``mss_bytes``: the smaller of both sides' MSS options. ``receiver_wscale``: the scale of the
-    windows that the data's receiver advertises, in the ACKs that flow the other way, ``sender_wscale`` the
-    data sender's; None when it is not known. ``handshake_rtt_us``: SYN to ACK as a switch saw it, None when
-    it did not. ``sent_bytes`` so far, ``rate_bps`` lately, ``last_active_ns``: Unix time of the last data
-    known of (None: none yet).
+    ``path``: the switches that the data crosses, in order, each at most once. ``opened_ns``: Unix time of the
+    SYN. ``mss_bytes``: the smaller of both sides' MSS options. ``receiver_wscale``: the window scale of the
+    data's receiver, whose windows travel in the ACKs; ``sender_wscale``: that of the data's sender; None if
+    unknown. ``handshake_rtt_us``: the time from SYN to ACK at a switch, None if no switch saw both.
+    ``sent_bytes``: since the SYN. ``rate_bps``: between the last two flow reports. ``last_active_ns``: Unix
+    time of the last data that was reported, None if none was.
     """
 
     id: int
@@ -106,25 +105,25 @@ class Flow:
 
     @property
     def age_key(self) -> tuple[int, int]:
-        """Sorts flows from the longest-lived to the youngest."""
+        """A sort key: the longest-lived flow first."""
         return self.opened_ns, self.id
 
     @property
     def largest_window_bytes(self) -> int | None:
-        """The largest window that the receiver can advertise; None when its scale is not known."""
+        """The largest window that the receiver can advertise; None if its scale is unknown."""
         if self.receiver_wscale is None:
             return None
-        return LARGEST_WINDOW_FIELD << self.receiver_wscale
+        return MAX_WINDOW_FIELD << self.receiver_wscale
 
     def hop_at(self, dpid: int) -> Hop | None:
-        """Where the flow crosses a switch; None where it does not."""
+        """The hop at a switch; None if the flow does not cross it."""
         return next((hop for hop in self.path if hop.dpid == dpid), None)
 
-    def heard_of(self, sent_bytes: int, last_active_ns: int, state: FlowState) -> Flow:
-        """The flow after a report on it, with its rate since the one before.
+    def with_report(self, sent_bytes: int, last_active_ns: int, state: FlowState) -> Flow:
+        """The flow after a flow report, with its rate since the report before.
 
-        A report that tells of fewer bytes or an earlier time than is known (another switch's, or one whose
-        clock was set back) changes neither them nor the rate.
+        A report with fewer bytes or an earlier time than known changes only the state. Another switch may
+        send such a report, or a switch whose clock was set back.
         """
         since_ns = self.opened_ns if self.last_active_ns is None else self.last_active_ns
         more_bytes, passed_ns = sent_bytes - self.sent_bytes, last_active_ns - since_ns

@@ -1,4 +1,4 @@
-"""Which flows leave switch S by port P, in order: in memory, without SQL."""
+"""The flows that leave each switch port, in order, in memory: the hot path never reads SQL."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any, TypeAlias
 
 from sortedcontainers import SortedList
 
-from flowdb._native import native_threading
 from flowdb.flow import Flow, FlowState, Hop, PortKey
+from flowdb.native_threads import native_threading
 
 AgeKey: TypeAlias = tuple[int, int]
 Rank: TypeAlias = Callable[[Flow], tuple[Any, ...] | None]
-"""A flow's place among the candidates, least first, by its own values alone; None: it is no candidate."""
-Place: TypeAlias = tuple[tuple[Any, ...], int]
+"""A flow's rank among the candidates, least first, from the flow's own values; None: not a candidate."""
+RankKey: TypeAlias = tuple[tuple[Any, ...], int]
+"""A flow's rank and its id, which makes the order unique."""
 
 
 def by_age(flow: Flow) -> tuple[int, int]:
@@ -24,21 +25,21 @@ def by_age(flow: Flow) -> tuple[int, int]:
 
 
 def by_age_active_first(flow: Flow) -> tuple[bool, int, int]:
-    """The longest-lived of the active ones first, then the longest-lived of the idle ones."""
+    """Active flows first, then idle flows; within each group the longest-lived first."""
     return (flow.state is not FlowState.ACTIVE, *flow.age_key)
 
 
 @dataclass(slots=True, eq=False)
 class _Port:
-    """The flows that leave by one port: the free ones by age and by rank, and how many are held.
+    """The flows that leave by one port: the free flows by age and by rank, and the number of held flows.
 
-    ``rank``: the port's own, None where the index's holds.
+    ``rank``: the port's own ranking; None: the index's ranking applies.
     """
 
     key: PortKey
     rank: Rank | None = None
     ages: SortedList[AgeKey] = field(default_factory=SortedList)
-    ranks: SortedList[Place] = field(default_factory=SortedList)
+    ranks: SortedList[RankKey] = field(default_factory=SortedList)
     held: int = 0
 
 
@@ -46,7 +47,7 @@ class _Port:
 class _Entry:
     flow: Flow
     age: AgeKey
-    places: tuple[Place | None, ...]
+    rank_keys: tuple[RankKey | None, ...]
     ports: tuple[_Port, ...]
     held: bool = False
 
@@ -54,9 +55,10 @@ class _Entry:
 class FlowIndex:
     """The live flows of every port, ordered by age and by rank; safe to share between threads.
 
-    A flow is in the index at each port by which it leaves a switch. It is free or held (a controller has
-    it in hand, say under a clamp) at all of them together, for a clamp slows it wherever it goes. Every
-    call on one flow or port is O(log n) in the flows of a port, and independent of all other ports.
+    A flow is in the index at each port by which it leaves a switch. It is either free or held at all of them.
+    A controller holds a flow while it acts on it, for example while a clamp stands, because a clamp slows the
+    flow on its whole path. A call on one flow or port takes O(log n) in the number of the port's flows,
+    independent of all other ports.
     """
 
     def __init__(self, rank: Rank = by_age) -> None:
@@ -70,13 +72,13 @@ class FlowIndex:
         return len(self._entries)
 
     def rank_by(self, rank: Rank) -> None:
-        """Order the candidates anew, but at ports with a rank of their own; O(n log n) in all flows."""
+        """Set the ranking of all ports that have none of their own; O(n log n) in all flows."""
         with self._lock:
             self._rank = rank
-            self._rank_anew(self._entries.values())
+            self._rank_again(self._entries.values())
 
     def rank_port_by(self, port: PortKey, rank: Rank | None) -> None:
-        """Give a port a rank of its own, or (None) take it away; O(n) in all flows."""
+        """Set a port's own ranking; None removes it. O(n) in all flows."""
         with self._lock:
             if rank is None:
                 self._ranks.pop(port, None)
@@ -84,31 +86,35 @@ class FlowIndex:
                 self._ranks[port] = rank
             if there := self._ports.get(port):
                 there.rank = rank
-                self._rank_anew(entry for entry in self._entries.values() if there in entry.ports)
+                self._rank_again(entry for entry in self._entries.values() if there in entry.ports)
 
     def rank_flow(self, flow_id: int) -> None:
-        """Rank a flow anew, where what its rank depends on has changed. A flow that is gone stays so."""
+        """Rank a flow again after a change that its rank depends on. An unknown flow is ignored."""
         with self._lock:
             if entry := self._entries.get(flow_id):
-                self._rank_anew([entry])
+                self._rank_again([entry])
 
     def add(self, flow: Flow) -> None:
-        """Add a flow, free. One with the same id is replaced."""
+        """Add a flow as free. It replaces a flow with the same id."""
         with self._lock:
             self._drop(flow.id)
             self._add(flow, held=False)
 
     def change(self, flow: Flow) -> bool:
-        """Put a flow's new values in place of the old, path included, held or free as it was.
+        """Replace a flow's values and path; it stays free or held.
 
-        Returns whether there is such a flow; where not, nothing is done.
+        Returns whether the index has the flow; if not, nothing happens.
         """
         with self._lock:
             entry = self._entries.get(flow.id)
             if entry is None:
                 return False
             same_path = flow.path == entry.flow.path
-            if same_path and flow.age_key == entry.age and self._places(flow, entry.ports) == entry.places:
+            if (
+                same_path
+                and flow.age_key == entry.age
+                and self._rank_keys(flow, entry.ports) == entry.rank_keys
+            ):
                 entry.flow = flow
             else:
                 self._drop(flow.id)
@@ -116,40 +122,40 @@ class FlowIndex:
             return True
 
     def remove(self, flow_id: int) -> Flow | None:
-        """Forget a flow, free or held; returns it, or None where there is none."""
+        """Remove a flow; returns it, or None if the index does not have it."""
         with self._lock:
             return self._drop(flow_id)
 
     def get(self, flow_id: int) -> Flow | None:
-        """A flow with its newest values."""
+        """A flow with its newest values; None if the index does not have it."""
         entry = self._entries.get(flow_id)
         return entry.flow if entry else None
 
     def flows(self) -> list[Flow]:
-        """All flows, in no order."""
+        """All flows, in no particular order."""
         with self._lock:
             return [entry.flow for entry in self._entries.values()]
 
     def count(self, port: PortKey) -> int:
-        """The flows that leave by a port, free and held."""
+        """The number of flows that leave by a port, free and held."""
         with self._lock:
             there = self._ports.get(port)
             return len(there.ages) + there.held if there else 0
 
     def count_free(self, port: PortKey) -> int:
-        """The free flows that leave by a port."""
+        """The number of free flows that leave by a port."""
         with self._lock:
             there = self._ports.get(port)
             return len(there.ages) if there else 0
 
     def count_candidates(self, port: PortKey) -> int:
-        """The free flows of a port, without those ranked None."""
+        """The number of a port's candidates: free flows whose rank is not None."""
         with self._lock:
             there = self._ports.get(port)
             return len(self._order(there)) if there else 0
 
     def candidates(self, port: PortKey, limit: int) -> list[Flow]:
-        """The first ``limit`` free flows of a port in the order of ``rank``, without those ranked None."""
+        """The first ``limit`` candidates of a port, in the order of its ranking."""
         with self._lock:
             there = self._ports.get(port)
             if there is None:
@@ -171,17 +177,17 @@ class FlowIndex:
             return there is not None and any(True for _ in there.ages.irange(after, until, (False, True)))
 
     def hold(self, flow_id: int) -> None:
-        """Take a flow out of the free ones. A flow that is gone or held already stays so."""
+        """Make a free flow held. A flow that is unknown or already held is ignored."""
         self._set_held(flow_id, held=True)
 
     def release(self, flow_id: int) -> None:
-        """Put a held flow back among the free ones, at its age. A flow that is gone stays so."""
+        """Make a held flow free again. An unknown flow is ignored."""
         self._set_held(flow_id, held=False)
 
-    def _at(self, port: PortKey, place: int) -> Flow | None:
+    def _at(self, port: PortKey, position: int) -> Flow | None:
         with self._lock:
             there = self._ports.get(port)
-            return self._entries[there.ages[place][1]].flow if there and there.ages else None
+            return self._entries[there.ages[position][1]].flow if there and there.ages else None
 
     def _set_held(self, flow_id: int, held: bool) -> None:
         with self._lock:
@@ -192,23 +198,23 @@ class FlowIndex:
                 self._enter(entry)
 
     def _order(self, port: _Port) -> SortedList[Any]:
-        """The candidates of a port; those by age alone are in no list of their own."""
+        """The candidates of a port in order. The order by age alone needs no list of its own."""
         return port.ages if (port.rank or self._rank) is by_age else port.ranks
 
-    def _rank_anew(self, entries: Iterable[_Entry]) -> None:
+    def _rank_again(self, entries: Iterable[_Entry]) -> None:
         for entry in entries:
             self._leave(entry)
-            entry.places = self._places(entry.flow, entry.ports)
+            entry.rank_keys = self._rank_keys(entry.flow, entry.ports)
             self._enter(entry)
 
-    def _places(self, flow: Flow, ports: Iterable[_Port]) -> tuple[Place | None, ...]:
-        """The flow's place at each of ``ports``."""
-        usual = _place(self._rank, flow)
-        return tuple(usual if port.rank is None else _place(port.rank, flow) for port in ports)
+    def _rank_keys(self, flow: Flow, ports: Iterable[_Port]) -> tuple[RankKey | None, ...]:
+        """The flow's rank key at each of ``ports``."""
+        common = _rank_key(self._rank, flow)
+        return tuple(common if port.rank is None else _rank_key(port.rank, flow) for port in ports)
 
     def _add(self, flow: Flow, held: bool) -> None:
         ports = tuple(self._port(hop) for hop in flow.path)
-        entry = _Entry(flow, flow.age_key, self._places(flow, ports), ports, held)
+        entry = _Entry(flow, flow.age_key, self._rank_keys(flow, ports), ports, held)
         self._entries[flow.id] = entry
         self._enter(entry)
 
@@ -227,24 +233,24 @@ class FlowIndex:
         return entry.flow
 
     def _enter(self, entry: _Entry) -> None:
-        for port, place in zip(entry.ports, entry.places, strict=True):
+        for port, rank_key in zip(entry.ports, entry.rank_keys, strict=True):
             if entry.held:
                 port.held += 1
                 continue
             port.ages.add(entry.age)
-            if place is not None:
-                port.ranks.add(place)
+            if rank_key is not None:
+                port.ranks.add(rank_key)
 
     def _leave(self, entry: _Entry) -> None:
-        for port, place in zip(entry.ports, entry.places, strict=True):
+        for port, rank_key in zip(entry.ports, entry.rank_keys, strict=True):
             if entry.held:
                 port.held -= 1
                 continue
             port.ages.remove(entry.age)
-            if place is not None:
-                port.ranks.remove(place)
+            if rank_key is not None:
+                port.ranks.remove(rank_key)
 
 
-def _place(rank: Rank, flow: Flow) -> Place | None:
+def _rank_key(rank: Rank, flow: Flow) -> RankKey | None:
     key = None if rank is by_age else rank(flow)
     return None if key is None else (key, flow.id)

@@ -1,13 +1,14 @@
 """The tables of the flow database.
 
-Times are Unix times in nanoseconds, by the clock of the run that wrote them (``clock.py``). Row ids are
-``run_id << 32 | counter``: made without asking the database, unique among all controllers that write to it,
-growing with time, and exact as a JSON number. The indexes serve a reader who pages through millions of rows
-by address, port, state or time. A change here needs a migration (``migrations/``).
+Times are Unix times in nanoseconds, by the clock of the run that wrote them (``clock.py``). A row id is
+``run_id << 32 | counter``: it needs no round trip to the database, is unique among all controllers that write
+to it, grows with time, and is exact as a JSON number. The indexes serve readers that page through millions of
+rows by address, port, state or time. A change here needs a migration (``migrations/``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import (
@@ -26,11 +27,13 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.sql.elements import ColumnElement
 
+from weir_base.port_counters import PORT_COUNTERS
+
 RowId = BigInteger().with_variant(Integer, "sqlite")
 
 
 class DatapathId(TypeDecorator[int]):
-    """An unsigned 64-bit datapath id, kept as 16 hexadecimal digits: SQL integers are signed."""
+    """An unsigned 64-bit datapath id, stored as 16 hexadecimal digits because SQL integers are signed."""
 
     impl = String(16)
     cache_ok = True
@@ -43,21 +46,21 @@ class DatapathId(TypeDecorator[int]):
 
 
 class Base(DeclarativeBase):
-    """The declarative base: every ``int`` has 64 bits, dicts and lists are JSON, constraints have names."""
+    """Base of all models: an ``int`` has 64 bits, dicts and lists are JSON, constraints have names."""
 
     metadata = MetaData(naming_convention={"fk": "%(table_name)s_%(column_0_name)s_fkey"})
     type_annotation_map = {int: BigInteger, dict[str, Any]: JSON, list[Any]: JSON}  # noqa: RUF012
 
 
 def _index(name: str, *columns: str, where: ColumnElement[bool] | None = None) -> Index:
-    """An index, over the rows that ``where`` admits alone."""
+    """An index of the rows for which ``where`` is true, by default of all rows."""
     return Index(name, *columns, sqlite_where=where, postgresql_where=where)
 
 
 class RunRow(Base):
-    """One controller process. ``last_seen_ns`` moves while it lives; ``ended_ns`` on an orderly stop.
+    """One controller process. It updates ``last_seen_ns`` while it runs, and sets ``ended_ns`` when it stops.
 
-    ``boot_id``: which start of which machine it ran in; ``boot_ns``: when that was, by the run's clock.
+    ``boot_id`` identifies the boot of the machine; ``boot_ns`` is the boot's time by the run's clock.
     """
 
     __tablename__ = "runs"
@@ -79,7 +82,7 @@ class SwitchRow(Base):
 
 
 class PortRow(Base):
-    """A port of a switch. ``rate_bps``: what the port itself can carry, NULL when not known."""
+    """A port of a switch. ``rate_bps``: the rate that the port reports, NULL if unknown."""
 
     __tablename__ = "ports"
     dpid: Mapped[int] = mapped_column(DatapathId, primary_key=True)
@@ -92,7 +95,7 @@ class PortRow(Base):
 
 
 class LinkRow(Base):
-    """A link as discovered, in one direction: what leaves ``src`` by its port comes into ``dst`` by its."""
+    """A discovered link in one direction: frames leave the port of ``src`` and enter the port of ``dst``."""
 
     __tablename__ = "links"
     src_dpid: Mapped[int] = mapped_column(DatapathId, primary_key=True)
@@ -115,9 +118,9 @@ class HostRow(Base):
 
 
 class FlowRow(Base):
-    """A directed TCP flow: data from src to dst. The fields are those of ``flow.Flow``.
+    """A directed TCP flow: data goes from src to dst. The fields match ``flow.Flow``.
 
-    ``state``: "active", "idle" or "closed". ``closed_ns`` is NULL while it lives.
+    ``state``: "active", "idle" or "closed". ``closed_ns`` is NULL while the flow is open.
     """
 
     __tablename__ = "flows"
@@ -148,9 +151,9 @@ class FlowRow(Base):
 
 
 class HopRow(Base):
-    """A switch that a flow crosses; ``position`` counts from 0 at the sender's.
+    """A switch that a flow crosses; ``position`` counts from 0, which is the switch next to the sender.
 
-    No foreign key: PostgreSQL would look the flow up, and lock it, for each of its hops.
+    The table has no foreign key, because PostgreSQL would look up and lock the flow's row for each hop.
     """
 
     __tablename__ = "hops"
@@ -166,9 +169,9 @@ class HopRow(Base):
 
 
 class AlarmRow(Base):
-    """A BUF_ALARM that began an episode or led to a decision, or a BUF_NORMAL (``kind``).
+    """A BUF_ALARM that began an episode or led to a decision (``kind`` "alarm"), or a BUF_NORMAL ("normal").
 
-    ``repeats``: alarms of the same port since the row before, which led to nothing.
+    ``repeats``: alarms of the same port since its last row that led to no decision.
     """
 
     __tablename__ = "alarms"
@@ -190,9 +193,9 @@ class AlarmRow(Base):
 
 
 class CommandRow(Base):
-    """What a person asks a controller to do; ``kind``: "release", "protect", "punish" or "policy".
+    """A command from a person to a controller; ``kind``: "release", "protect", "punish" or "policy".
 
-    ``taken_run_id``: the run that took it on. ``outcome``: what came of it, in words, once it is done.
+    ``taken_run_id``: the run that claimed it. ``outcome``: a sentence, NULL until the command is done.
     """
 
     __tablename__ = "commands"
@@ -213,13 +216,13 @@ class CommandRow(Base):
 
 
 class DecisionRow(Base):
-    """Which flow was chosen, among how many, and every input of the equation that gave its window.
+    """The choice of a flow from the candidates, with every input of the equation that gave its window.
 
-    ``alarm_id`` or ``command_id`` led to it, at the port ``dpid``, ``port_no``; ``origin``: "alarm",
-    "reflex" (the data plane took the step by itself) or "command". ``ranking``: the best of ``candidates``
-    in the policy's order, each ``{"flow_id", "flow", "age_s", "sent_bytes", "rate_bps", "state"}``.
-    ``equation``: 3 or 5 of the SDTCP paper, 0 for a window that a person gave. ``wr_bytes`` is NULL where
-    the receive window is unknown. ``entry``: the entry pushed; ``answer``: the switch's, NULL until it came.
+    ``alarm_id`` or ``command_id`` is the cause, at the port ``dpid``, ``port_no``. ``origin``: "alarm",
+    "reflex" (the data plane activated an armed entry) or "command". ``ranking``: the first candidates in the
+    policy's order, each ``{"flow_id", "flow", "age_s", "sent_bytes", "rate_bps", "state"}``. ``equation``: 3
+    or 5 of the SDTCP paper, 0 for a window that a person gave. ``wr_bytes`` is NULL if the receive window is
+    unknown. ``entry``: the entry that was pushed. ``answer``: the switch's answer, NULL until it arrived.
     """
 
     __tablename__ = "decisions"
@@ -257,7 +260,7 @@ class DecisionRow(Base):
 
 
 class ClampRow(Base):
-    """A flow's clamp: from its first entry to the lifting of its last."""
+    """A flow's clamp, from its first entry to the removal of its last entry."""
 
     __tablename__ = "clamps"
     id: Mapped[int] = mapped_column(RowId, primary_key=True)
@@ -279,9 +282,11 @@ class ClampRow(Base):
 
 
 class PortSampleRow(Base):
-    """A port's counters at a time, as the switch gives them (``wire.PortCountersRecord``).
+    """A port's counters at a time. ``weir_base.port_counters`` defines them.
 
-    What is counted (from ``alarms`` on) is counted since the switch's agent began.
+    A counter that queries use has a column of its own. ``other_counters`` holds the others by name, if they
+    are not 0. It is NULL in rows that an older version wrote. Counters that only grow count from the start
+    of the switch's data plane.
     """
 
     __tablename__ = "port_samples"
@@ -299,14 +304,38 @@ class PortSampleRow(Base):
     clamped: Mapped[int]
     marked: Mapped[int]
     drops: Mapped[int]
+    other_counters: Mapped[dict[str, Any] | None]
     __table_args__ = (
         _index("port_samples_at", "at_ns"),
         {"sqlite_with_rowid": False},
     )
 
+    @staticmethod
+    def split(counters: Mapping[str, int]) -> dict[str, Any]:
+        """Counters by name as the columns of a row."""
+        columns: dict[str, Any] = {name: counters[name] for name in COUNTER_COLUMNS}
+        others = {name: counters[name] for name in _OTHER_COUNTERS if counters[name]}
+        return columns | {"other_counters": others}
+
+    @staticmethod
+    def join(columns: Mapping[str, Any]) -> dict[str, int]:
+        """The counters by name of a row's columns, without counters that an older version did not write."""
+        counters: dict[str, int] = {name: columns[name] for name in COUNTER_COLUMNS}
+        if (others := columns["other_counters"]) is not None:
+            counters |= {name: others.get(name, 0) for name in _OTHER_COUNTERS}
+        return counters
+
+
+COUNTER_COLUMNS = tuple(name for name in PORT_COUNTERS if name in PortSampleRow.__table__.columns)
+"""The port counters that have a column of their own in ``port_samples``."""
+
+_OTHER_COUNTERS = tuple(
+    name for name, counter in PORT_COUNTERS.items() if counter.recorded and name not in COUNTER_COLUMNS
+)
+
 
 class SettingRow(Base):
-    """What a section of the configuration says in a run, defaults included; secrets left out."""
+    """A section of a run's configuration, including defaults, without secrets."""
 
     __tablename__ = "settings"
     run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
@@ -327,7 +356,7 @@ TIMES = {
     "clamps": "pushed_ns",
     "port_samples": "at_ns",
 }
-"""The column by which a table's rows have a time."""
+"""The column that holds the time of a table's rows."""
 
 TIMES_FROM = {"hops": ("flow_id", "flows"), "settings": ("run_id", "runs")}
-"""Rows without a time of their own have that of the row that this column names in this table."""
+"""Tables without a time: the column that refers to a row of another table, whose time counts."""

@@ -1,4 +1,4 @@
-"""What is too old goes, a little at a time, so that nobody waits long for the database."""
+"""Deletes old rows, a limited number at a time, so that no other user of the database waits long."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ NS_PER_DAY = 86_400_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long rows are kept, in days: closed flows with their hops, alarms, decisions and clamps, and
-    commands that are done; samples of ports. Flows that are open are kept.
+    """How long rows are kept, in days. Open flows are always kept.
+
+    ``flows_days``: closed flows with their hops, alarms, decisions, clamps, and commands that are done.
+    ``samples_days``: samples of port counters.
     """
 
     flows_days: float
@@ -25,17 +27,17 @@ class Retention:
 
 
 def prune(connection: Connection, retention: Retention, now_ns: int, limit: int) -> dict[str, int]:
-    """Delete at most ``limit`` rows of each table, oldest first, with what hangs on them.
+    """Delete at most ``limit`` old rows of each table, oldest first, with the rows that refer to them.
 
-    Returns how many of each; a table that gave less than ``limit`` has no more that are too old.
+    Returns the number of deleted rows by table. Less than ``limit`` means that no old row is left.
     """
-    pruned = {}
+    deleted = {}
     for row, oldest in _too_old(retention, now_ns):
         keys = oldest.limit(limit)
         if row is FlowRow:
             connection.execute(delete(HopRow).where(HopRow.flow_id.in_(keys)))
-        pruned[row.__tablename__] = _delete(connection, row, keys)
-    return pruned
+        deleted[row.__tablename__] = _delete(connection, row, keys)
+    return deleted
 
 
 def _too_old(retention: Retention, now_ns: int) -> Iterator[tuple[type[Base], Select[*tuple[Any, ...]]]]:
@@ -53,7 +55,7 @@ def _too_old(retention: Retention, now_ns: int) -> Iterator[tuple[type[Base], Se
 
 def _delete(connection: Connection, row: type[Base], keys: Select[*tuple[Any, ...]]) -> int:
     key = list(row.__table__.primary_key)
-    there = key[0].in_(keys) if len(key) == 1 else tuple_(*key).in_(keys)
-    result = connection.execute(delete(row).where(there))
-    assert isinstance(result, CursorResult)  # noqa: S101 - a DELETE gives no other
+    is_chosen = key[0].in_(keys) if len(key) == 1 else tuple_(*key).in_(keys)
+    result = connection.execute(delete(row).where(is_chosen))
+    assert isinstance(result, CursorResult)  # noqa: S101 - the result of a DELETE
     return result.rowcount

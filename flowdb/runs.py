@@ -1,4 +1,4 @@
-"""The start of a controller's run, and what it takes over from the runs before it."""
+"""The start of a controller's run, and the flows that it adopts from earlier runs."""
 
 from __future__ import annotations
 
@@ -16,24 +16,30 @@ from flowdb.clock import Clock, boot_id
 from flowdb.flow import NS_PER_S, FiveTuple, Flow, FlowState, Hop
 from flowdb.models import ClampRow, FlowRow, HopRow, RunRow
 
+HEARTBEAT_S = 5.0
+"""A controller updates its row this often."""
+
+ALIVE_FOR_S = 4 * HEARTBEAT_S
+"""A controller counts as alive for this long after its last heartbeat."""
+
 RUN_SHIFT = 32
 """A row's id is ``run_id << RUN_SHIFT | counter``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A run that has begun: its id, and the flows that it takes over."""
+    """A run that has started: its id, and the flows that it adopts."""
 
     run_id: int
     adopted: tuple[Flow, ...]
 
 
 def start_run(session: Session, clock: Clock, adopt_within_s: float) -> Start:
-    """Note a new run, and settle what those before it left open.
+    """Record a new run, and settle the flows and clamps that earlier runs left open.
 
-    Open flows are taken over if any run lived at most ``adopt_within_s`` ago: their handshakes will not come
-    again. Else they are closed as "lost". Clamps left standing are noted as lifted: the controller takes
-    their entries away when the switches come.
+    If any run was alive at most ``adopt_within_s`` ago, its open flows are adopted, because their handshakes
+    will not be seen again. Otherwise open flows are closed as "lost". Open clamps are recorded as lifted,
+    because the controller removes their entries when the switches connect.
     """
     now_ns = clock.now_ns()
     earlier = {run.id: run for run in session.scalars(select(RunRow))}
@@ -42,13 +48,13 @@ def start_run(session: Session, clock: Clock, adopt_within_s: float) -> Start:
     if silent is not None and silent <= adopt_within_s * NS_PER_S:
         shifts_ns = {run.id: _shift_ns(run, clock) for run in earlier.values()}
         adopted = tuple(
-            _moved(flow, shifts_ns.get(flow.id >> RUN_SHIFT, 0), now_ns) for flow in _open_flows(session)
+            _in_time_of(flow, shifts_ns.get(flow.id >> RUN_SHIFT, 0), now_ns) for flow in _open_flows(session)
         )
     else:
         lost = {"closed_ns": now_ns, "close_reason": "lost", "state": FlowState.CLOSED}
         session.execute(update(FlowRow).where(FlowRow.closed_ns.is_(None)).values(lost))
-    left = update(ClampRow).where(ClampRow.lifted_ns.is_(None))
-    session.execute(left.values(lifted_ns=now_ns, lift_reason="controller restarted"))
+    open_clamps = update(ClampRow).where(ClampRow.lifted_ns.is_(None))
+    session.execute(open_clamps.values(lifted_ns=now_ns, lift_reason="controller restarted"))
     run = RunRow(
         host=socket.gethostname(),
         pid=os.getpid(),
@@ -63,19 +69,19 @@ def start_run(session: Session, clock: Clock, adopt_within_s: float) -> Start:
 
 
 def silent_ns(run: RunRow | Row[Any], clock: Clock) -> int:
-    """How long ago a run was last seen, whatever was done to the system's clock since."""
+    """The time since a run was last seen, even if the system's clock was set since then."""
     last_seen_ns: int = run.last_seen_ns + _shift_ns(run, clock)
     return clock.now_ns() - last_seen_ns
 
 
 def _shift_ns(run: RunRow | Row[Any], clock: Clock) -> int:
-    """What a time by a run's clock is behind by this one's; 0 where the two cannot be compared."""
+    """How far a run's clock is behind ``clock``; 0 if the two belong to different boots."""
     boot_ns: int = run.boot_ns if run.boot_id == boot_id() else clock.boot_ns
     return clock.boot_ns - boot_ns
 
 
-def _moved(flow: Flow, shift_ns: int, now_ns: int) -> Flow:
-    """A flow with its times by this run's clock: its age is right even if the system's clock was set."""
+def _in_time_of(flow: Flow, shift_ns: int, now_ns: int) -> Flow:
+    """A flow with its times in this run's clock, so that its age is correct if the system's clock was set."""
     active_ns = flow.last_active_ns
     return replace(
         flow,
@@ -85,14 +91,12 @@ def _moved(flow: Flow, shift_ns: int, now_ns: int) -> Flow:
 
 
 def _open_flows(session: Session) -> Iterator[Flow]:
-    """In plain rows, not objects of the ORM: there may be a hundred thousand."""
+    """Read as plain rows instead of ORM objects, because there may be very many."""
     is_open = FlowRow.closed_ns.is_(None)
-    crossed = select(HopRow.flow_id, HopRow.dpid, HopRow.in_port, HopRow.out_port)
-    crossed = crossed.join(FlowRow, FlowRow.id == HopRow.flow_id).where(is_open)
+    hops = select(HopRow.flow_id, HopRow.dpid, HopRow.in_port, HopRow.out_port)
+    hops = hops.join(FlowRow, FlowRow.id == HopRow.flow_id).where(is_open)
     paths: defaultdict[int, list[Hop]] = defaultdict(list)
-    for flow_id, dpid, in_port, out_port in session.execute(
-        crossed.order_by(HopRow.flow_id, HopRow.position)
-    ):
+    for flow_id, dpid, in_port, out_port in session.execute(hops.order_by(HopRow.flow_id, HopRow.position)):
         paths[flow_id].append(Hop(dpid, in_port, out_port))
     for row in session.execute(select(*FlowRow.__table__.columns).where(is_open)):
         yield Flow(

@@ -1,4 +1,4 @@
-"""The schema's version: Alembic's revisions in ``migrations``, and the database's against them."""
+"""The version of the database's tables, compared with Alembic's revisions in ``migrations``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from alembic.util import CommandError
 from sqlalchemy import inspect
 from sqlalchemy.engine import Connection, Engine
 
-from flowdb.engine import SchemaMismatch, said_plainly, shown
+from flowdb.engine import SchemaMismatch, reporting_errors, without_password
 from flowdb.models import Base
 
 BEFORE_VERSIONS = "0001"
-"""The revision whose tables were made before databases had a version."""
+"""The revision of tables that were created before databases recorded a version."""
 
 
 def newest() -> str:
@@ -36,27 +36,26 @@ def version(connection: Connection) -> str | None:
 
 
 def require_newest(connection: Connection, url: str) -> None:
-    """Raises SchemaMismatch, with the remedy, where the database is not of the newest revision."""
+    """Raises SchemaMismatch, with the remedy, if the database does not have the newest revision."""
     there, wanted = version(connection), newest()
+    database = f"the flow database {without_password(url)}"
     if there == wanted:
         return
     if there is None:
-        raise SchemaMismatch(
-            f"the flow database {shown(url)} has none of Weir's tables; make them: `weir db init`"
-        )
+        raise SchemaMismatch(f"{database} has none of Weir's tables; create them: `weir db init`")
     if _is_known(there):
         raise SchemaMismatch(
-            f"the flow database {shown(url)} is of an older version ({there}, not {wanted}); stop its"
-            " controllers, then: `weir db upgrade`"
+            f"{database} has an older version ({there}, not {wanted}); stop its"
+            " controllers, then run `weir db upgrade`"
         )
     raise SchemaMismatch(
-        f"the flow database {shown(url)} is of a newer version ({there}, not {wanted}); update Weir, or name"
+        f"{database} has a newer version ({there}, not {wanted}); update Weir, or name"
         " another in [flowdb] url or $WEIR_DB"
     )
 
 
 def prepare(engine: Engine, url: str) -> None:
-    """Make the tables of an empty SQLite database; raises SchemaMismatch where another is not the newest."""
+    """Create the tables of an empty SQLite database. Raises SchemaMismatch if others are not the newest."""
     with engine.begin() as connection:
         is_empty = not inspect(connection).get_table_names()
         if not is_empty or engine.dialect.name != "sqlite":
@@ -66,11 +65,11 @@ def prepare(engine: Engine, url: str) -> None:
 
 
 def upgrade(engine: Engine, url: str) -> tuple[str | None, str]:
-    """Bring the database to the newest revision, or make its tables: wholly or not at all.
+    """Bring the database to the newest revision, or create its tables, in one transaction.
 
     Returns the revision before and after. Raises FlowDbError.
     """
-    with said_plainly(url, "upgrade"), _without_foreign_keys(engine) as connection, connection.begin():
+    with reporting_errors(url, "upgrade"), _without_foreign_keys(engine) as connection, connection.begin():
         before = version(connection)
         if before is not None and not _is_known(before):
             require_newest(connection, url)
@@ -83,7 +82,7 @@ def upgrade(engine: Engine, url: str) -> tuple[str | None, str]:
 
 @contextmanager
 def _without_foreign_keys(engine: Engine) -> Iterator[Connection]:
-    """SQLite changes a table by making it anew; the rows that lean on the old one must not go with it."""
+    """SQLite changes a table by replacing it. Rows that refer to the old table must not be deleted."""
     with engine.connect() as connection:
         if engine.dialect.name == "sqlite":
             connection.connection.cursor().execute("PRAGMA foreign_keys=OFF")

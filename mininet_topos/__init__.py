@@ -1,1 +1,1 @@
-"""The lab: Mininet networks behind the extended switch, real TCP workloads, and what they show."""
+"""The lab: Mininet networks with the extended switch, real TCP workloads, and the figures of their runs."""

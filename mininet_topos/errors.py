@@ -1,30 +1,30 @@
-"""What can go wrong in the lab.
+"""The errors of the lab.
 
 LabError
-├── Unable          this machine cannot run the lab: the message says what is missing and the remedy
-├── BadExperiment   parameters that make no sense
-├── ProgramFailed   a controller, an agent or a traffic program ended or never became ready
-└── RunFailed       a run came to no end, or stayed void after its repeats
+├── Unable          this machine cannot run the lab; the message states what is missing and the remedy
+├── BadExperiment   the description of an experiment is wrong; the message names the value
+├── ProgramFailed   a controller, an agent or a traffic program ended early or did not become ready
+└── RunFailed       a run did not end in time
 """
 
 from __future__ import annotations
 
 
 class LabError(Exception):
-    """The lab could not do what was asked; the message says what and what to do."""
+    """The lab cannot do what the user asked for; the message states the reason and the remedy."""
 
 
 class Unable(LabError):
-    """This machine cannot run the lab: the message says what is missing and the remedy."""
+    """This machine cannot run the lab; the message states what is missing and the remedy."""
 
 
 class BadExperiment(LabError):
-    """Parameters that make no sense."""
+    """The description of an experiment is wrong; the message names the value."""
 
 
 class ProgramFailed(LabError):
-    """A controller, an agent or a traffic program ended or never became ready."""
+    """A controller, an agent or a traffic program ended early or did not become ready."""
 
 
 class RunFailed(LabError):
-    """A run came to no end, or stayed void after its repeats."""
+    """A run did not end in time."""

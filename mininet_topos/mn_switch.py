@@ -5,9 +5,9 @@
     mn --custom mininet_topos/topo.py,mininet_topos/mn_switch.py --topo fattree,4 --switch weir \\
        --controller weir,port=6653
 
-This file stands alone for that: it knows the command line of the agent only. All bridges are stock Open
-vSwitch on the userspace datapath; one agent extends them, whose data plane is called ``mn``. Hosts' offloads
-are turned off, which that datapath needs.
+``mn`` executes this file alone, so it imports nothing of the project and uses the agent's command line. All
+bridges are stock Open vSwitch on the userspace datapath. One agent extends them; its data plane is called
+``mn``. The hosts' offloads are off, because that datapath needs real checksums and segments.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from mininet.log import error, warn
 from mininet.node import OVSSwitch, RemoteController
@@ -32,16 +33,16 @@ OFFLOADS_OFF = "tx off tso off gso off gro off"
 
 
 class WeirSwitch(OVSSwitch):
-    """A bridge that the agent extends as soon as all bridges are there."""
+    """A bridge that the agent extends as soon as all bridges exist."""
 
-    agent: subprocess.Popen | None = None
+    agent: subprocess.Popen[bytes] | None = None
 
     def __init__(self, name: str, **params: object) -> None:
         params.update(datapath="user", protocols="OpenFlow13", failMode="secure", batch=True)
         super().__init__(name, **params)
 
-    def start(self, controllers: list) -> None:
-        """Start the bridge; at both ends of its links offloads go off."""
+    def start(self, controllers: list[Any]) -> None:
+        """Start the bridge, and turn offloads off at both ends of its links."""
         super().start(controllers)
         for intf in self.intfList():
             for end in (intf.link.intf1, intf.link.intf2) if intf.link else ():
@@ -59,9 +60,9 @@ class WeirSwitch(OVSSwitch):
         cls.agent = subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True)
         atexit.register(cls.stop_agent)
         until = time.monotonic() + READY_S
-        while b'"event": "ready"' not in (said := Path(log.name).read_bytes()):
+        while b'"event": "ready"' not in (output := Path(log.name).read_bytes()):
             if cls.agent.poll() is not None or time.monotonic() > until:
-                error(f"the agent is not ready: {said.decode(errors='replace').strip()[-500:]}\n")
+                error(f"the agent is not ready: {output.decode(errors='replace').strip()[-500:]}\n")
                 sys.exit(1)
             time.sleep(0.05)
         return switches
@@ -77,7 +78,7 @@ class WeirSwitch(OVSSwitch):
 
     @classmethod
     def stop_agent(cls) -> None:
-        """End the agent, which takes its programs off the ports."""
+        """End the agent, which removes its programs from the ports."""
         if cls.agent is None:
             return
         cls.agent.terminate()
@@ -90,10 +91,10 @@ class WeirSwitch(OVSSwitch):
 
 
 class WeirController(RemoteController):
-    """A controller that runs already; whether it listens is found out by connecting to it.
+    """A controller that already runs. It listens if a connection to it succeeds.
 
-    Mininet's ``remote`` reads the first bytes of the session as text, and ends on a HELLO whose xid, random
-    with Ryu, is none.
+    Mininet's own ``remote`` decodes the first bytes of the session as text, and fails if Ryu's HELLO, whose
+    xid is random, is not valid text.
     """
 
     def isListening(self, ip: str, port: int) -> bool:  # noqa: N802 - Mininet's name
@@ -106,7 +107,7 @@ class WeirController(RemoteController):
 
 
 def _weir() -> str:
-    """The command `weir`: of this checkout's environment, else of PATH."""
+    """Return the command `weir` of this checkout's environment, or else of PATH."""
     ours = Path(_weir.__code__.co_filename).resolve().parents[1] / ".venv" / "bin" / "weir"
     found = str(ours) if ours.exists() else shutil.which("weir")
     if found is None:

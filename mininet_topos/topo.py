@@ -1,11 +1,11 @@
 """Topologies: graphs and nothing else.
 
-Each is a plain Mininet Topo, also for ``mn --custom mininet_topos/topo.py --topo fattree,4``: this file
-stands alone for that. Bad parameters raise ValueError, with what is wanted. Switches get datapath ids of
-their own, 1 upwards in the order in which they are added.
+Each class is a plain Mininet Topo. ``mn --custom mininet_topos/topo.py --topo fattree,4`` executes this file
+alone, so it imports nothing of the project. A bad parameter raises ValueError with the wanted values.
+Switches have the datapath ids 1, 2, ... in the order in which they are added.
 
-Those with loops (fat-tree, leaf-spine, DCell, BCube) need a controller that knows paths. In DCell and BCube
-hosts forward for others; to bring that about is up to who runs them (the lab: `topologies.relayed`).
+Topologies with loops (fat-tree, leaf-spine, DCell, BCube) need a controller that computes paths. In DCell and
+BCube, hosts forward packets for others. The lab replaces such hosts (`topologies.with_forwarding_switches`).
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from mininet.topo import Topo
 
 
 def _at_least(least: int, **counts: object) -> None:
-    """Raises ValueError unless every count is an integer of `least` or more."""
+    """Raise ValueError unless every count is an integer of `least` or more."""
     for name, count in counts.items():
         if not isinstance(count, int) or isinstance(count, bool) or count < least:
             raise ValueError(f"{name} is {count!r}: want an integer of {least} or more")
 
 
 class _Numbered(Topo):
-    """Switches numbered in the order in which they are added: their names need not be numbers."""
+    """A topology whose switches are numbered in the order in which they are added."""
 
     def _switch(self, name: str) -> str:
         return str(self.addSwitch(name, dpid=f"{len(self.switches(sort=False)) + 1:016x}"))
 
     def _hosts(self, count: int, switch: str, prefix: str = "h") -> None:
-        """So many more hosts on a switch; numbered on from those that are there already."""
+        """Add hosts to a switch; their numbers follow the numbers of the existing hosts."""
         first = sum(host.startswith(prefix) for host in self.hosts(sort=False)) + 1
         for number in range(first, first + count):
             self.addLink(self.addHost(f"{prefix}{number}"), switch)
 
 
 class Star(Topo):
-    """One switch; a root on its port 1, then the workers, then the senders of long flows.
+    """One switch: the root on port 1, then the workers, then the senders of long flows.
 
     ::
 
@@ -47,7 +47,7 @@ class Star(Topo):
     """
 
     def build(self, workers: int = 2, senders: int = 0, switch: str = "s1") -> None:
-        """workers, senders: how many of each; switch: its name (its digits become the datapath id)."""
+        """Add the nodes. The digits in the name of `switch` become its datapath id."""
         _at_least(1, workers=workers)
         _at_least(0, senders=senders)
         self.addSwitch(switch)
@@ -65,12 +65,12 @@ class Dumbbell(_Numbered):
 
         snd1..sndN -- [s1] 1--1 [s2] -- rcv1..rcvM
 
-    SDTCP's figure 7 is Dumbbell(40, 3), the thesis' figure 15 Dumbbell(2, 2). More links than one, on ports
-    1 upwards, are equal paths.
+    SDTCP's figure 7 is Dumbbell(40, 3), the thesis' figure 15 Dumbbell(2, 2). Several links, on ports 1, 2,
+    ..., are equal paths.
     """
 
     def build(self, senders: int = 2, receivers: int = 2, links: int = 1) -> None:
-        """senders, receivers: how many of each; links: between the switches."""
+        """Add the nodes, and a number of `links` between the switches."""
         _at_least(1, senders=senders, receivers=receivers, links=links)
         left, right = self._switch("s1"), self._switch("s2")
         for number in range(1, links + 1):
@@ -87,7 +87,7 @@ class ThreeTier(_Numbered):
     """
 
     def build(self, aggregations: int = 2, racks: int = 5, servers: int = 48) -> None:
-        """aggregations: switches below the core; racks: below each of them; servers: in each rack."""
+        """Add `aggregations` below the core, `racks` below each of them, and `servers` in each rack."""
         _at_least(1, aggregations=aggregations, racks=racks, servers=servers)
         core = self._switch("core")
         for number in range(1, aggregations + 1):
@@ -100,10 +100,10 @@ class ThreeTier(_Numbered):
 
 
 class LeafSpine(_Numbered):
-    """Every leaf is linked to every spine; servers on the leaves."""
+    """Every leaf is linked to every spine; the servers are on the leaves."""
 
     def build(self, spines: int = 2, leaves: int = 4, servers: int = 4) -> None:
-        """spines, leaves: how many switches of each; servers: on each leaf."""
+        """Add the switches, and a number of `servers` on each leaf."""
         _at_least(1, spines=spines, leaves=leaves, servers=servers)
         tops = [self._switch(f"spine{number}") for number in range(1, spines + 1)]
         for number in range(1, leaves + 1):
@@ -116,12 +116,12 @@ class LeafSpine(_Numbered):
 class FatTree(_Numbered):
     """The k-ary fat-tree (Al-Fares et al., SIGCOMM 2008; the thesis' figure 3) of switches with k ports.
 
-    k pods of k/2 edge and k/2 aggregation switches; k/2 servers on each edge switch; (k/2)^2 cores, of which
-    the i-th aggregation switch of every pod is linked to those from i k/2 on.
+    It has k pods of k/2 edge and k/2 aggregation switches, k/2 servers on each edge switch, and (k/2)^2
+    cores. The i-th aggregation switch of each pod is linked to the k/2 cores from i k/2 on.
     """
 
     def build(self, k: int = 4) -> None:
-        """k: ports of a switch, even."""
+        """Add the nodes. `k`, an even number, is the number of ports of a switch."""
         _at_least(2, k=k)
         if k % 2:
             raise ValueError(f"k is {k}: want an even number, half of a switch's ports lead up")
@@ -141,19 +141,19 @@ class FatTree(_Numbered):
 class DCell(_Numbered):
     """DCell(n, l) (Guo et al., SIGCOMM 2008; the thesis' figure 4): cells linked server to server.
 
-    A DCell of level 0 is n servers on one switch. One of level l is t + 1 of level l - 1, where t is the
-    servers of one: server j - 1 of cell i is linked to server i of cell j, for every i < j, so that each
-    pair of cells has one link.
+    A DCell of level 0 is n servers on one switch. A DCell of level l consists of t + 1 cells of level l - 1,
+    where t is the number of servers in such a cell. For every i < j, server j - 1 of cell i is linked to
+    server i of cell j, so that each pair of cells has one link.
     """
 
     def build(self, n: int = 4, level: int = 1) -> None:
-        """n: servers in a cell of level 0; level: of the whole."""
+        """Add the nodes. `n` is the number of servers in a cell of level 0."""
         _at_least(2, n=n)
         _at_least(0, level=level)
         self._cell(n, level)
 
     def _cell(self, n: int, level: int) -> list[str]:
-        """Add a cell; returns its servers."""
+        """Add a cell and return its servers."""
         if level == 0:
             self._hosts(n, self._switch(f"s{len(self.switches(sort=False)) + 1}"))
             return [str(host) for host in self.hosts(sort=False)[-n:]]
@@ -168,12 +168,12 @@ class DCell(_Numbered):
 class BCube(_Numbered):
     """BCube(n, l) (Guo et al., SIGCOMM 2009; the thesis' figure 5): every server on a switch of each level.
 
-    Servers are numbers of l + 1 digits to the base n. A switch of level i links the n servers that differ in
-    digit i alone; its number is the other digits.
+    A server is a number of l + 1 digits to the base n. A switch of level i links the n servers that differ
+    only in digit i; the other digits are the number of the switch.
     """
 
     def build(self, n: int = 4, level: int = 1) -> None:
-        """n: servers of a switch; level: the highest."""
+        """Add the nodes. `n` is the number of servers of a switch; `level` is the highest level."""
         _at_least(2, n=n)
         _at_least(0, level=level)
         servers = [self.addHost(f"h{number}") for number in range(1, n ** (level + 1) + 1)]

@@ -1,23 +1,51 @@
-"""The one place that tells Ryu from os-ken: apps import the framework's names from here.
+"""Chooses the controller framework, Ryu or os-ken. Apps import the framework's names from here.
 
     from openflow_ext.engine import app_manager, ofp_event, set_ev_cls, MAIN_DISPATCHER
 
-The engine is ``$WEIR_ENGINE`` (``ryu`` or ``os_ken``) if set; else the one that this process has already
-imported; else Ryu if it is installed; else os-ken. It is chosen, and imported, when a name is first
-asked for and not before: ``ryu-manager`` must patch the standard library first.
+The engine is ``$WEIR_ENGINE`` (``ryu`` or ``os_ken``) if that is set. Otherwise it is the engine that this
+process has already imported, or Ryu if it is installed, or os-ken. This module chooses and imports it when
+a name is first used, because ``ryu-manager`` must patch the standard library before that.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import os
 import signal
 import sys
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import greenlet
+
+if TYPE_CHECKING:
+    # Both engines lack type annotations. These are the parts that Weir's classes derive from or call.
+    _Handler = TypeVar("_Handler", bound=Callable[..., None])
+
+    class EventBase:
+        """An event that apps send each other."""
+
+    class App:
+        """The engine's base class of applications."""
+
+        name: str
+        logger: logging.Logger
+        threads: list[Any]
+        events: Any
+        is_active: bool
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+        def start(self) -> Any: ...
+        def close(self) -> None: ...
+        def send_event(self, name: str, ev: EventBase) -> None: ...
+        def send_event_to_observers(self, ev: EventBase) -> None: ...
+
+    def set_ev_cls(ev_cls: Any, dispatchers: Any = None) -> Callable[[_Handler], _Handler]:
+        """Make a method the handler of one or more kinds of event, in the given states of a session."""
+
 
 ENGINES = ("ryu", "os_ken")
 
@@ -52,16 +80,18 @@ _APP_CLASSES = {"ryu": "RyuApp", "os_ken": "OSKenApp"}
 
 
 class EngineError(Exception):
-    """No engine, or one that cannot be used; the message says what to do."""
+    """No engine can be used; the message says what to do."""
 
 
 def __getattr__(attribute: str) -> Any:
-    """``name``, ``App`` (the base class of applications) and the framework's names, on first use."""
+    """``name``, the base classes ``App`` and ``EventBase``, or a name of the framework."""
     if attribute == "name":
         value: Any = _choose()
     elif attribute == "App":
         engine = sys.modules[__name__].name
         value = getattr(load("base.app_manager", engine), _APP_CLASSES[engine])
+    elif attribute == "EventBase":
+        value = load("controller.event").EventBase
     elif attribute in _MODULES:
         value = load(_MODULES[attribute])
     elif attribute in _HANDLER_NAMES:
@@ -73,7 +103,7 @@ def __getattr__(attribute: str) -> Any:
 
 
 def load(module: str, engine: str | None = None) -> Any:
-    """Import ``module`` (``controller.ofp_event``, say) of ``engine``, by default the chosen one."""
+    """Import ``module`` (for example ``controller.ofp_event``) of ``engine``; default: the chosen engine."""
     engine = engine or sys.modules[__name__].name
     if engine == "ryu":
         _repair_eventlet()
@@ -97,11 +127,11 @@ def _choose() -> str:
 
 
 def _repair_eventlet() -> None:
-    """Give eventlet.wsgi back the name ALREADY_HANDLED, which ryu.app.wsgi imports.
+    """Define eventlet.wsgi.ALREADY_HANDLED, which ryu.app.wsgi imports and new versions of eventlet lack.
 
-    Ryu returns it after a WebSocket session so that nothing more is written. Eventlet now notes that in
-    WSGI_LOCAL.already_handled, which its WebSocketWSGI sets itself; the value returned must merely be an
-    iterable of no bytes. A refused upgrade does not set it, and its status still goes out.
+    Ryu returns it after a WebSocket session, so that the server writes no response. A new eventlet uses
+    WSGI_LOCAL.already_handled for that, which its WebSocketWSGI sets itself. The returned value only has to
+    be an empty iterable. After a refused upgrade the flag is not set, and the server sends the status.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")
@@ -111,13 +141,14 @@ def _repair_eventlet() -> None:
 
 
 def ryu_manager() -> None:
-    """The ``ryu-manager`` command: Ryu's own, on a current eventlet. SIGTERM ends it as orderly as Ctrl-C.
+    """The ``ryu-manager`` command: Ryu's own, repaired for a current eventlet.
 
-    It listens on loopback unless ``--ofp-listen-host`` or ``--wsapi-host`` say otherwise.
+    It listens on loopback unless ``--ofp-listen-host`` or ``--wsapi-host`` is given. SIGTERM stops it in
+    the same orderly way as Ctrl-C.
     """
     wanted = os.environ.get("WEIR_ENGINE", "ryu")
     if wanted != "ryu":
-        sys.exit(f"ryu-manager: runs Ryu, but WEIR_ENGINE is {wanted!r}; unset it, or use weir controller")
+        sys.exit(f"ryu-manager runs Ryu, but WEIR_ENGINE is {wanted!r}; unset it, or use weir controller")
     manager = load("cmd.manager", "ryu")
     settings = load("cfg", "ryu").CONF
     for listener in ("ofp_listen_host", "wsapi_host"):
@@ -127,10 +158,10 @@ def ryu_manager() -> None:
 
 
 def _stop_from_the_main_greenlet() -> None:
-    """Let SIGTERM and Ctrl-C end Ryu whatever runs when they come.
+    """Let SIGTERM and Ctrl-C stop Ryu, whichever greenlet is running.
 
-    Python raises KeyboardInterrupt in the greenlet that is running; in one of Ryu's own it would be logged
-    as an uncaught exception, and the manager would run on.
+    Python raises KeyboardInterrupt in the running greenlet. If that is one of Ryu's own, Ryu logs an
+    uncaught exception and the manager continues. So the interrupt is raised in the main greenlet.
     """
     main, hub = greenlet.getcurrent(), importlib.import_module("eventlet.hubs").get_hub()
 

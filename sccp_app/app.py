@@ -1,130 +1,96 @@
-"""SCCP's shell: Table I and the port policy to every switch."""
+"""SCCP's shell: sends Table I and the port policy to switches, and measured common RTTs to ports."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from app_base.app import CONNECTED, ControllerApp, Refusal
 from flowdb.context import FlowDbContext
 from flowdb.flow import PortKey
-from openflow_ext import registry
-from openflow_ext.engine import (
-    CONFIG_DISPATCHER,
-    DEAD_DISPATCHER,
-    MAIN_DISPATCHER,
-    App,
-    ofp_event,
-    ofproto_v1_3,
-    ofproto_v1_5,
-    set_ev_cls,
-)
-from openflow_ext.settings import load_or_exit
-from sccp_app import entries
+from openflow_ext.engine import MAIN_DISPATCHER, ofp_event, set_ev_cls
+from sccp_app import messages
+from sccp_app.common_rtt import CommonRtts, PortRtt, why_not_clamping
 from sccp_app.config import SccpSettings
-from sccp_app.metrics import ShareFigures
-from sccp_app.shares import Share, Shares, why_counted_only
+from sccp_app.metrics import CommonRttMetrics
+from sccp_app.stage import STAGE
 from telemetry_app.core import PortSample
 from telemetry_app.events import EventPortSamples
-from telemetry_app.metrics import Figures
-
-registry.install()
-
-_UP = [CONFIG_DISPATCHER, MAIN_DISPATCHER]
+from telemetry_app.metrics import PortCollector
 
 
-class SccpApp(App):
+class SccpApp(ControllerApp[SccpSettings]):
     """SCCP on every port of every switch."""
 
-    OFP_VERSIONS = [ofproto_v1_3.OFP_VERSION, ofproto_v1_5.OFP_VERSION]  # noqa: RUF012 (the framework's form)
-    _CONTEXTS = {"flowdb": FlowDbContext}  # noqa: RUF012
+    DECLARATION = STAGE
 
     def __init__(self, *args: Any, flowdb: FlowDbContext, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.settings = load_or_exit("sccp", SccpSettings)
-        flowdb.note_settings("sccp", self.settings)
-        self.shares = Shares(self.settings.rtt_policy)
-        self.figures = Figures("sccp", flowdb)
+        super().__init__(*args, flowdb=flowdb, **kwargs)
+        self.common_rtts = CommonRtts(self.settings.rtt_policy)
+        self.port_figures = PortCollector()
+        self.metrics.registry.register(self.port_figures)
         self._capacities_bps: dict[PortKey, int] = {}
-        self.figures.registry.register(ShareFigures(self.shares, self._capacities_bps))
-        self.datapaths: dict[int, Any] = {}
-        self._configs: dict[int, int] = {}
-        self._counted_only: dict[PortKey, str] = {}
+        self.metrics.registry.register(CommonRttMetrics(self.common_rtts, self._capacities_bps))
+        self._config_xids: dict[int, int] = {}
+        self._not_clamping: dict[PortKey, str] = {}
 
-    def start(self) -> Any:
-        if self.settings.metrics:
-            self.figures.serve_or_exit(self.settings.metrics)
-        return super().start()
-
-    @set_ev_cls(ofp_event.EventOFPSwitchFeatures, CONFIG_DISPATCHER)
-    def on_switch(self, ev: Any) -> None:
-        datapath = ev.msg.datapath
-        self.datapaths[datapath.id] = datapath
-        config = entries.configure_ports(datapath, self.settings.policy)
+    def switch_connected(self, datapath: Any) -> None:
+        config = messages.configure_ports(datapath, self.settings.policy)
         datapath.send_msg(config)
-        self._configs[datapath.id] = config.xid
-        for share in self.shares.of_switch(datapath.id):
-            datapath.send_msg(entries.configure_port(datapath, self.settings.policy, share))
-        for message in entries.table_i(datapath):
+        self._config_xids[datapath.id] = config.xid
+        for rtt in self.common_rtts.of_switch(datapath.id):
+            datapath.send_msg(messages.configure_port(datapath, self.settings.policy, rtt))
+        for message in messages.table_i(datapath, self.pipeline.next_table(STAGE.table)):
             datapath.send_msg(message)
 
-    @set_ev_cls(ofp_event.EventOFPStateChange, DEAD_DISPATCHER)
-    def on_switch_gone(self, ev: Any) -> None:
-        dpid = ev.datapath.id
-        if self.datapaths.get(dpid) is ev.datapath:
-            del self.datapaths[dpid]
-
-    @set_ev_cls(ofp_event.EventOFPErrorMsg, _UP)
-    def on_error(self, ev: Any) -> None:
-        dpid = ev.msg.datapath.id
-        if self._configs.get(dpid) == ev.msg.xid:
-            self.logger.warning("switch %016x refuses SCCP's settings: run weir switch on its host", dpid)
+    def message_refused(self, refusal: Refusal) -> None:
+        if self._config_xids.get(refusal.dpid) == refusal.xid:
+            text = "switch %016x refuses SCCP's settings: run weir switch on its host"
+            self.logger.warning(text, refusal.dpid)
 
     @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
     def on_port_status(self, ev: Any) -> None:
         if ev.msg.reason == ev.msg.datapath.ofproto.OFPPR_DELETE:
             port = PortKey(ev.msg.datapath.id, ev.msg.desc.port_no)
-            self.shares.port_gone(port)
-            self._counted_only.pop(port, None)
+            self.common_rtts.port_gone(port)
+            self._not_clamping.pop(port, None)
             self._capacities_bps.pop(port, None)
 
-    @set_ev_cls(ofp_event.EventOFPFlowReport, _UP)
+    @set_ev_cls(ofp_event.EventOFPFlowReport, CONNECTED)
     def on_flow_report(self, ev: Any) -> None:
         dpid = ev.msg.datapath.id
         for record in ev.msg.records:
             if record.handshake_rtt_us:
                 port = PortKey(dpid, record.out_port)
-                share = self.shares.on_handshake(port, record.handshake_rtt_us, record.first_ns)
-                if share and dpid in self.datapaths:
-                    self._give(self.datapaths[dpid], share)
+                rtt = self.common_rtts.on_handshake(port, record.handshake_rtt_us, record.first_ns)
+                if rtt and dpid in self.datapaths:
+                    self._send_rtt(self.datapaths[dpid], rtt)
 
     @set_ev_cls(EventPortSamples)
     def on_samples(self, ev: EventPortSamples) -> None:
-        self.figures.ports.take(ev.dpid, ev.samples)
+        self.port_figures.take(ev.dpid, ev.samples)
         for sample in ev.samples:
             self._capacities_bps[sample.port] = sample.counters.capacity_bps
-            self._note_flags(sample)
+            self._log_clamping(sample)
 
-    def _note_flags(self, sample: PortSample) -> None:
-        """Say once that a port cannot clamp, and why; and that it can again."""
-        port, why = sample.port, why_counted_only(sample.counters.flags)
-        if why == self._counted_only.get(port, ""):
+    def _log_clamping(self, sample: PortSample) -> None:
+        """Log once that a port cannot clamp, with the reason, and once that it clamps again."""
+        port, why = sample.port, why_not_clamping(sample.counters.flags)
+        if why == self._not_clamping.get(port, ""):
             return
-        self._counted_only[port] = why
+        self._not_clamping[port] = why
         if why:
-            text = "port %s (%s) counts flows and clamps none: %s"
-            self.logger.warning(text, port, sample.name, why)
+            self.logger.warning("port %s (%s) counts flows but does not clamp: %s", port, sample.name, why)
         else:
             self.logger.info("port %s (%s) clamps to its fair share again", port, sample.name)
 
-    def _give(self, datapath: Any, share: Share) -> None:
-        datapath.send_msg(entries.configure_port(datapath, self.settings.policy, share))
-        if not share.fills:
-            text = "port %s %s: the quickest of its last handshakes took %d us, the common RTT is less;"
+    def _send_rtt(self, datapath: Any, rtt: PortRtt) -> None:
+        datapath.send_msg(messages.configure_port(datapath, self.settings.policy, rtt))
+        if not rtt.fills_port:
+            text = "port %s %s: its shortest recent handshake took %d us, longer than the common RTT;"
             text += " raise [sccp] common_rtt_us or most_common_rtt_us"
-            outcome = "cannot be filled" if share.common_rtt_us else "counts flows and clamps none"
-            self.logger.warning(text, share.port, outcome, share.least_us)
+            effect = "cannot be filled" if rtt.common_rtt_us else "counts flows but does not clamp"
+            self.logger.warning(text, rtt.port, effect, rtt.least_us)
             return
-        needed_bytes = share.buffer_bytes(self._capacities_bps.get(share.port, 0))
-        text = (
-            "port %s: common RTT %d us, its handshakes' median %d us; the overshoot needs %d bytes of buffer"
-        )
-        self.logger.info(text, share.port, share.common_rtt_us, share.median_us, needed_bytes)
+        text = "port %s: common RTT %d us, median handshake %d us; the overshoot needs a buffer of %d bytes"
+        buffer_bytes = rtt.overshoot_bytes(self._capacities_bps.get(rtt.port, 0))
+        self.logger.info(text, rtt.port, rtt.common_rtt_us, rtt.median_us, buffer_bytes)

@@ -6,31 +6,48 @@ from typing import Literal
 
 from pydantic import Field
 
-from openflow_ext.settings import Section
+from app_base.settings import MetricsAddress
+from sccp_app.common_rtt import RttPolicy
 from sccp_app.core import PortPolicy
-from sccp_app.shares import RttPolicy
-from telemetry_app.config import MetricsAddress
+from weir_base.settings import Section
 
 
 class SccpSettings(Section):
-    """SCCP's settings, for every port.
+    """SCCP's settings. They hold for every port."""
 
-    ``common_rtt_us``: equation (1)'s delay, somewhat above the flows' own round trip; the paper has 300
-    in simulation and 600 on a testbed of real hosts. ``common_rtt`` "measured": each port's own, the
-    ``rtt_percentile`` of its flows' last 256 handshakes times ``rtt_headroom``, ``most_common_rtt_us`` at
-    most; ``common_rtt_us`` holds until there have been 16. ``capacity_bps`` 0: the port's own rate.
-    ``least_window_bytes`` 0: one MSS of the flow (section V); less suits only hosts that do without silly
-    window avoidance. ``metrics``: where Prometheus may ask, "127.0.0.1:9466" say; none: nowhere.
-    """
-
-    common_rtt: Literal["fixed", "measured"] = "fixed"
-    common_rtt_us: int = Field(default=600, ge=1, le=10_000_000)
-    rtt_percentile: float = Field(default=90.0, gt=0, le=100)
-    rtt_headroom: float = Field(default=1.5, ge=1, le=100)
-    most_common_rtt_us: int = Field(default=2000, ge=1, le=10_000_000)
-    capacity_bps: int = Field(default=0, ge=0, le=10**15)
-    least_window_bytes: int = Field(default=0, ge=0, le=2**30)
-    metrics: MetricsAddress | None = None
+    common_rtt: Literal["fixed", "measured"] = Field(
+        "fixed",
+        description='"fixed": every port uses `common_rtt_us`. "measured": each port derives its common RTT '
+        "from the last 256 handshakes of its flows, and uses `common_rtt_us` until it has seen 16",
+    )
+    common_rtt_us: int = Field(
+        600,
+        ge=1,
+        le=10_000_000,
+        description="the common RTT of equation (1), in microseconds; set it somewhat above the flows' own "
+        "RTT (the paper uses 300 in simulation and 600 on its testbed)",
+    )
+    rtt_percentile: float = Field(
+        90.0, gt=0, le=100, description="percentile of the handshake times that a measured common RTT uses"
+    )
+    rtt_headroom: float = Field(1.5, ge=1, le=100, description="factor applied to that percentile")
+    most_common_rtt_us: int = Field(
+        2000, ge=1, le=10_000_000, description="upper limit of a measured common RTT, in microseconds"
+    )
+    capacity_bps: int = Field(
+        0, ge=0, le=10**15, description="capacity of every port in bit/s; 0: the rate that each port reports"
+    )
+    least_window_bytes: int = Field(
+        0,
+        ge=0,
+        le=2**30,
+        description="smallest window of a clamp, in bytes; 0: one MSS of the flow (section V). A smaller "
+        "value suits only hosts without silly window avoidance",
+    )
+    metrics: MetricsAddress | None = Field(
+        None,
+        description='HOST:PORT where Prometheus reads metrics, for example "127.0.0.1:9466"; none: nowhere',
+    )
 
     @property
     def policy(self) -> PortPolicy:

@@ -1,14 +1,14 @@
-"""What a person asks of SDTCP by the database's table of commands, and how it is obeyed.
+"""Commands of a person to SDTCP, from the database's table of commands.
 
 | kind | arguments |
 |---|---|
 | release | flow |
-| protect | flow, on (true by default; false takes the protection away) |
-| punish | flow, window_bytes (one MSS by default) |
-| policy | dpid, port_no, policy (the configured one by default) |
+| protect | flow, on (default true; false ends the protection) |
+| punish | flow, window_bytes (default one MSS) |
+| policy | dpid, port_no, policy (default: the configured policy) |
 
-``flow``: an id, or a 5-tuple as ``10.0.0.1:1000>10.0.0.2:80``; ``dpid``: 16 hexadecimal digits. Protection
-and a port's policy last as long as the controller.
+``flow`` is an id, or a 5-tuple such as ``10.0.0.1:1000>10.0.0.2:80``. ``dpid`` has 16 hexadecimal digits.
+Protection and the policy of a port last until the controller ends.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from flowdb.flow import FiveTuple, Flow, PortKey
 from flowdb.index import FlowIndex, Rank
 from sdtcp_app.core import Sdtcp
-from sdtcp_app.decisions import Decision
+from sdtcp_app.core_types import Decision
+from weir_base.window import LARGEST_WINDOW_BYTES
 
-_LARGEST_WINDOW_BYTES = 0xFFFF << 14
 
-
-class BadCommand(Exception):
-    """A command that cannot be obeyed; the message says why."""
+class CommandRefused(Exception):
+    """A command cannot be carried out; the message gives the reason."""
 
 
 class _Command(BaseModel):
@@ -49,7 +48,7 @@ class Protect(_Command):
 class PunishByHand(_Command):
     kind: Literal["punish"]
     flow: int | str
-    window_bytes: int = Field(default=1, ge=1, le=_LARGEST_WINDOW_BYTES)
+    window_bytes: int = Field(default=1, ge=1, le=LARGEST_WINDOW_BYTES)
 
 
 class PortPolicy(_Command):
@@ -65,14 +64,14 @@ _COMMAND: TypeAdapter[Command] = TypeAdapter(Command)
 
 @dataclass(frozen=True, slots=True)
 class Obeyed:
-    """What came of a command: in words, and what to carry out."""
+    """The result of a command: a text for the person, and the decisions to carry out."""
 
     outcome: str
     decisions: list[Decision] = field(default_factory=list)
 
 
-class Desk:
-    """Obeys commands. ``rank_for``: the rank of a policy by its name; raises ValueError."""
+class CommandHandler:
+    """Turns commands into decisions. ``rank_for`` gives the rank of a named policy; it raises ValueError."""
 
     def __init__(self, core: Sdtcp, index: FlowIndex, rank_for: Callable[[str], Rank]) -> None:
         self.protected: set[FiveTuple] = set()
@@ -82,12 +81,12 @@ class Desk:
         self._rank_for = rank_for
 
     def obey(self, kind: str, arguments: Mapping[str, object], now_ns: int) -> Obeyed:
-        """Raises BadCommand."""
+        """Raises CommandRefused."""
         match _parse(kind, arguments):
             case Release(flow=name):
                 flow = self._flow(name)
                 if not (decisions := self._core.release(flow.id)):
-                    raise BadCommand(f"{flow.key} is not slowed down")
+                    raise CommandRefused(f"{flow.key} is not slowed down")
                 return Obeyed(f"{flow.key} released", decisions)
             case Protect(flow=name, on=on):
                 return self._protect(self._flow(name), on)
@@ -99,7 +98,7 @@ class Desk:
                 return self._policy(PortKey(int(dpid, 16), port_no), policy)
 
     def rank_anew(self) -> None:
-        """The settings changed: the ranks of ports with a policy of their own are made again."""
+        """Rebuild the ranks of ports with a policy of their own, after the settings changed."""
         for port, policy in self.policies.items():
             self._index.rank_port_by(port, self._rank_for(policy))
 
@@ -119,7 +118,7 @@ class Desk:
         try:
             self._index.rank_port_by(port, self._rank_for(policy))
         except ValueError as error:
-            raise BadCommand(str(error)) from error
+            raise CommandRefused(str(error)) from error
         self.policies[port] = policy
         return Obeyed(f"port {port} has the policy {policy}")
 
@@ -131,9 +130,9 @@ class Desk:
                 key = FiveTuple.parse(name)
                 found = next((flow for flow in self._index.flows() if flow.key == key), None)
         except ValueError as error:
-            raise BadCommand(str(error)) from error
+            raise CommandRefused(str(error)) from error
         if found is None:
-            raise BadCommand(f"no flow {name} is open")
+            raise CommandRefused(f"no flow {name} is open")
         return found
 
 
@@ -141,7 +140,9 @@ def _parse(kind: str, arguments: Mapping[str, object]) -> Command:
     try:
         return _COMMAND.validate_python({**arguments, "kind": kind})
     except ValidationError as error:
-        raise BadCommand(f"{kind}: {'; '.join(map(_problem, error.errors(include_url=False)))}") from error
+        raise CommandRefused(
+            f"{kind}: {'; '.join(map(_problem, error.errors(include_url=False)))}"
+        ) from error
 
 
 def _problem(problem: Any) -> str:

@@ -1,29 +1,31 @@
-"""The loop of SDTCP (sections III.B to III.E), one state machine for each congested port. Pure.
+"""The control loop of SDTCP (sections III.B to III.E), one state machine for each congested port. Pure.
 
-Alarm: the policy's first of the free flows whose data leaves by the port gets the window of equation (3);
-the next one only when alarmed again after 3/2 RTT. When none is left, each flow that is slowed and leaves
-by the port gets the share of equation (5), and a smaller one as flows join. The symbols are in
-``equations.py``, which flow is first in ``policies.py``. A flow is clamped once, where its ACKs pass first:
-at the last switch of its data's path that is here. Several ports may want it (``clamps.py``).
+Punish. At an alarm, the policy's first candidate gets the window of equation (3). Candidates are the flows
+whose data leaves through the port and that have no clamp. The next candidate is punished only if the port is
+alarmed again after 3/2 RTT. If no candidate is left, each clamped flow through the port gets the share of
+equation (5), and a smaller one as flows join. The table of the paper's symbols is in ``equations.py``; the
+policies are in ``policies.py``. A flow has one clamp, at the switch that its ACKs pass first: the last
+connected switch of its data's path. Several ports may want it (``clamp_table.py``).
 
-Restore: once BUF_NORMAL came and the burst flows have ended, and at the latest ``clamp_limit_ns`` after the
-port's last alarm, for burst flows over standing connections never send a FIN. Burst flows are the port's
-flows that were not punished and are younger than the punished ones, at the time of BUF_NORMAL. Once all
-are punished (equation 5) the punished are the burst as well, and nothing tells which of them are: then
-only the limit ends the episode. Lifted at BUF_NORMAL, standing connections would begin their next burst
-with the windows that overran the queue in the last one.
-Lifted is one flow in 3/2 RTT, the one punished first: behind each clamp waits a full congestion window, and
-all of them at once would fill the queue that was just emptied. In 3/2 RTT the switch looks three times at
-the queue, so it can stop the lifting by an alarm; in order, because then all were slowed for as long.
+Release. Clamps are lifted after BUF_NORMAL, as soon as the burst flows have ended. Burst flows over standing
+connections never send a FIN, so clamps are lifted at the latest ``clamp_limit_ns`` after the port's last
+alarm. Burst flows are the flows that were not punished and are younger than the punished ones at the time of
+BUF_NORMAL. When all flows are punished (equation 5), burst flows look like the others. Then only
+the limit lifts clamps: standing connections that were released at once would start the next burst with large
+windows.
 
-RTT of equation (1): the least that was measured in the handshakes of the first candidates, for one through
-a full queue measured the queue as well, which Q(t) counts already.
+One clamp is lifted in 3/2 RTT, the oldest first. A full congestion window waits behind each clamp, so lifting
+all clamps at once would fill the queue. In 3/2 RTT the switch checks the queue three times, and an alarm
+stops the lifting. The order gives each flow the same time under a clamp.
 
-A clamp also ends with its flow, with its entry in the switch, and ``hard_limit_ns`` after its last entry
-(the entry's hard timeout: the flow may be chosen anew). No sequence of calls leaves one for ever.
+The RTT of equation (1) is the least handshake RTT of the first candidates. A longer handshake waited in the
+queue, which Q(t) already counts.
 
-Times are of one monotonic clock, in nanoseconds. Not implemented: moving a clamp when its flow is rerouted;
-the switch of the data's receiver stays the last of the path.
+A clamp also ends with its flow, with its entry in the switch, and ``hard_limit_ns`` after its last entry (the
+entry's hard timeout). The flow may then be chosen again. No sequence of calls leaves a clamp forever.
+
+All times are of one monotonic clock, in nanoseconds. Not implemented: moving a clamp when its flow is
+rerouted.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ from itertools import chain, islice
 from typing import Protocol
 
 from flowdb.flow import FiveTuple, Flow, PortKey
-from sdtcp_app.clamps import Clamp, Clamps
-from sdtcp_app.decisions import Alarm, Decision, Equation, Lift, LiftReason, Parameters, Punish, Wanter
+from sdtcp_app.clamp_table import Clamp, Clamps
+from sdtcp_app.core_types import Alarm, Decision, Equation, Lift, LiftReason, Parameters, Punish, Wanter
 from sdtcp_app.equations import (
     average_window_bytes,
     punished_window_bytes,
@@ -46,15 +48,15 @@ from sdtcp_app.equations import (
 AgeKey = tuple[int, int]
 
 RANKED = 5
-"""How many of the first candidates a decision names."""
+"""The number of candidates that a decision records."""
 
 _ALL_PORTS_EVERY_NS = 50_000_000
 _LEAST_MSS_BYTES = 88
-"""A share that is less by fewer bytes is no segment less for any flow (Linux's least MSS)."""
+"""Linux's least MSS: a share that shrinks by fewer bytes loses no segment for any flow."""
 
 
 class Flows(Protocol):
-    """The flows of every port, as FlowIndex keeps them: free, or held while they are punished."""
+    """The flows of every port, as FlowIndex keeps them. A flow that is held is not a candidate."""
 
     def candidates(self, port: PortKey, limit: int) -> list[Flow]: ...
     def newest(self, port: PortKey) -> Flow | None: ...
@@ -68,9 +70,11 @@ class Flows(Protocol):
 
 @dataclass(slots=True)
 class _Port:
-    """One port's episode. ``clamps``: what it wants, in that order; ``burst``: the ages that it spans.
+    """One port's episode of congestion.
 
-    ``shared``: the W_c that equation (5) was last pushed with, and the number of the newest clamp then.
+    ``clamps``: the clamps that the port wants, the oldest first. ``burst``: the range of ages of the burst
+    flows.
+    ``shared``: the last W_c of equation (5), and the number of the newest clamp at that time.
     """
 
     last_alarm_ns: int
@@ -83,7 +87,7 @@ class _Port:
 
 
 class Sdtcp:
-    """The controller's decisions for all ports; each call returns what to carry out, in order."""
+    """The controller's decisions for all ports. Each call returns the decisions to carry out, in order."""
 
     def __init__(self, flows: Flows, parameters: Parameters) -> None:
         self.parameters = parameters
@@ -96,12 +100,12 @@ class Sdtcp:
 
     @property
     def busy(self) -> bool:
-        """Whether ``on_tick`` has anything to do, now or later."""
+        """Whether ``on_tick`` has work, now or later."""
         return bool(self._ports or self._clamps)
 
     @property
     def punished(self) -> int:
-        """How many flows are clamped."""
+        """The number of clamped flows."""
         return len(self._clamps)
 
     def is_punished(self, flow_id: int) -> bool:
@@ -109,18 +113,18 @@ class Sdtcp:
         return self._clamps.get(flow_id) is not None
 
     def is_up(self, port: PortKey) -> bool:
-        """Whether a port is alarmed, as far as is known."""
+        """Whether a port's last report was an alarm."""
         state = self._ports.get(port)
         return state is not None and state.up
 
     def on_switch(self, dpid: int, now_ns: int) -> list[Decision]:
-        """A switch's session began; what it had before is void."""
+        """A switch connected; its earlier clamps are void."""
         decisions = self.on_switch_gone(dpid, now_ns)
         self._switches.add(dpid)
         return decisions
 
     def on_switch_gone(self, dpid: int, now_ns: int) -> list[Decision]:
-        """A switch's session ended; its entries end by their timeouts, its ports want nothing."""
+        """A switch disconnected: its entries end by their timeouts, and its ports no longer want clamps."""
         self._switches.discard(dpid)
         decisions: list[Decision] = [
             self._end(clamp, LiftReason.SWITCH_GONE) for clamp in self._clamps.at(dpid)
@@ -132,7 +136,7 @@ class Sdtcp:
         return decisions
 
     def on_alarm(self, alarm: Alarm, now_ns: int) -> list[Decision]:
-        """BUF_ALARM. Nothing is decided within 3/2 RTT of the last punishment."""
+        """Answers BUF_ALARM. Within 3/2 RTT of the port's last punishment it decides nothing."""
         state = self._alarmed(alarm.port, now_ns)
         if not _passed(state.last_punish_ns, self.parameters.step_ns, now_ns):
             return []
@@ -141,19 +145,19 @@ class Sdtcp:
         return self._want(state, wanted, now_ns)
 
     def on_reflex(self, punish: Punish, now_ns: int) -> list[Decision]:
-        """The data plane slowed a flow by itself, with an entry armed as ``punish``: it becomes a clamp."""
+        """The data plane activated the entry that was armed as ``punish``: it becomes a clamp."""
         flow = self._flows.get(punish.flow.id)
         if flow is None or self._clamps.get(flow.id):
             return []
         return self._want(self._alarmed(punish.port, now_ns), [punish], now_ns)
 
     def armed(self, alarm: Alarm, ranks: int) -> list[Punish]:
-        """What the next ``ranks`` alarms like this one would bring."""
+        """The punishments of the next ``ranks`` alarms, if they were like this one."""
         ranking = tuple(self._flows.candidates(alarm.port, ranks))
         return [self._punish(alarm, ranking[place:]) for place in range(len(ranking))]
 
     def on_normal(self, port: PortKey, now_ns: int) -> list[Decision]:
-        """BUF_NORMAL: from now on clamps are lifted, once the burst flows have ended."""
+        """Answers BUF_NORMAL: clamps are lifted as soon as the burst flows have ended."""
         state = self._ports.get(port)
         if state is None:
             return []
@@ -166,7 +170,7 @@ class Sdtcp:
         return self._lift_due(port, state, now_ns)
 
     def on_tick(self, now_ns: int) -> list[Decision]:
-        """What time alone brings. Call it about every 3/2 RTT while ``busy``."""
+        """Lifts the clamps that are due. Call it about every 3/2 RTT while ``busy``."""
         decisions: list[Decision] = [
             self._end(clamp, LiftReason.EXPIRED)
             for clamp in self._clamps.expired(self.parameters.hard_limit_ns, now_ns)
@@ -183,19 +187,19 @@ class Sdtcp:
         return decisions
 
     def on_flow_closed(self, flow: Flow) -> list[Decision]:
-        """A flow ended (its sender's FIN, or RST)."""
+        """A flow ended, by FIN or RST."""
         return self._end_if(self._clamps.get(flow.id), LiftReason.CLOSED)
 
     def on_entry_gone(self, dpid: int, key: FiveTuple) -> list[Decision]:
-        """The switch removed a flow's entry by itself: it was idle, or the hard timeout came."""
+        """The switch removed a flow's entry after its idle or hard timeout."""
         return self._end_if(self._clamps.of_entry(dpid, key), LiftReason.ENTRY_GONE)
 
     def release(self, flow_id: int) -> list[Decision]:
-        """A person wants a flow slowed no longer."""
+        """A person releases a flow."""
         return self._end_if(self._clamps.get(flow_id), LiftReason.RELEASED)
 
     def punish(self, flow: Flow, window_bytes: int, now_ns: int) -> list[Decision]:
-        """A person wants a flow slowed, until released or ``hard_limit_ns`` are over."""
+        """A person slows a flow down, until it is released or ``hard_limit_ns`` have passed."""
         port = flow.path[-1].port
         by_hand = Punish(
             flow=flow,
@@ -226,7 +230,7 @@ class Sdtcp:
         return self._decide(alarm, ranking[0], Equation.PUNISHED, candidates, ranking[:RANKED])
 
     def _share(self, alarm: Alarm, state: _Port) -> list[Punish]:
-        """Equation (5) for each flow that does not have it yet, or has a whole segment more than it gives."""
+        """Equation (5) for each flow that still lacks it, or whose window is at least a segment larger."""
         clamps = [*self._clamps.crossing(alarm.port)]
         if not clamps:
             return []
@@ -238,7 +242,9 @@ class Sdtcp:
                 return []
         state.shared = first.wc_bytes, self._clamps.newest
         shares = (self._decide(alarm, clamp.flow, Equation.SHARED, len(clamps), ranking) for clamp in clamps)
-        return [share for clamp, share in zip(clamps, shares, strict=True) if _gives_less(share, clamp.wants)]
+        return [
+            share for clamp, share in zip(clamps, shares, strict=True) if _changes_window(share, clamp.wants)
+        ]
 
     def _decide(
         self, alarm: Alarm, flow: Flow, equation: Equation, candidates: int, ranking: tuple[Flow, ...]
@@ -273,7 +279,7 @@ class Sdtcp:
         return min(measured, default=self.parameters.rtt_us)
 
     def _switch_of(self, flow: Flow, port: PortKey) -> int:
-        """Where the flow's ACKs pass first, of the switches that are here; else the alarmed port's."""
+        """The first connected switch on the path of the flow's ACKs; otherwise the alarmed port's switch."""
         from_the_receiver = (hop.dpid for hop in reversed(flow.path) if hop.dpid in self._switches)
         return next(from_the_receiver, port.dpid)
 
@@ -291,7 +297,7 @@ class Sdtcp:
         return decisions
 
     def _lift_due(self, port: PortKey, state: _Port, now_ns: int) -> list[Decision]:
-        """The next clamp to lift, if there is one and its time has come."""
+        """Lifts the port's next clamp if it is due."""
         if not state.clamps or not _passed(state.last_lift_ns, self.parameters.step_ns, now_ns):
             return []
         if now_ns - state.last_alarm_ns >= self.parameters.clamp_limit_ns:
@@ -317,8 +323,8 @@ class Sdtcp:
         return self._clamps.end(clamp, reason)
 
 
-def _gives_less(share: Punish, wants: dict[Wanter, Punish]) -> bool:
-    """Whether a port's share is news: it had not shared the flow yet, or a segment more than now."""
+def _changes_window(share: Punish, wants: dict[Wanter, Punish]) -> bool:
+    """Whether a share changes something: it is the port's first one, or at least a segment smaller."""
     before = wants.get(share.port)
     if before is None or before.equation is not Equation.SHARED:
         return True
@@ -326,7 +332,7 @@ def _gives_less(share: Punish, wants: dict[Wanter, Punish]) -> bool:
 
 
 def _shared(port: PortKey, state: _Port) -> bool:
-    """Whether equation (5) is in force."""
+    """Whether equation (5) is in force at a port."""
     return any(
         want.equation is Equation.SHARED for clamp in state.clamps.values() if (want := clamp.wants.get(port))
     )

@@ -1,1 +1,1 @@
-"""What switches count at their ports: asked for once, told to other apps, to the database, to Prometheus."""
+"""Samples the port counters of all switches, once for all apps, the flow database and Prometheus."""

@@ -1,76 +1,41 @@
-"""Telemetry's shell: asks every extended switch what its ports count, and tells and records the answers."""
+"""The controller app that asks every extended switch for its port counters and publishes the replies."""
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, ClassVar
 
+from app_base.app import CONNECTED, ControllerApp, Refusal
+from app_base.messages import port_name
+from app_base.stage import Declaration
 from flowdb.context import FlowDbContext
 from flowdb.flow import PortKey
-from openflow_ext import registry
-from openflow_ext.engine import (
-    CONFIG_DISPATCHER,
-    DEAD_DISPATCHER,
-    MAIN_DISPATCHER,
-    App,
-    hub,
-    ofp_event,
-    ofproto_v1_3,
-    ofproto_v1_5,
-    set_ev_cls,
-)
-from openflow_ext.settings import load_or_exit
+from openflow_ext.engine import MAIN_DISPATCHER, ofp_event, set_ev_cls
 from openflow_ext.wire import OFPET_EXPERIMENTER, OFPMPF_REPLY_MORE, OFPP_ANY
 from telemetry_app.config import TelemetrySettings
 from telemetry_app.core import Sampler, TooManyPorts
-from telemetry_app.events import EventBase, EventPortSamples
+from telemetry_app.events import EventPortSamples
 from telemetry_app.record import record
 
-registry.install()
 
-_UP = [CONFIG_DISPATCHER, MAIN_DISPATCHER]
+class TelemetryApp(ControllerApp[TelemetrySettings]):
+    """Samples the port counters of every extended switch, once for all apps that use them."""
 
-
-class EventTick(EventBase):
-    """Time to ask. An event, so that requests and answers come one after the other under every engine."""
-
-
-class TelemetryApp(App):
-    """Samples the port counters of every extended switch, once for all who want them."""
-
-    OFP_VERSIONS = [ofproto_v1_3.OFP_VERSION, ofproto_v1_5.OFP_VERSION]  # noqa: RUF012 (the framework's form)
-    _CONTEXTS = {"flowdb": FlowDbContext}  # noqa: RUF012
-    _EVENTS = [EventPortSamples]  # noqa: RUF012
+    DECLARATION = Declaration(name="telemetry", settings=TelemetrySettings)
+    _EVENTS: ClassVar[list[type]] = [EventPortSamples]
 
     def __init__(self, *args: Any, flowdb: FlowDbContext, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.settings = load_or_exit("telemetry", TelemetrySettings)
-        self.flowdb = flowdb
-        flowdb.note_settings("telemetry", self.settings)
+        super().__init__(*args, flowdb=flowdb, **kwargs)
         self.sampler = Sampler()
-        self.datapaths: dict[int, Any] = {}
-        self._ticks = 0
 
-    def start(self) -> Any:
-        if self.settings.sample_s:
-            self.threads.append(hub.spawn(self._tick))
-        return super().start()
-
-    @set_ev_cls(ofp_event.EventOFPSwitchFeatures, CONFIG_DISPATCHER)
-    def on_switch(self, ev: Any) -> None:
-        datapath = ev.msg.datapath
-        self.datapaths[datapath.id] = datapath
+    def switch_connected(self, datapath: Any) -> None:
         self.sampler.switch_up(datapath.id)
 
-    @set_ev_cls(ofp_event.EventOFPStateChange, DEAD_DISPATCHER)
-    def on_switch_gone(self, ev: Any) -> None:
-        dpid = ev.datapath.id
-        if self.datapaths.get(dpid) is ev.datapath:
-            del self.datapaths[dpid]
-            self.sampler.switch_gone(dpid)
-            self.send_event_to_observers(EventPortSamples(dpid, ()))
+    def switch_disconnected(self, dpid: int) -> None:
+        self.sampler.switch_gone(dpid)
+        self.send_event_to_observers(EventPortSamples(dpid, ()))
 
-    @set_ev_cls(ofp_event.EventOFPPortDescStatsReply, _UP)
+    @set_ev_cls(ofp_event.EventOFPPortDescStatsReply, CONNECTED)
     def on_ports(self, ev: Any) -> None:
         for port in ev.msg.body:
             self._on_port(ev.msg.datapath.id, port)
@@ -85,18 +50,21 @@ class TelemetryApp(App):
         else:
             self._on_port(dpid, port)
 
-    @set_ev_cls(EventTick)
-    def on_tick(self, _ev: EventTick) -> None:
-        self._ticks -= 1
+    def tick_interval_s(self) -> float:
+        return self.settings.sample_s
+
+    def tick(self) -> None:
         now_ns = time.monotonic_ns()
         for dpid in self.sampler.due(now_ns):
             datapath = self.datapaths[dpid]
             ask = datapath.ofproto_parser.OFPPortCountersRequest(datapath, port_no=OFPP_ANY)
             datapath.send_msg(ask)
             if self.sampler.asked(dpid, ask.xid, now_ns):
-                self.logger.warning("switch %016x does not tell its port counters; asked again", dpid)
+                self.logger.warning(
+                    "switch %016x did not answer a request for port counters; asked again", dpid
+                )
 
-    @set_ev_cls(ofp_event.EventOFPPortCountersReply, _UP)
+    @set_ev_cls(ofp_event.EventOFPPortCountersReply, CONNECTED)
     def on_counters(self, ev: Any) -> None:
         msg = ev.msg
         dpid, reply = msg.datapath.id, msg.to_wire()
@@ -110,20 +78,11 @@ class TelemetryApp(App):
             record(self.flowdb, samples)
             self.send_event_to_observers(EventPortSamples(dpid, samples))
 
-    @set_ev_cls(ofp_event.EventOFPErrorMsg, _UP)
-    def on_error(self, ev: Any) -> None:
-        if ev.msg.type == OFPET_EXPERIMENTER:
-            return  # the extension's own: the data plane cannot be read just now
-        if self.sampler.on_error(ev.msg.datapath.id, ev.msg.xid):
-            self.logger.info("switch %016x has no port counters of Weir's", ev.msg.datapath.id)
+    def message_refused(self, refusal: Refusal) -> None:
+        if refusal.type == OFPET_EXPERIMENTER:
+            return  # an error of the extension: the data plane cannot be read at the moment
+        if self.sampler.on_error(refusal.dpid, refusal.xid):
+            self.logger.info("switch %016x does not have Weir's port counters", refusal.dpid)
 
     def _on_port(self, dpid: int, port: Any) -> None:
-        name = port.name.decode(errors="replace").rstrip("\0")
-        self.sampler.port_named(PortKey(dpid, port.port_no), name)
-
-    def _tick(self) -> None:
-        while self.is_active:
-            hub.sleep(self.settings.sample_s)
-            if not self._ticks:
-                self._ticks += 1
-                self.send_event(self.name, EventTick())
+        self.sampler.port_named(PortKey(dpid, port.port_no), port_name(port))

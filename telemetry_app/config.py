@@ -1,21 +1,19 @@
-"""The ``[telemetry]`` section, and what the sections of those who serve figures share."""
+"""The ``[telemetry]`` section of the settings."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from pydantic import Field
 
-from openflow_ext.settings import Section
-
-MetricsAddress = Annotated[str, Field(pattern=r"^(\[[0-9A-Fa-f:]+\]|[^:\[\]]+):\d{1,5}$")]
-"""``HOST:PORT`` where Prometheus may ask."""
+from weir_base.settings import Section
 
 
 class TelemetrySettings(Section):
-    """``sample_s``: how often each switch is asked what its ports count; 0: never.
+    """How often port counters are sampled."""
 
-    How long samples are kept is ``[flowdb] keep_samples_days``.
-    """
-
-    sample_s: float = Field(default=1.0, ge=0, le=3600)
+    sample_s: float = Field(
+        1.0,
+        ge=0,
+        le=3600,
+        description="seconds between two requests for a switch's port counters; 0: never. "
+        "`[flowdb] keep_samples_days` sets how long samples are kept",
+    )

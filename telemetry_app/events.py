@@ -1,20 +1,18 @@
-"""What telemetry_app tells other apps. An app that observes it gets telemetry_app loaded with it."""
+"""The event that publishes samples. An app that observes it gets telemetry_app loaded as well."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from openflow_ext import engine
+from openflow_ext.engine import EventBase
 from telemetry_app.core import PortSample
 
-EventBase: Any = engine.event.EventBase
-_SERVICE_NAME = "telemetry_app.app"  # the framework reads it
+_SERVICE_NAME = "telemetry_app.app"  # the framework reads this name
 
 
 class EventPortSamples(EventBase):
-    """What a switch's ports count, each ``[telemetry] sample_s``: a sample of every port with a data plane.
+    """A sample of every port of a switch that carries the data plane, every ``[telemetry] sample_s``.
 
-    ``samples`` is empty where no port has one, and once when the switch is gone: earlier ones no longer hold.
+    ``samples`` is empty if no port carries it, and once when the switch disconnects: earlier samples are
+    then no longer valid.
     """
 
     def __init__(self, dpid: int, samples: tuple[PortSample, ...]) -> None:

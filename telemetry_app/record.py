@@ -1,4 +1,4 @@
-"""Samples as rows of the flow database."""
+"""Writes samples as rows of the flow database."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from flowdb.db import FlowDb
 from flowdb.models import PortSampleRow
 from telemetry_app.core import PortSample
 
-_COUNTED = tuple(column.name for column in PortSampleRow.__table__.columns if not column.primary_key)
-"""The columns have the names of the counters."""
-
 _LARGEST = 2**63 - 1
 
 
 def record(flowdb: FlowDb, samples: Iterable[PortSample]) -> None:
-    """Have samples written. Counters have 64 bits, SQL's integers 63 and a sign: larger ones stop there."""
+    """Write samples. A counter has 64 bits and SQL's integers 63, so larger values are cut to the largest."""
     for sample in samples:
-        counted = {name: min(getattr(sample.counters, name), _LARGEST) for name in _COUNTED}
+        values = {name: min(value, _LARGEST) for name, value in sample.counters.values().items()}
+        columns = PortSampleRow.split(values)
         port = sample.port
-        flowdb.merge(PortSampleRow, dpid=port.dpid, port_no=port.port_no, at_ns=sample.at_ns, **counted)
+        flowdb.merge(PortSampleRow, dpid=port.dpid, port_no=port.port_no, at_ns=sample.at_ns, **columns)

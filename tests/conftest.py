@@ -1,7 +1,7 @@
-"""Tiers: a test's folder is its tier; by a mark it may need another tier's means as well.
+"""The tiers of tests: a test's folder is its tier, and a mark adds the requirements of another tier.
 
-A tier that this machine does not allow is left out, and said so.
-WEIR_CI=1: the machine is meant to allow everything, so a tier left out, or a test skipped, is a failure.
+pytest deselects the tiers that this machine does not support, and prints the reason. With WEIR_CI=1 the
+machine must support every tier, so a deselected tier or a skipped test is a failure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.postgres import binaries
+from tests.support.database.postgres import binaries
 from weir import probes
 
 HERE = Path(__file__).parent
@@ -41,11 +41,11 @@ NEEDS: dict[str, tuple[Callable[[], str], ...]] = {
     "postgres": (_postgres,),
     "html": (_html_checker,),
 }
-LEFT_OUT = pytest.StashKey[dict[str, tuple[str, int]]]()
+NOT_RUN = pytest.StashKey[dict[str, tuple[str, int]]]()
 
 
 def why_not(tier: str) -> str | None:
-    """What this machine lacks for a tier, or None."""
+    """The reason why this machine does not support a tier, or None."""
     for probe in NEEDS[tier]:
         try:
             probe()
@@ -57,28 +57,28 @@ def why_not(tier: str) -> str | None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(item.path.relative_to(HERE).parts[0])
-    left_out = config.stash.setdefault(LEFT_OUT, {})
-    gone: set[pytest.Item] = set()
+    not_run = config.stash.setdefault(NOT_RUN, {})
+    deselected: set[pytest.Item] = set()
     for tier in NEEDS:
         members = {item for item in items if item.get_closest_marker(tier)}
         if members and (reason := why_not(tier)):
-            left_out[tier] = (reason, len(members))
-            gone |= members
-    if gone:
-        config.hook.pytest_deselected(items=list(gone))
-        items[:] = [item for item in items if item not in gone]
+            not_run[tier] = (reason, len(members))
+            deselected |= members
+    if deselected:
+        config.hook.pytest_deselected(items=list(deselected))
+        items[:] = [item for item in items if item not in deselected]
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if os.environ.get("WEIR_CI") != "1" or exitstatus != pytest.ExitCode.OK:
         return
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if session.config.stash.get(LEFT_OUT, {}) or reporter.stats.get("skipped"):
+    if session.config.stash.get(NOT_RUN, {}) or reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for tier, (reason, count) in config.stash.get(LEFT_OUT, {}).items():
-        terminalreporter.write_line(f"left out: {tier} ({count} tests) because {reason}", yellow=True)
-    if os.environ.get("WEIR_CI") == "1" and terminalreporter.config.stash.get(LEFT_OUT, {}):
-        terminalreporter.write_line("WEIR_CI=1: a tier left out is a failure", red=True)
+    for tier, (reason, count) in config.stash.get(NOT_RUN, {}).items():
+        terminalreporter.write_line(f"not run: {tier} ({count} tests), because {reason}", yellow=True)
+    if os.environ.get("WEIR_CI") == "1" and terminalreporter.config.stash.get(NOT_RUN, {}):
+        terminalreporter.write_line("WEIR_CI=1: a tier that is not run is a failure", red=True)

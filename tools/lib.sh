@@ -1,4 +1,4 @@
-# Shared by the set-up scripts: where things are, and how a step is run and reported.
+# Shared by the set-up scripts: paths, and a function that runs a step and reports a failure.
 # shellcheck shell=bash disable=SC2034
 
 PROJECT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -19,7 +19,7 @@ die() {
 
 is_root() { [ "$(id -u)" -eq 0 ]; }
 
-# step NAME WHAT-TO-DO COMMAND...: run quietly; on failure show the log's tail, the name and the remedy.
+# step NAME REMEDY COMMAND...: run COMMAND quietly. On failure print the end of its log, NAME and REMEDY, and exit.
 step() {
     local name=$1 remedy=$2
     shift 2

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Open vSwitch running with a send buffer that keeps queues true, and the BPF file system mounted.
+# Start Open vSwitch with a large send buffer, and mount the BPF file system.
 #
-# The userspace datapath sends through a packet socket. With the buffer as shipped that socket
-# fills at about 92 full-size packets, and OVS drops what the port's queue should have held.
+# The userspace datapath sends through a packet socket. With the kernel's default buffer the socket is full before
+# the port's queue is, and Open vSwitch drops packets that the queue has room for.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -16,7 +16,7 @@ wide_buffers() {
 wide_now() { [ "$(cat /proc/sys/net/core/wmem_default)" -ge $BUFFER ]; }
 running() { ovs-appctl -t ovs-vswitchd version && ovs-vsctl --timeout=5 show; }
 
-# The daemons outlive this script: they get none of its caller's open files (a lock, a pipe).
+# The daemons outlive this script, so they must not inherit open files of its caller (a lock, a pipe).
 ovs() {
     if [ -d /run/systemd/system ]; then
         systemctl "$1" openvswitch-switch
@@ -25,18 +25,18 @@ ovs() {
     fi 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-
 }
 
-# The smallest send buffer among ovs-vswitchd's packet sockets; nothing if it has none.
+# Print the smallest send buffer of ovs-vswitchd's packet sockets; print nothing if it has no such socket.
 socket_buffer() {
     ss -0 -p -m | grep -A1 '"ovs-vswitchd"' | grep -o ',tb[0-9]*' | tr -d ',tb' | sort -n | head -n 1
 }
 
 if ! is_root; then
     if running >/dev/null 2>&1; then exit 0; fi
-    note "Open vSwitch is not running, and starting it needs root: left out"
+    note "Open vSwitch is not running, and only root can start it: skipped"
     exit 0
 fi
 
-wide_now || step "send buffers of 16 MiB" "set net.core.wmem_default where this machine is run from" wide_buffers
+wide_now || step "send buffers of 16 MiB" "set net.core.wmem_default on the host of this machine" wide_buffers
 mountpoint -q /sys/fs/bpf ||
     step "BPF file system" "mount it by hand: mount -t bpf bpf /sys/fs/bpf" mount -t bpf bpf /sys/fs/bpf
 running >/dev/null 2>&1 || step "Open vSwitch" "see /var/log/openvswitch" ovs start
@@ -46,6 +46,6 @@ if [ -n "$small" ] && [ "$small" -lt $BUFFER ]; then
     if [ -z "$(ovs-vsctl list-br)" ]; then
         step "Open vSwitch again, with the larger send buffer" "see /var/log/openvswitch" ovs restart
     else
-        note "Open vSwitch has bridges and still sends with $small bytes of buffer: it hides drops until restarted"
+        note "Open vSwitch has bridges and a send buffer of $small bytes, so it drops packets early: restart it when you can"
     fi
 fi

@@ -1,5 +1,5 @@
 #!/bin/bash
-# System packages, each asked for by what it gives, so that only what is missing is installed.
+# Install the system packages whose programs, libraries or modules are missing.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -7,7 +7,7 @@ has() { command -v "$1" >/dev/null; }
 has_lib() { ldconfig -p | grep "$1 " >/dev/null; }
 has_module() { "$PYTHON" -c "import $*" 2>/dev/null; }
 
-# The packages whose feature is missing, one a line.
+# Print the packages whose feature is missing.
 missing() {
     has "$PYTHON" || echo python3
     has_module ensurepip, venv || echo python3-venv
@@ -19,7 +19,7 @@ missing() {
     has_lib libbpf.so.1 && [ -e /usr/include/bpf/bpf_helpers.h ] || echo libbpf-dev
     "$PROJECT/tools/bpftool.sh" >/dev/null 2>&1 || bpftool_packages
     has ip && has tc && has ss || echo iproute2
-    has ifconfig || echo net-tools # Mininet asks for it
+    has ifconfig || echo net-tools # Mininet uses it
     has ethtool || echo ethtool
     has tcpdump || echo tcpdump
     has iperf3 || echo iperf3
@@ -27,11 +27,11 @@ missing() {
     has chromium && has chromedriver || echo chromium chromium-driver
     has fc-list && [ -n "$(fc-list)" ] || echo fonts-dejavu-core fontconfig
     has git || echo git
-    has java || echo default-jre-headless # the tests' HTML checker runs on it
-    ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || echo postgresql # a test starts one of its own
+    has java || echo default-jre-headless # the tests' HTML checker runs on Java
+    ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || echo postgresql # tests start a server of their own
 }
 
-# Debian has a package bpftool; on Ubuntu it comes with the kernel's tools.
+# Debian has a package named bpftool; on Ubuntu it is part of the kernel's tools.
 bpftool_packages() {
     if apt-cache policy bpftool 2>/dev/null | grep "Candidate: [0-9]" >/dev/null; then
         echo bpftool
@@ -46,12 +46,12 @@ install_packages() {
 
 wanted=$(missing | xargs)
 [ -n "$wanted" ] || exit 0
-has apt-get || die "no apt here; install what gives: $wanted (Debian's names), then run this again"
-is_root || die "these packages are missing and need root: $wanted (sudo make setup)"
+has apt-get || die "this machine has no apt: install the equivalents of these Debian packages, then run this again: $wanted"
+is_root || die "these packages are missing, and only root can install them: $wanted (run: sudo make setup)"
 
-step "package lists" "is the network up, are apt's sources right?" apt-get update
+step "package lists" "check the network and the sources of apt" apt-get update
 wanted=$(missing | xargs)
-# shellcheck disable=SC2086  # one word a package
+# shellcheck disable=SC2086  # one word for each package
 step "system packages: $wanted" "run 'apt-get install $wanted' by hand" install_packages $wanted
 wanted=$(missing | xargs)
-[ -z "$wanted" ] || die "installed, yet still without what these give: $wanted"
+[ -z "$wanted" ] || die "these packages are installed, but their programs or libraries are still missing: $wanted"

@@ -1,4 +1,4 @@
-"""Pictures of the dashboard's pages, for docs/: an hour of an incast, told into a database of its own.
+"""Take pictures of the dashboard's pages for docs/, over a database with an hour of a made-up incast.
 
 python -m tools.screenshots [--folder docs/dashboard] [--only overview]
 """
@@ -14,9 +14,11 @@ import click
 from PIL import Image
 
 from flowdb.db import FlowDb
-from tests.story import tell
-from tests.web.browser import chromium, dashboard, drawn, emulate, log_in, until
-from webui.results import experiments
+from tests.support.dashboard.browser import chromium, dashboard, drawn, emulate, log_in
+from tests.support.dashboard.incast_story import tell
+from tests.support.database.rows import wait_written
+from tests.support.waiting import wait_until
+from webui.queries.experiments import experiments
 
 COLOURS = 255
 MOST_BYTES = 150_000
@@ -30,21 +32,23 @@ WIDE, NARROW, HUGE = 1280, 375, 2560
     type=click.Path(path_type=Path),
     default=Path("results"),
     show_default=True,
-    help="Result folders of the lab; the newest is shown.",
+    help="The lab's result folders; the newest is shown.",
 )
-@click.option("--only", help="The picture of this name alone.")
-@click.option("--whole", is_flag=True, help="Pages in their full length.")
+@click.option("--only", help="Take only the picture of this name.")
+@click.option("--whole", is_flag=True, help="Show pages in their full length.")
 def main(folder: Path, results: Path, only: str | None, whole: bool) -> None:
     measured = experiments(results)
     if not measured:
-        raise click.ClickException(f"no result folder of the lab in {results}; make one: weir lab demo")
+        raise click.ClickException(
+            f"no result folder of the lab in {results}; create one with: weir lab demo"
+        )
     with (
         tempfile.TemporaryDirectory() as place,
         closing(FlowDb(f"sqlite:///{place}/weir.db", max_pending=1_000_000)) as db,
     ):
         url, story = f"sqlite:///{place}/weir.db", tell(db)
         flow, calm = story.flows[0].id, story.flows[1].id
-        until(lambda: not db.counters.pending, 60)
+        wait_written(db)
         with dashboard(url, Path(place), "--results", str(results)) as root, chromium(WIDE) as browser:
             log_in(browser, root)
             pages = {
@@ -69,18 +73,18 @@ def main(folder: Path, results: Path, only: str | None, whole: bool) -> None:
                 if only in (None, name):
                     emulate(browser, width, 812 if width == NARROW else 1000, dark)
                     browser.get(root + address)
-                    until(lambda: drawn(browser))
+                    wait_until(lambda: drawn(browser), "every chart is drawn")
                     if whole:
                         height = browser.execute_script("return document.documentElement.scrollHeight")
                         emulate(browser, width, height, dark)
-                        until(lambda: drawn(browser))
+                        wait_until(lambda: drawn(browser), "every chart is drawn")
                     click.echo(
                         f"{name}: {save(browser.get_screenshot_as_png(), folder / f'{name}.png')} bytes"
                     )
 
 
 def save(png: bytes, path: Path) -> int:
-    """A picture in its most frequent colours, of which these pages have few; how large it is."""
+    """Save a picture with a palette of its most frequent colours, and return its size in bytes."""
     image = Image.open(io.BytesIO(png)).convert("RGB")
     counted = sorted(image.getcolors(image.width * image.height) or [], reverse=True)
     palette = Image.new("P", (1, 1))

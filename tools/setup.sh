@@ -1,5 +1,5 @@
 #!/bin/bash
-# All that `make demo` and `make test` need. Asks nothing; costs a second when all is there.
+# Install everything that `make demo` and `make test` need. Asks nothing; takes a second if nothing is missing.
 set -euo pipefail
 here=$(dirname "$0")
 "$here/packages.sh"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The virtual environment .venv on the system's Python, made again when an input changed.
-# It is isolated; of the system's packages only Mininet, which PyPI does not have, is linked in.
+# Make the virtual environment .venv on the system's Python, again whenever one of its inputs has changed.
+# It is isolated from the system's Python packages, except Mininet, which is linked in: PyPI does not have it.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -10,10 +10,10 @@ PIP=("$VENV/bin/python" -m pip --quiet --disable-pip-version-check install -c "$
 fingerprint() {
     echo "$PROJECT"
     "$PYTHON" --version
-    cd "$PROJECT" && sha256sum setup.py tools/constraints.txt tools/venv.sh tools/ryu_build/*.py
+    cd "$PROJECT" && sha256sum pyproject.toml tools/constraints.txt tools/venv.sh tools/ryu_build/*.py
 }
 
-# Ryu's own build is helped over a name that setuptools lost; see ryu_build/sitecustomize.py.
+# Ryu's build imports a name that setuptools no longer has; ryu_build/sitecustomize.py supplies it.
 install_ryu() {
     PYTHONWARNINGS=ignore PYTHONPATH=$PROJECT/tools/ryu_build "${PIP[@]}" --no-build-isolation ryu==4.34
 }
@@ -32,17 +32,18 @@ made_before=$(cat "$STAMP" 2>/dev/null || true)
 "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
     die "$PYTHON is $("$PYTHON" --version); Weir needs Python 3.11 or later (Debian 12, Ubuntu 24.04)"
 
-[ -w "$PROJECT" ] || die ".venv must be made or renewed, and user $(id -un) may not write to $PROJECT"
+[ -w "$PROJECT" ] || die ".venv must be made or updated, but user $(id -un) may not write to $PROJECT"
 
-# Same place, same Python: renew it as it stands. Else, or after an interrupted set-up: from nothing.
+# With the same folder and the same Python, update the environment in place. Otherwise, or after an interrupted
+# set-up, make it from scratch.
 fresh=(--clear)
 [ "$(head -n 2 <<<"$made_of")" != "$(head -n 2 <<<"$made_before")" ] || fresh=()
 
-net="is the Python package index within reach?"
+net="check that the Python package index can be reached"
 rm -f "$STAMP"
 step "virtual environment $VENV" "remove .venv and run this again" "$PYTHON" -m venv "${fresh[@]}" "$VENV"
 step "build tools" "$net" "${PIP[@]}" --upgrade pip setuptools wheel pbr
 step "Ryu 4.34" "$net" install_ryu
-step "Weir and its Python packages" "$net" "${PIP[@]}" --no-build-isolation -e "${PROJECT}[test]"
+step "Weir and its Python packages" "$net" "${PIP[@]}" --no-build-isolation -e "${PROJECT}[lab,dev]"
 step "Mininet from the system's Python" "reinstall the package mininet" link_mininet
 printf '%s\n' "$made_of" >"$STAMP"

@@ -1,4 +1,4 @@
-"""`weir transports`: list, load, unload, sockets."""
+"""The commands `weir transports list`, `load`, `unload` and `sockets`."""
 
 from __future__ import annotations
 
@@ -7,79 +7,91 @@ from dataclasses import asdict
 from typing import Any
 
 import click
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from transports.congestion import TRANSPORTS, available, load, unload
 from transports.sockets import socket_reader
+from weir_base import tables
 
-Row = dict[str, Any]
-_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+LIST_COLUMNS = (
+    tables.Column("name", align="left"),
+    tables.Column("what", align="left", fold_at=20),
+    tables.Column("loaded", align="left"),
+)
+SOCKET_COLUMNS = (
+    tables.Column("local", align="left", help="Address and port of the local end."),
+    tables.Column("remote", align="left", help="Address and port of the remote end."),
+    tables.Column("cwnd", help="Congestion window, in segments."),
+    tables.Column(
+        "alpha", text=lambda row: f"{row['alpha']:.3f}", help="Estimated fraction of marked bytes, 0 to 1."
+    ),
+    tables.Column("ce", help="Whether the last data segment arrived with CE."),
+    tables.Column("srtt_us", help="Smoothed RTT, in µs."),
+    tables.Column("ssthresh", help="Slow start threshold, in segments."),
+    tables.Column("prior_cwnd", help="Congestion window before the last reduction, in segments."),
+    tables.Column("acked_bytes", help="Bytes acknowledged in the current observation window."),
+    tables.Column("marked_bytes", help="Of these, the bytes whose ACKs carried ECE."),
+)
+_json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 _name = click.argument("name", type=click.Choice(list(TRANSPORTS)))
 
 
 @click.group()
 def transports() -> None:
-    """Congestion controls for hosts, in BPF: a socket chooses one by TCP_CONGESTION."""
+    """Congestion controls for hosts, in BPF. A socket selects one with TCP_CONGESTION."""
 
 
 @transports.command("list")
 @_json
 def list_command(as_json: bool) -> None:
-    """Show which congestion controls there are, the kernel's and Weir's."""
-    there = available()
-    rows = [
-        {"name": name, "what": "the kernel's", "loaded": True} for name in there if name not in TRANSPORTS
+    """List the congestion controls of the kernel and of Weir."""
+    registered = available()
+    rows: list[dict[str, Any]] = [
+        {"name": name, "what": "part of the kernel", "loaded": True}
+        for name in registered
+        if name not in TRANSPORTS
     ]
-    rows += [{"name": t.name, "what": t.summary, "loaded": t.name in there} for t in TRANSPORTS.values()]
-    _show(rows, as_json)
+    rows += [{"name": t.name, "what": t.summary, "loaded": t.name in registered} for t in TRANSPORTS.values()]
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        tables.show(LIST_COLUMNS, rows)
 
 
 @transports.command("load")
 @_name
 @_json
 def load_command(name: str, as_json: bool) -> None:
-    """Load a congestion control of Weir, for the whole host, until it is unloaded."""
-    _say(name, "loaded" if load(name) else "loaded before", as_json)
+    """Load a congestion control for the whole host, until it is unloaded."""
+    _print_state(name, "loaded" if load(name) else "was already loaded", as_json)
 
 
 @transports.command("unload")
 @_name
 @_json
 def unload_command(name: str, as_json: bool) -> None:
-    """Unload one; connections that use it go on."""
-    _say(name, "unloaded" if unload(name) else "not loaded", as_json)
+    """Unload a congestion control. Connections that use it keep it."""
+    _print_state(name, "unloaded" if unload(name) else "not loaded", as_json)
 
 
-@transports.command("sockets")
+@transports.command(
+    "sockets", epilog=f"Columns, the most important first:\n\n{tables.described(SOCKET_COLUMNS)}"
+)
 @_json
-def sockets_command(as_json: bool) -> None:
-    """Show what weir_dctcp holds of each connection of this network namespace."""
+@tables.options(SOCKET_COLUMNS)
+def sockets_command(as_json: bool, columns: tuple[str, ...], sort: str | None) -> None:
+    """Show the state of each weir_dctcp connection in this network namespace."""
     with socket_reader() as reader:
-        rows = [asdict(one) for one in reader.read()]
+        rows = [asdict(connection) for connection in reader.read()]
     for row in rows:
         row |= {end: f"{row[end][0]} {row[end][1]}" for end in ("local", "remote")}
-    _show(rows, as_json)
-
-
-def _say(name: str, what: str, as_json: bool) -> None:
-    click.echo(json.dumps({"name": name, "state": what}) if as_json else f"{name}: {what}")
-
-
-def _show(rows: list[Row], as_json: bool) -> None:
+    rows_in_order = tables.sorted_rows(rows, sort)
     if as_json:
-        click.echo(json.dumps(rows))
-        return
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False)
-    for column in rows[0] if rows else ():
-        table.add_column(column.replace("_", " "))
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row.values()))
-    Console().print(table if rows else "none")
+        click.echo(json.dumps(rows_in_order))
+    else:
+        tables.show(
+            SOCKET_COLUMNS, rows_in_order, empty="no connections", only=columns, choose_with="--columns"
+        )
 
 
-def _cell(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+def _print_state(name: str, state: str, as_json: bool) -> None:
+    click.echo(json.dumps({"name": name, "state": state}) if as_json else f"{name}: {state}")

@@ -1,8 +1,7 @@
-"""The congestion controls that Weir brings: loaded into the kernel, chosen by a socket, unloaded again.
+"""Weir's congestion controls: the list of them, and loading and unloading.
 
-One is registered for the whole host, every network namespace of it, and stays until it is unloaded; its
-map is pinned as /sys/fs/bpf/NAME, which is how a later process finds it. Sockets that have chosen it keep it
-beyond that.
+A congestion control is registered for the whole host, in every network namespace, until it is unloaded. Its
+map is pinned as /sys/fs/bpf/NAME, where a later process finds it. A socket that uses it keeps it after that.
 """
 
 from __future__ import annotations
@@ -16,24 +15,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from openflow_ext.paths import ArtifactMissing, artifact
-from openflow_ext.switch.libbpf import BpfError, Object, unregister
+from libbpf_cffi.libbpf import BpfError, Object, unregister
+from weir_base.paths import ArtifactMissing, artifact
 
 BPFFS = Path("/sys/fs/bpf")
 _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
 class TransportError(Exception):
-    """A congestion control cannot be had; the message says why and what to do."""
+    """A congestion control cannot be loaded, used or unloaded; the message states why, and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """A congestion control: its name for TCP_CONGESTION, what it is, the kernel's own of that kind."""
+    """A congestion control, built from `transports/NAME.bpf.c`.
+
+    `name`: its name for TCP_CONGESTION. `kernel_name`: the kernel's own implementation, if there is one.
+    """
 
     name: str
     summary: str
-    kernels_own: str | None
+    kernel_name: str | None = None
 
     @property
     def artifact(self) -> str:
@@ -43,17 +45,20 @@ class Transport:
 
 TRANSPORTS = {
     transport.name: transport
-    for transport in (Transport("weir_dctcp", "Data Center TCP, RFC 8257", kernels_own="dctcp"),)
+    for transport in [
+        Transport("weir_dctcp", "Data Center TCP, RFC 8257", kernel_name="dctcp"),
+    ]
 }
+"""Weir's congestion controls by name. This is the only list of them."""
 
 
 def available() -> list[str]:
-    """The congestion controls that are in the kernel now, in its order; modules not yet loaded are not."""
+    """The congestion controls that the kernel offers, in its order, without modules that are not loaded."""
     return _AVAILABLE.read_text().split()
 
 
 def require_settable(name: str) -> None:
-    """Raises TransportError where a socket cannot be given `name`; root's attempt loads a kernel module."""
+    """Raises TransportError if no socket can use `name`. As root, this loads the kernel module if needed."""
     with socket.socket() as tcp:
         try:
             tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
@@ -62,28 +67,28 @@ def require_settable(name: str) -> None:
 
 
 def check(name: str) -> None:
-    """Raises TransportError where this kernel refuses `name`; nothing is registered or left."""
-    with _opened(name):
+    """Raises TransportError if this kernel rejects `name`. Nothing is registered."""
+    with _verified_object(name):
         pass
 
 
 def load(name: str) -> bool:
-    """Register `name`; False where it is there already. Raises TransportError."""
-    with _opened(name) as made, _pins_locked():
+    """Register `name`. False if it was registered before. Raises TransportError."""
+    with _verified_object(name) as programs, _pins_locked():
         if name in available():
             return False
         pin = BPFFS / name
-        pin.unlink(missing_ok=True)  # of one who was killed before it was registered
+        pin.unlink(missing_ok=True)  # left by a process that was killed before it registered it
         try:
-            made.register(name, pin)
+            programs.register(name, pin)
         except BpfError as error:
             raise _refused(name, error) from error
     return True
 
 
 def unload(name: str) -> bool:
-    """Take `name` from the kernel; False where it is not there. Raises TransportError."""
-    _known(name)
+    """Unregister `name`. False if it was not registered. Raises TransportError."""
+    _transport(name)
     pin = BPFFS / name
     with _pins_locked():
         try:
@@ -93,36 +98,36 @@ def unload(name: str) -> bool:
         except OSError as error:
             raise TransportError(f"cannot unload {name}: {error}") from error
         if name in available():
-            by_hand = f"bpftool struct_ops unregister name {name}"
-            raise TransportError(f"{name} was registered by somebody else: {by_hand}")
+            command = f"bpftool struct_ops unregister name {name}"
+            raise TransportError(f"{name} was registered by another program; to remove it: {command}")
         return False
 
 
 @contextmanager
 def loaded(name: str) -> Iterator[None]:
-    """`name` for as long as the context lasts; one that was there before stays. Raises TransportError."""
-    ours = load(name)
+    """Load `name` and unload it at the end, unless it was loaded before. Raises TransportError."""
+    loaded_here = load(name)
     try:
         yield
     finally:
-        if ours:
+        if loaded_here:
             unload(name)
 
 
-def _known(name: str) -> Transport:
+def _transport(name: str) -> Transport:
     if name not in TRANSPORTS:
-        raise TransportError(f"no congestion control of Weir is called {name}: {', '.join(TRANSPORTS)}")
+        raise TransportError(f"Weir has no congestion control {name}; it has {', '.join(TRANSPORTS)}")
     return TRANSPORTS[name]
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[Object]:
-    """The BPF object, loaded: the kernel's verifier has agreed to it."""
-    transport = _known(name)
+def _verified_object(name: str) -> Iterator[Object]:
+    """The BPF object after the kernel's verifier has accepted it."""
+    transport = _transport(name)
     try:
-        with Object(artifact(transport.artifact)) as made:
-            made.load()
-            yield made
+        with Object(artifact(transport.artifact)) as programs:
+            programs.load()
+            yield programs
     except ArtifactMissing as error:
         raise TransportError(str(error)) from error
     except BpfError as error:
@@ -130,16 +135,18 @@ def _opened(name: str) -> Iterator[Object]:
 
 
 def _refused(name: str, error: BpfError) -> TransportError:
-    own = TRANSPORTS[name].kernels_own
-    remedy = f"the kernel's own may serve: modprobe tcp_{own}" if own else "see weir doctor"
+    kernel_name = TRANSPORTS[name].kernel_name
+    remedy = "see weir doctor"
+    if kernel_name:
+        remedy = f"use the kernel's own instead: modprobe tcp_{kernel_name}"
     if error.errno == errno.EPERM:
         remedy = "run it as root"
-    return TransportError(f"this kernel does not take {name}: {error}; {remedy}")
+    return TransportError(f"this kernel rejects {name}: {error}; {remedy}")
 
 
 @contextmanager
 def _pins_locked() -> Iterator[None]:
-    """Nobody else loads or unloads meanwhile."""
+    """No other process loads or unloads a congestion control during this context."""
     if not os.path.ismount(BPFFS):
         raise TransportError(f"{BPFFS} is not mounted: mount -t bpf bpf {BPFFS}")
     try:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-// What weir_dctcp holds of each connection of a network namespace: an iterator, run when it is read.
+// The state of each weir_dctcp connection of a network namespace, as an iterator: the kernel runs it when it is read.
 #include "vmlinux.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
@@ -9,10 +9,10 @@
 
 #define AF_INET6 10
 
-// sockets.py reads these records: keep its declaration the same.
+// sockets.py declares the same struct and reads these records.
 struct dctcp_socket {
-	struct in6_addr local, remote; // IPv4 addresses are mapped
-	__u16 local_port, remote_port; // host order
+	struct in6_addr local, remote;    // IPv4 addresses are mapped
+	__u16 local_port, remote_port;    // host order
 	__u32 cwnd, ssthresh, prior_cwnd; // segments
 	__u32 srtt_us;
 	struct weir_dctcp dctcp;
@@ -29,13 +29,13 @@ static __always_inline bool is_weir_dctcp(const struct tcp_sock *tp)
 	return true;
 }
 
-static __always_inline struct in6_addr mapped(__be32 address)
+static __always_inline struct in6_addr mapped_address(__be32 address)
 {
-	struct in6_addr whole = {};
+	struct in6_addr mapped = {};
 
-	whole.in6_u.u6_addr32[2] = bpf_htonl(0xffff);
-	whole.in6_u.u6_addr32[3] = address;
-	return whole;
+	mapped.in6_u.u6_addr32[2] = bpf_htonl(0xffff);
+	mapped.in6_u.u6_addr32[3] = address;
+	return mapped;
 }
 
 SEC("iter/tcp")
@@ -52,15 +52,15 @@ int dctcp_sockets(struct bpf_iter__tcp *ctx)
 		record.local = common->skc_v6_rcv_saddr;
 		record.remote = common->skc_v6_daddr;
 	} else {
-		record.local = mapped(common->skc_rcv_saddr);
-		record.remote = mapped(common->skc_daddr);
+		record.local = mapped_address(common->skc_rcv_saddr);
+		record.remote = mapped_address(common->skc_daddr);
 	}
 	record.local_port = common->skc_num;
 	record.remote_port = bpf_ntohs(common->skc_dport);
 	record.cwnd = tp->snd_cwnd;
 	record.ssthresh = tp->snd_ssthresh;
 	record.prior_cwnd = tp->prior_cwnd;
-	record.srtt_us = tp->srtt_us >> 3; // the kernel keeps eighths
+	record.srtt_us = tp->srtt_us >> 3; // the kernel stores eighths of a microsecond
 	record.dctcp = *(struct weir_dctcp *)tp->inet_conn.icsk_ca_priv;
 	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
 	return 0;

@@ -1,4 +1,4 @@
-"""What weir_dctcp holds of each connection, read from the kernel (dctcp_sockets.bpf.c)."""
+"""The state of each weir_dctcp connection, read from the kernel (dctcp_sockets.bpf.c)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from cffi import FFI
 
-from openflow_ext.paths import ArtifactMissing, artifact
-from openflow_ext.switch.libbpf import BpfError, Link, Object
+from libbpf_cffi.libbpf import BpfError, Link, Object
 from transports.congestion import TransportError
+from weir_base.paths import ArtifactMissing, artifact
 
 ALPHA_ONE = 1 << 16
 
@@ -22,7 +22,8 @@ struct dctcp_socket {
     uint16_t local_port, remote_port;
     uint32_t cwnd, ssthresh, prior_cwnd;
     uint32_t srtt_us;
-    uint32_t alpha, window_end, acked_bytes, marked_bytes, una, prior_rcv_nxt, ce, cut, high_seq, delivered;
+    uint32_t alpha, window_end, acked_bytes, marked_bytes, una, prior_rcv_nxt, ce, reduction, high_seq;
+    uint32_t delivered;
 };
 """)
 _RECORD = "struct dctcp_socket"
@@ -30,10 +31,11 @@ _RECORD = "struct dctcp_socket"
 
 @dataclass(frozen=True, slots=True)
 class DctcpSocket:
-    """One connection. Windows are in segments.
+    """The state of one connection. Windows are in segments.
 
-    ``prior_cwnd`` is the window as the last reduction found it. ``alpha`` is from 0 to 1; ``acked_bytes``
-    and ``marked_bytes`` are of the observation window that runs; ``ce``: the last data came with CE.
+    ``prior_cwnd``: the congestion window before the last reduction. ``alpha``: the estimated fraction of
+    marked bytes, 0 to 1. ``acked_bytes``, ``marked_bytes``: of the current observation window. ``ce``: the
+    last data segment arrived with CE.
     """
 
     local: tuple[str, int]
@@ -49,24 +51,24 @@ class DctcpSocket:
 
 
 class SocketReader:
-    """Reads the connections of the network namespace that the reading thread is in."""
+    """Reads the connections of the network namespace of the calling thread."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
 
     def read(self) -> list[DctcpSocket]:
-        """Every connection that uses weir_dctcp now. Raises TransportError."""
+        """Every connection that uses weir_dctcp. Raises TransportError."""
         try:
             records = self._link.read()
         except BpfError as error:
-            raise TransportError(f"cannot read the sockets: {error}") from error
+            raise TransportError(f"cannot read the state of sockets: {error}") from error
         size = _ffi.sizeof(_RECORD)
         return [_socket(records[at : at + size]) for at in range(0, len(records), size)]
 
 
 @contextmanager
 def socket_reader() -> Iterator[SocketReader]:
-    """A reader; it needs no weir_dctcp to be loaded. Raises TransportError."""
+    """A reader, which works even if weir_dctcp is not loaded. Raises TransportError."""
     try:
         with Object(artifact("dctcp_sockets.bpf.o")) as programs:
             programs.load()
@@ -76,7 +78,7 @@ def socket_reader() -> Iterator[SocketReader]:
             finally:
                 link.destroy()
     except (ArtifactMissing, BpfError) as error:
-        raise TransportError(f"the sockets cannot be read: {error}") from error
+        raise TransportError(f"cannot read the state of sockets: {error}") from error
 
 
 def _socket(record: bytes) -> DctcpSocket:

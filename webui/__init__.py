@@ -1,1 +1,1 @@
-"""The dashboard: which flows are punished, why, and what it did to the queue."""
+"""The dashboard: which flows are punished, why, and how the queues changed."""

@@ -1,4 +1,4 @@
-"""The application: ``create_app``."""
+"""The Flask application: ``create_app``."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from werkzeug.routing import BaseConverter, IntegerConverter, RequestRedirect
 from werkzeug.urls import uri_to_iri
 
 from flowdb.engine import FlowDbError
-from webui import errors, text
-from webui.accounts import Accounts, AccountsError
-from webui.api import document, metrics, v1
-from webui.args import BadArgs
+from webui import errors, template_filters
+from webui.access.accounts import Accounts, AccountsError
+from webui.access.security import Attempts, protect
+from webui.api import api_blueprints
 from webui.config import WebSettings
 from webui.database import Database
-from webui.live import Hub, NoSuchPage
-from webui.pages import actions, experiments, live_pages, session, stream
-from webui.parts import KEY, Parts
-from webui.security import Attempts, protect
+from webui.live import page as live
+from webui.live import stream
+from webui.live_hub import Hub, NoSuchPage
+from webui.pages import page_blueprints
+from webui.parameters import BadParameters
+from webui.services import Services
 
-MOST_BODY = 64 * 1024
+MOST_BODY_BYTES = 64 * 1024
 CHARTS = "plotly.min.js"
 
 
@@ -44,7 +46,7 @@ class _Dpid(BaseConverter):
 
 
 class _RowId(IntegerConverter):
-    """A row's id, as large as a JSON number can be and stay exact."""
+    """A row's id, at most the largest integer that a JSON number holds exactly."""
 
     def __init__(self, map_: object) -> None:
         super().__init__(map_, max=2**53 - 1)  # type: ignore[arg-type]
@@ -58,7 +60,7 @@ class _Uint32(IntegerConverter):
 
 
 def create_app(settings: WebSettings, database_url: str) -> Flask:
-    """The dashboard over the database at ``database_url``. Raises AccountsError."""
+    """The dashboard of the database at ``database_url``. Raises AccountsError."""
     app = Flask("webui")
     app.url_map.converters |= {"dpid": _Dpid, "rowid": _RowId, "uint32": _Uint32}
     accounts = Accounts(settings.accounts)
@@ -67,30 +69,29 @@ def create_app(settings: WebSettings, database_url: str) -> Flask:
         SESSION_COOKIE_NAME="weir",
         SESSION_COOKIE_SAMESITE="Lax",
         SESSION_COOKIE_SECURE=settings.secure_cookies,
-        SESSION_REFRESH_EACH_REQUEST=False,  # an answer that is late would undo what a newer one set
+        SESSION_REFRESH_EACH_REQUEST=False,  # a late answer would overwrite the cookie of a newer one
         PERMANENT_SESSION_LIFETIME=timedelta(hours=settings.session_hours),
-        MAX_CONTENT_LENGTH=MOST_BODY,
+        MAX_CONTENT_LENGTH=MOST_BODY_BYTES,
         TRUSTED_HOSTS=settings.trusted_hosts,
         SEND_FILE_MAX_AGE_DEFAULT=3600,
         WTF_CSRF_CHECK_DEFAULT=False,
         WTF_CSRF_TIME_LIMIT=None,
     )
     database = Database(database_url, settings.query_limit_s)
-    troubles = (FlowDbError, BadArgs)
-    hub = Hub(lambda address: render(app, address), troubles, settings.poll_s, settings.most_viewers)
-    app.extensions[KEY] = Parts(settings, database, accounts, hub, Attempts())
+    shown_errors = (FlowDbError, BadParameters)
+    hub = Hub(lambda address: render(app, address), shown_errors, settings.poll_s, settings.most_viewers)
+    Services(settings, database, accounts, hub, Attempts()).attach(app)
     protect(app, accounts, settings.open_to_read)
-    text.install(app)
+    template_filters.install(app)
     errors.install(app, (FlowDbError, SQLAlchemyError, AccountsError))
-    for part in (session, actions, experiments, live_pages, stream, v1, metrics, document):
-        if part.blueprint.name not in app.blueprints:
-            app.register_blueprint(part.blueprint)
+    for blueprint in (*page_blueprints(), live.blueprint, stream.blueprint, *api_blueprints()):
+        app.register_blueprint(blueprint)
     app.add_url_rule(f"/static/{CHARTS}", "static_charts", charts)
     return app
 
 
 def render(app: Flask, address: str) -> Mapping[str, str]:
-    """The regions of the live page at an address. Raises NoSuchPage, BadArgs and FlowDbError."""
+    """The regions of the live page at an address. Raises NoSuchPage, BadParameters and FlowDbError."""
     path, _, query = address.partition("?")
     host = (app.config["TRUSTED_HOSTS"] or ["localhost"])[0].lstrip(".")
     with app.test_request_context(path, base_url=f"http://{host}", query_string=query):
@@ -98,14 +99,14 @@ def render(app: Flask, address: str) -> Mapping[str, str]:
             endpoint, named = app.url_map.bind("").match(uri_to_iri(path), method="GET")
         except (HTTPException, RequestRedirect) as error:
             raise NoSuchPage(address) from error
-        page = live_pages.PAGES.get(endpoint)
+        page = live.PAGES.get(endpoint)
         if page is None:
             raise NoSuchPage(address)
-        return live_pages.regions_of(page, MultiDict(request.args), **named)
+        return live.rendered_regions(page, MultiDict(request.args), **named)
 
 
 def charts() -> Response:
-    """The charts' library, from its Python package: 5 MB, sent as 1.5."""
+    """The chart library from its Python package, compressed: it is large."""
     answer = Response(_charts(), mimetype="text/javascript", headers={"Cache-Control": "max-age=86400"})
     answer.headers["Content-Encoding"] = "gzip"
     return answer

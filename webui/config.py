@@ -7,32 +7,42 @@ from pathlib import Path
 
 from pydantic import Field, field_validator
 
-from openflow_ext.settings import Section
+from weir_base.settings import Section
 
 
 class WebSettings(Section):
-    """How the dashboard is served.
+    """How the dashboard is served."""
 
-    ``listen``: ADDRESS:PORT. ``read_without_login``: whether pages can be read by anybody; by default only
-    where ``listen`` is loopback. ``hosts``: the names by which browsers reach it, others are refused (empty:
-    loopback's own names there, any elsewhere). ``secure_cookies``: it is reached by HTTPS, through a proxy.
-    ``accounts``: the file of people, tokens and the key of the sessions. ``results``: the lab's result
-    folders. ``poll_s``: how often the database is asked for changes while somebody looks.
-    ``most_viewers``: live pages at a time; each holds a thread. ``yields``: any other work of this machine,
-    a controller's above all, goes first.
-    """
-
-    listen: str = "127.0.0.1:8080"
-    read_without_login: bool | None = None
-    hosts: tuple[str, ...] = ()
-    secure_cookies: bool = False
-    accounts: Path = Path("/var/lib/weir/web-accounts.json")
-    results: Path = Path("results")
-    poll_s: float = Field(default=0.5, ge=0.05, le=60)
-    query_limit_s: float = Field(default=5.0, gt=0, le=300)
-    most_viewers: int = Field(default=100, ge=1, le=1000)
-    yields: bool = True
-    session_hours: float = Field(default=12.0, gt=0, le=24 * 30)
+    listen: str = Field("127.0.0.1:8080", description="ADDRESS:PORT of the dashboard")
+    read_without_login: bool | None = Field(
+        None, description="whether anybody may read the pages; none: only if `listen` is a loopback address"
+    )
+    hosts: tuple[str, ...] = Field(
+        (),
+        description="host names by which browsers reach the dashboard; requests for other names are refused. "
+        "Empty: the loopback names if `listen` is a loopback address, any name otherwise",
+    )
+    secure_cookies: bool = Field(
+        False, description="whether cookies are sent over HTTPS only; set it behind a proxy that speaks TLS"
+    )
+    accounts: Path = Field(
+        Path("/var/lib/weir/web-accounts.json"),
+        description="file of the accounts, the tokens and the key that signs sessions",
+    )
+    results: Path = Field(Path("results"), description="folder of the lab's results")
+    poll_s: float = Field(
+        0.5, ge=0.05, le=60, description="seconds between two queries for changes while a page is open"
+    )
+    query_limit_s: float = Field(
+        5.0, gt=0, le=300, description="seconds after which a database query is stopped"
+    )
+    most_viewers: int = Field(
+        100, ge=1, le=1000, description="limit of live pages at a time; each needs a thread"
+    )
+    yields: bool = Field(
+        True, description="whether the dashboard leaves the CPU to all other programs (SCHED_IDLE)"
+    )
+    session_hours: float = Field(12.0, gt=0, le=24 * 30, description="hours until a login expires")
 
     @field_validator("listen")
     @classmethod
@@ -54,14 +64,14 @@ class WebSettings(Section):
 
     @property
     def trusted_hosts(self) -> list[str] | None:
-        """The names that a request may come by; None: any. A page elsewhere cannot rebind a name to us."""
+        """The host names that a request may use; None: any. This prevents DNS rebinding by another site."""
         if self.hosts:
             return list(self.hosts)
         return ["localhost", "127.0.0.1", "[::1]", self.address[0]] if self.on_loopback else None
 
 
 def address_of(listen: str) -> tuple[str, int]:
-    """ADDRESS:PORT as its parts; an IPv6 address stands in brackets. Raises ValueError."""
+    """The two parts of ADDRESS:PORT; an IPv6 address is in brackets. Raises ValueError."""
     host, _, port = listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isdecimal() or int(port) > 0xFFFF:

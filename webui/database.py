@@ -1,6 +1,6 @@
-"""The flow database as the dashboard uses it: reads with a time limit, and commands, its only writes.
+"""The dashboard's access to the flow database: reads with a time limit; commands are the only writes.
 
-TooSlow   a query took longer than it may; the filter was too wide
+TooSlow   a query took longer than the limit
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 
 from flowdb import schema
-from flowdb.commands import Kind, ask
-from flowdb.engine import FlowDbError, open_engine, open_reader, said_plainly
+from flowdb.commands import Kind, request_command
+from flowdb.engine import FlowDbError, open_engine, open_reader, reporting_errors
 
-CHECKED_FOR_S = 10.0
-_STEPS_A_LOOK = 20_000
+SCHEMA_CHECK_S = 10.0
+_STEPS_PER_CHECK = 20_000
 _PG_CANCELED = "57014"
 
 
 class TooSlow(FlowDbError):
-    """A query took longer than it may."""
+    """A query took longer than the limit."""
 
 
 class Database:
-    """Sessions on the database at ``url``; opened at first use, so that the page can say what is wrong."""
+    """Sessions on the database at ``url``. It is opened at first use, so that a page can report errors."""
 
     def __init__(self, url: str, limit_s: float = 5.0) -> None:
         self.url = url
@@ -42,10 +42,10 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """A session that sees one state of the database. Raises FlowDbError."""
+        """A session that sees a consistent state of the database. Raises FlowDbError."""
         engine = self._engine()
         try:
-            with said_plainly(self.url, "read"), engine.connect() as connection:
+            with reporting_errors(self.url, "read"), engine.connect() as connection:
                 self._check(connection)
                 with Session(connection) as session:
                     yield session
@@ -53,21 +53,21 @@ class Database:
             self._checked_until = 0.0
             if _was_stopped(error.__cause__):
                 raise TooSlow(
-                    f"the question took longer than {self._limit_s:g} s and was stopped; narrow the filter"
+                    f"the query took longer than {self._limit_s:g} s and was stopped; narrow the filter"
                 ) from error
             raise
 
     def ask(self, kind: Kind, arguments: Mapping[str, Any], asked_by: str) -> int:
-        """Write a command for the controllers; returns its id. Raises FlowDbError."""
+        """Insert a command for the controllers; returns its id. Raises FlowDbError."""
         with self.reading():
-            pass  # says what is wrong with the database; opening it to write would make it
-        with said_plainly(self.url, "write"), open_engine(self.url).begin() as connection:
-            return ask(connection, kind, arguments, asked_by)
+            pass  # raises if the database does not exist; opening it for writing would create it
+        with reporting_errors(self.url, "write"), open_engine(self.url).begin() as connection:
+            return request_command(connection, kind, arguments, asked_by)
 
     def _engine(self) -> Engine:
         with self._lock:
             if self._reader is None:
-                engine = open_reader(self.url, keeps=True)
+                engine = open_reader(self.url, pooled=True)
                 atexit.register(engine.dispose)
                 event.listen(engine, "begin", self._limit)
                 self._reader = engine
@@ -76,18 +76,18 @@ class Database:
     def _check(self, connection: Connection) -> None:
         if time.monotonic() >= self._checked_until:
             schema.require_newest(connection, self.url)
-            self._checked_until = time.monotonic() + CHECKED_FOR_S
+            self._checked_until = time.monotonic() + SCHEMA_CHECK_S
 
     def _limit(self, connection: Connection) -> None:
-        """Let the database stop a question after the limit."""
+        """Let the database stop a query after the limit."""
         if connection.dialect.name == "postgresql":
             limit_ms = int(self._limit_s * 1000)
             connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             connection.exec_driver_sql(f"SET LOCAL statement_timeout = {limit_ms}")
             return
-        ends = time.monotonic() + self._limit_s
+        ends_s = time.monotonic() + self._limit_s
         raw: Any = connection.connection.driver_connection
-        raw.set_progress_handler(lambda: time.monotonic() > ends, _STEPS_A_LOOK)
+        raw.set_progress_handler(lambda: time.monotonic() > ends_s, _STEPS_PER_CHECK)
 
 
 def _was_stopped(error: BaseException | None) -> bool:

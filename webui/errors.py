@@ -1,4 +1,4 @@
-"""What goes wrong, as a page or as JSON: what it was and what to do, and never a traceback."""
+"""Error answers, as a page or as JSON: what went wrong and what to do, never a traceback."""
 
 from __future__ import annotations
 
@@ -6,40 +6,42 @@ from flask import Flask, Response, current_app, render_template, request
 from flask_wtf.csrf import CSRFError
 from werkzeug.exceptions import HTTPException, InternalServerError, SecurityError
 
-from webui.args import BadArgs
+from webui.access.security import is_for_scripts
 from webui.database import TooSlow
-from webui.security import is_for_scripts
+from webui.parameters import BadParameters
 from webui.views import Problem
 
 ADVICE = {
-    400: "Correct the address or the form, or begin at the overview.",
+    400: "Correct the address or the form, or start at the overview.",
     401: "Log in and try again.",
-    403: "Use an account or a token that may do this.",
-    404: "Begin at the overview, or search for the flow by its address.",
+    403: "Use an account or a token with the required permission.",
+    404: "Start at the overview, or search for the flow by its address.",
     405: "Use the dashboard's own links and forms.",
-    413: "Send less.",
-    429: "Wait a little.",
-    500: "This is a fault of the dashboard; its log says more. The controllers go on without it.",
-    503: "The dashboard tries again with the next request; the controllers go on without it.",
+    413: "Send a smaller request.",
+    429: "Wait some minutes.",
+    500: "This is an error in the dashboard; its log has the details. The controllers are not affected.",
+    503: "The dashboard tries again with the next request. The controllers are not affected.",
 }
 RETRY_S = "5"
 
 
 def install(app: Flask, unavailable: tuple[type[Exception], ...]) -> None:
-    """Put the handlers in; ``unavailable``: errors that mean 503, whose message may be shown."""
+    """Install the error handlers. ``unavailable``: errors that are answered with 503 and their message."""
 
     @app.errorhandler(CSRFError)
     def _forged(_error: CSRFError) -> Response:
-        return answer(400, "Not sent by this page", "The form is too old or from elsewhere; load it again.")
+        return answer(
+            400, "Invalid form", "The form is too old, or another site sent it. Load the page again."
+        )
 
-    @app.errorhandler(BadArgs)
-    def _bad(error: BadArgs) -> Response:
-        return answer(400, "Not understood", str(error))
+    @app.errorhandler(BadParameters)
+    def _bad(error: BadParameters) -> Response:
+        return answer(400, "Invalid request", str(error))
 
     @app.errorhandler(HTTPException)
     def _http(error: HTTPException) -> Response:
-        if isinstance(error, SecurityError):  # no page of ours can be named to such a visitor
-            text = "This dashboard is not known by that name; add it to [web] hosts."
+        if isinstance(error, SecurityError):  # our pages have no address under this host name
+            text = "This host name is not allowed; add it to [web] hosts."
             return Response(text, 400, mimetype="text/plain")
         made = answer(error.code or 500, error.name, error.description or "")
         for name, value in error.get_headers():
@@ -49,7 +51,7 @@ def install(app: Flask, unavailable: tuple[type[Exception], ...]) -> None:
 
     def _unavailable(error: Exception) -> Response:
         current_app.logger.warning("%s: %s", request.path, error)
-        title = "The question took too long" if isinstance(error, TooSlow) else "The database cannot be read"
+        title = "The query took too long" if isinstance(error, TooSlow) else "The database cannot be read"
         made = answer(503, title, str(error))
         made.headers["Retry-After"] = RETRY_S
         return made
@@ -59,11 +61,11 @@ def install(app: Flask, unavailable: tuple[type[Exception], ...]) -> None:
 
     @app.errorhandler(InternalServerError)
     def _fault(_error: InternalServerError) -> Response:
-        return answer(500, "A fault", "Something went wrong that nobody foresaw.")
+        return answer(500, "Internal error", "The dashboard failed to answer this request.")
 
 
 def answer(status: int, title: str, detail: str) -> Response:
-    """The problem as who asked can read it."""
+    """The problem as JSON for programs, and as a page for browsers."""
     if is_for_scripts():
         problem = Problem(status=status, title=title, detail=detail)
         return Response(problem.model_dump_json(), status, mimetype="application/json")

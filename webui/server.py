@@ -1,4 +1,4 @@
-"""The dashboard under waitress, a production server: one process, a thread for each live page."""
+"""The dashboard under the WSGI server waitress: one process, with a thread for each live page."""
 
 from __future__ import annotations
 
@@ -10,37 +10,35 @@ import waitress
 from flask import Flask
 
 from webui.config import WebSettings
-from webui.parts import KEY
+from webui.services import services
 
 WORKERS = 16
-"""Threads for what is not a live page."""
+"""Threads for requests that are not live pages."""
 
 
 class CannotListen(Exception):
-    """The address cannot be listened on; the message says why and what to do."""
+    """The server cannot listen on the address; the message says why, and what to do."""
 
 
 def yield_processors() -> None:
-    """Let this process, and threads that it begins from now on, run while nobody else wants a processor.
+    """Let this process, and threads that it starts later, run only while no other program needs the CPU.
 
-    SCHED_IDLE (sched(7)): a controller that wakes gets the processor at once. For a process of a high nice
-    value it would wait until the end of a slice, and its alarms with it.
+    The policy is SCHED_IDLE (sched(7)): a controller that wakes gets the CPU at once. With a high nice value
+    instead, the controller and its alarms would wait until the end of a time slice.
     """
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def end_live_pages(app: Flask) -> None:
-    """Their threads answer for as long as a page is open; nothing else is waited for without end."""
-    app.extensions[KEY].hub.close()
+    """End the streams of the live pages: only their threads would run as long as a page is open."""
+    services(app).hub.close()
 
 
 def make_server(app: Flask, settings: WebSettings) -> waitress.server.BaseWSGIServer:
-    """A server that listens; ``run`` serves until SystemExit, then gives what is being answered 5 s.
+    """A server that listens. ``run`` serves until SystemExit, then gives open requests 5 s to finish.
 
-    Raises CannotListen.
-
-    What the process has loaded until now stays, so Python need not look through it for garbage any more: that
-    took 70 ms out of a request now and then.
+    Raises CannotListen. The objects that exist now stay until the end, so they are excluded from garbage
+    collection, which would delay requests.
     """
     gc.freeze()
     host, port = settings.address
@@ -58,5 +56,5 @@ def make_server(app: Flask, settings: WebSettings) -> waitress.server.BaseWSGISe
     except (OSError, socket.gaierror, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise CannotListen(
-            f"cannot listen on {settings.listen}: {why}; give another address: --listen ADDR:PORT"
+            f"cannot listen on {settings.listen}: {why}; give another address: --listen ADDRESS:PORT"
         ) from error

@@ -1,4 +1,4 @@
-"""What pages show and the API answers: values read from the database, with their units in their names.
+"""The values that pages show and that the API returns, with their units in their names.
 
 Times are Unix times in nanoseconds. A switch is named by its datapath id, 16 hexadecimal digits.
 """
@@ -11,13 +11,13 @@ from pydantic import BaseModel, ConfigDict
 
 
 class View(BaseModel):
-    """Base of all: made from attributes, never changed."""
+    """Base of all views, which are immutable."""
 
     model_config = ConfigDict(frozen=True)
 
 
 class Run(View):
-    """A controller process. ``alive``: it was heard of lately and has not ended."""
+    """A controller process. ``alive``: it has not ended, and it updated its row recently."""
 
     id: int
     host: str
@@ -37,7 +37,7 @@ class Switch(View):
 
 
 class PortName(View):
-    """A switch port, with the name that the switch gives it."""
+    """A switch port and the name that the switch reports for it."""
 
     dpid: str
     port_no: int
@@ -45,10 +45,10 @@ class PortName(View):
 
 
 class Port(PortName):
-    """A port and its newest counters; None where it was never sampled. ``clamps``: standing now.
+    """A port and its newest counters, which are None if it was never sampled. ``clamps``: now in force.
 
-    ``fair_share_bytes``: of each flow that sends just now, while ``n_i`` counts those that wait too; None
-    also where the port gives none, under SDTCP alone say.
+    ``fair_share_bytes``: of each active sender, while ``n_i`` also counts flows that wait; None also if the
+    port sets no fair share, as under SDTCP alone. ``counters``: all counters by name.
     """
 
     up: bool
@@ -63,10 +63,11 @@ class Port(PortName):
     fair_share_bytes: int | None
     capacity_bps: int | None
     drops: int | None
+    counters: dict[str, int]
 
 
 class Flow(View):
-    """A directed flow; ``window_bytes``: of the clamp that stands now, None: not punished."""
+    """A directed flow. ``window_bytes``: the window of its present clamp; None: it is not punished."""
 
     id: int
     src: str
@@ -88,7 +89,7 @@ class Flow(View):
 
 
 class Hop(View):
-    """A switch on a flow's path, with what its output port carries now."""
+    """A switch on a flow's path, with the present counters of its output port."""
 
     position: int
     in_port: int
@@ -109,7 +110,7 @@ class Alarm(View):
 
 
 class Candidate(View):
-    """A flow as a policy saw it: what it could be ranked by."""
+    """A flow with the values by which a policy may rank it."""
 
     flow_id: int | None = None
     flow: str = ""
@@ -120,7 +121,7 @@ class Candidate(View):
 
 
 class Decision(View):
-    """Which flow was chosen, among how many, with every input of the equation that gave its window."""
+    """The choice of a flow from the candidates, with every input of the equation that gave its window."""
 
     id: int
     alarm: Alarm | None
@@ -149,7 +150,7 @@ class Decision(View):
 
 
 class Clamp(View):
-    """A flow's clamp. ``lifted_ns`` None: it stands."""
+    """A flow's clamp. ``lifted_ns`` is None while it is in force."""
 
     id: int
     decision_id: int
@@ -163,7 +164,7 @@ class Clamp(View):
 
 
 class Command(View):
-    """What a person asked a controller to do, and what came of it."""
+    """A command from a person to a controller, and its outcome."""
 
     id: int
     kind: str
@@ -177,7 +178,7 @@ class Command(View):
 
 
 class Link(View):
-    """A link in one direction: what leaves ``src`` comes into ``dst``. ``rate_bps``: of its flows, lately."""
+    """A link in one direction, from ``src`` to ``dst``. ``rate_bps``: the sum of its active flows' rates."""
 
     src: Port
     dst: PortName
@@ -194,7 +195,7 @@ class Host(View):
 
 
 class Topology(View):
-    """``edges``: the port of each host's switch that leads to it."""
+    """``edges``: the switch ports that lead to hosts."""
 
     switches: list[Switch]
     links: list[Link]
@@ -213,9 +214,9 @@ class Totals(View):
 
 
 class Series(View):
-    """Figures of a port over time, a point each; ``every_ns``: a point's span, of which it is the worst.
+    """Counters of a port over time. A point stands for ``every_ns`` and holds the worst value of that time.
 
-    ``drops``, ``clamped``: how many in that span.
+    ``drops`` and ``clamped`` are the numbers of events in that time.
     """
 
     port: PortName
@@ -229,7 +230,7 @@ class Series(View):
 
 
 class AlarmCounts(View):
-    """How many alarms came in each span of ``every_ns``."""
+    """The number of alarms in each interval of ``every_ns``."""
 
     every_ns: int
     at_ns: list[int]
@@ -248,7 +249,7 @@ class Experiment(View):
 
 
 class Page(View):
-    """Where a list goes on: cursors for the pages after and before, None where there is none."""
+    """The cursors of the next and the previous page of a list; None if there is no such page."""
 
     after: str | None = None
     before: str | None = None
@@ -280,7 +281,7 @@ class Commands(View):
 
 
 class FlowStory(View):
-    """All that is known of a flow: the answer to "why is it slow?"."""
+    """Everything that is known of a flow: the answer to "why is it slow?"."""
 
     flow: Flow
     path: list[Hop]
@@ -292,7 +293,7 @@ class FlowStory(View):
 
 
 class PortSeries(View):
-    """A port's figures, alarms and clamps on one time axis."""
+    """A port's counters, alarms and clamps in one interval."""
 
     since_ns: int
     until_ns: int
@@ -302,7 +303,7 @@ class PortSeries(View):
 
 
 class Busiest(View):
-    """The busiest ports' figures, and how many alarms came."""
+    """The counters of the busiest ports, and the number of alarms."""
 
     since_ns: int
     until_ns: int
@@ -311,7 +312,7 @@ class Busiest(View):
 
 
 class Problem(View):
-    """Why a request was not answered, and what to do."""
+    """Why a request failed, and what to do."""
 
     status: int
     title: str

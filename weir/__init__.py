@@ -1,1 +1,1 @@
-"""The command line and the configuration file."""
+"""The `weir` command line and the configuration file."""

@@ -1,6 +1,6 @@
-"""The `weir` command: finds each subcommand in the part that it belongs to, when it is asked for.
+"""The `weir` command: imports each subcommand from its own package when the subcommand is called.
 
-A part that cannot be imported takes down its own subcommand only, so `weir doctor` still works.
+A package that cannot be imported disables its own subcommand only, so `weir doctor` still works.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ import click
 
 
 class Part(NamedTuple):
-    """Where a subcommand lives, and its line in `weir --help`."""
+    """Where a subcommand is defined (module:attribute), and its line in `weir --help`."""
 
     location: str
     summary: str
 
 
 PARTS = {
-    "accounts": Part("webui.cli:accounts", "Say who may log in to the dashboard."),
+    "accounts": Part("webui.cli:accounts", "Manage the accounts that may log in to the dashboard."),
     "config": Part("weir.config:config", "Check the configuration file."),
-    "controller": Part("weir.controller:controller", "Run the controller's apps, on Ryu or os-ken."),
-    "db": Part("flowdb.cli:db", "Make, upgrade, measure, export and prune the flow database."),
-    "doctor": Part("weir.doctor:doctor", "Say what this machine can do, and how to get the rest."),
+    "controller": Part("weir.controller:controller", "Run the controller apps on Ryu or os-ken."),
+    "db": Part("flowdb.maintenance.cli:db", "Create, upgrade, measure, export and prune the flow database."),
+    "doctor": Part("weir.doctor:doctor", "Check this machine, and print how to add what is missing."),
     "flows": Part(
-        "openflow_ext.switch.look:flows", "Show an extended switch's entries, or its tracked flows."
+        "openflow_ext.switch.show_cli:flows", "Show the flow entries or tracked flows of an extended switch."
     ),
     "lab": Part("mininet_topos.cli:lab", "Run experiments in Mininet."),
-    "ports": Part("openflow_ext.switch.look:ports", "Show the ports of an extended switch."),
-    "switch": Part("openflow_ext.switch.cli:switch", "Extend a bridge of Open vSwitch: run the agent."),
-    "transports": Part("transports.cli:transports", "Congestion controls for hosts: list, load, unload."),
+    "ports": Part("openflow_ext.switch.show_cli:ports", "Show the ports of an extended switch."),
+    "switch": Part("openflow_ext.switch.cli:switch", "Extend Open vSwitch bridges: run the agent."),
+    "transports": Part("transports.cli:transports", "List, load and unload congestion controls for hosts."),
     "web": Part("webui.cli:web", "Serve the dashboard."),
-    "why": Part("weir.why:why", "Say why a flow was slowed down, and what came of it."),
+    "why": Part("weir.why:why", "Explain why a flow was slowed down, and what followed."),
 }
 
 
 class LazyGroup(click.Group):
-    """A group that imports a subcommand when it is called, and lists them without importing any."""
+    """A group that imports a subcommand when it is called, and lists all without importing any."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return sorted(PARTS)
@@ -53,9 +53,11 @@ class LazyGroup(click.Group):
         except (ImportError, AttributeError) as error:
             if os.environ.get("WEIR_DEBUG"):
                 raise
-            raise click.ClickException(f"{name} cannot be loaded: {error}; try `make setup`") from error
+            raise click.ClickException(f"{name} cannot be loaded: {error}; run `make setup`") from error
         if not isinstance(command, click.Command):
-            raise click.ClickException(f"{name} cannot be loaded: {PARTS[name].location} is no command")
+            raise click.ClickException(
+                f"{name} cannot be loaded: {PARTS[name].location} is not a click command"
+            )
         return command
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -70,18 +72,18 @@ def weir() -> None:
 
 
 def main() -> None:
-    """Run `weir`. An error is one line on stderr and exit code 1; WEIR_DEBUG=1 shows where it arose."""
+    """Run `weir`. An error is one line on stderr and exit code 1; WEIR_DEBUG=1 shows its traceback."""
     try:
         weir.main(prog_name="weir")
     except Exception as error:
         if os.environ.get("WEIR_DEBUG"):
             raise
-        click.echo(f"weir: {_in_a_line(error)}", err=True)
+        click.echo(f"weir: {_one_line(error)}", err=True)
         sys.exit(1)
 
 
-def _in_a_line(error: Exception) -> str:
-    """The message alone for errors of ours; the type too for one that nobody foresaw."""
+def _one_line(error: Exception) -> str:
+    """The message of an error; for an error that is not one of Weir's own, its type as well."""
     ours = any(type(error).__module__.startswith(part.location.split(".")[0]) for part in PARTS.values())
     text = " ".join(str(error).split())
     return text if ours and text else f"{type(error).__name__}: {text}".removesuffix(": ")

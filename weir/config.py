@@ -1,4 +1,4 @@
-"""`weir config`: the configuration file as a whole, composed of every package's section."""
+"""`weir config`: the configuration file as a whole, with the sections of all installed packages."""
 
 from __future__ import annotations
 
@@ -8,37 +8,22 @@ from pathlib import Path
 
 import click
 
-from fabric_app.config import FabricSettings
-from flowdb.config import FlowDbSettings
-from openflow_ext import settings
-from openflow_ext.switch.config import SwitchSettings
-from sccp_app.config import SccpSettings
-from sdtcp_app.config import SdtcpSettings
-from telemetry_app.config import TelemetrySettings
-from webui.config import WebSettings
-
-SECTIONS: dict[str, type[settings.Section]] = {
-    "fabric": FabricSettings,
-    "flowdb": FlowDbSettings,
-    "sccp": SccpSettings,
-    "sdtcp": SdtcpSettings,
-    "switch": SwitchSettings,
-    "telemetry": TelemetrySettings,
-    "web": WebSettings,
-}
+from app_base.stage import StageError, settings_models
+from weir_base import settings
 
 
 def check(path: str) -> dict[str, settings.Section]:
-    """Every section of the file at `path`, checked. Raises SettingsError with all that is wrong."""
+    """Check every section of the file at `path`. Raises SettingsError with all problems."""
     os.environ[settings.VARIABLE] = path
     document = settings.read()
+    models = installed_models()
     problems = [
-        f"{path}: [{name}] is no section; remove it or use one of: {', '.join(sorted(SECTIONS))}"
+        f"{path}: unknown section [{name}]; remove it or use one of: {', '.join(models)}"
         for name in document
-        if name not in SECTIONS
+        if name not in models
     ]
     checked = {}
-    for name, model in SECTIONS.items():
+    for name, model in models.items():
         try:
             checked[name] = settings.check(name, model, document, path)
         except settings.SettingsError as error:
@@ -46,6 +31,14 @@ def check(path: str) -> dict[str, settings.Section]:
     if problems:
         raise settings.SettingsError("\n".join(problems))
     return checked
+
+
+def installed_models() -> dict[str, type[settings.Section]]:
+    """The sections of all installed packages. Raises SettingsError if their stages collide."""
+    try:
+        return settings_models()
+    except StageError as error:
+        raise settings.SettingsError(str(error)) from error
 
 
 @click.group()
@@ -57,7 +50,10 @@ def config() -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print every setting in force as JSON.")
 def check_command(file: Path, as_json: bool) -> None:
-    """Check FILE as a whole: unknown sections and keys, types and ranges. Exit 1 if it is wrong."""
+    """Check FILE as a whole: unknown sections and keys, types and ranges. Exit 1 if it is wrong.
+
+    The check fails as well if the stages of two installed controllers collide.
+    """
     try:
         sections = check(str(file))
     except settings.SettingsError as error:

@@ -1,4 +1,4 @@
-"""`weir controller`: the apps on Ryu, by its own manager, or on os-ken, which has none."""
+"""`weir controller`: runs the controller's apps, on Ryu with its own manager or on os-ken, which has none."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Address(NamedTuple):
         except ValueError:
             number = 0
         if not colon or not 0 < number < 65536:
-            raise click.BadParameter(f"{text!r} is no address and port, such as {DEFAULT_LISTEN}")
+            raise click.BadParameter(f"{text!r} is not an address and port, such as {DEFAULT_LISTEN}")
         return cls(host, number)
 
     def check_free(self) -> None:
@@ -52,18 +52,18 @@ class Address(NamedTuple):
             except OSError as error:
                 raise click.ClickException(
                     f"cannot listen on {self.host} port {self.port}: {error.strerror}; "
-                    "stop what runs there or choose another with --listen"
+                    "stop the program that listens there, or choose another port with --listen"
                 ) from error
 
     def options(self) -> list[str]:
-        """The same for both engines, which would listen on every address by themselves."""
+        """Options of both engines. By default they would listen on every address."""
         return ["--ofp-listen-host", self.host, "--ofp-tcp-listen-port", str(self.port)]
 
 
 @click.command()
 @click.option("--engine", type=click.Choice(["ryu", "os-ken"]), default="ryu", show_default=True)
 @click.option("--listen", default=DEFAULT_LISTEN, show_default=True, help="Address and port for switches.")
-@click.option("--apps", default=DEFAULT_APPS, show_default=True, help="Modules of apps, with commas between.")
+@click.option("--apps", default=DEFAULT_APPS, show_default=True, help="Modules of apps, separated by commas.")
 @click.option("--config", type=click.Path(exists=True, dir_okay=False), help="The configuration file.")
 @click.option("--db", help="The flow database: an SQLAlchemy URL or a file for SQLite.")
 def controller(engine: str, listen: str, apps: str, config: str | None, db: str | None) -> None:
@@ -83,23 +83,23 @@ def controller(engine: str, listen: str, apps: str, config: str | None, db: str 
 
 
 def check_apps(modules: list[str]) -> None:
-    """Raises click.BadParameter for a module that is not there."""
+    """Raises click.BadParameter for a missing module."""
     if not modules:
-        raise click.BadParameter(f"names no app; for example {DEFAULT_APPS}", param_hint="--apps")
+        raise click.BadParameter(f"no app is given; for example {DEFAULT_APPS}", param_hint="--apps")
     for name in modules:
         try:
             found = importlib.util.find_spec(name) is not None
         except (ImportError, ValueError):
             found = False
         if not found:
-            raise click.BadParameter(f"there is no module {name}", param_hint="--apps")
+            raise click.BadParameter(f"module {name} is not found; install its package", param_hint="--apps")
 
 
 def run_ryu(address: Address, modules: list[str]) -> NoReturn:
-    """Become ryu-manager; its REST server, if an app brings it, stays on loopback."""
+    """Become ryu-manager. If an app starts the REST server, it listens on loopback."""
     manager = Path(sys.executable).with_name("ryu-manager")
     if not manager.exists():
-        raise click.ClickException(f"{manager} is not there; run `make setup`")
+        raise click.ClickException(f"{manager} is missing; run `make setup`")
     arguments = [str(manager), *address.options(), "--wsapi-host", "127.0.0.1", *modules]
     os.execv(manager, arguments)  # noqa: S606  # no shell wanted
 
@@ -107,8 +107,8 @@ def run_ryu(address: Address, modules: list[str]) -> NoReturn:
 def run_os_ken(address: Address, modules: list[str]) -> NoReturn:
     """Run the apps in this process until a signal, then close them.
 
-    os-ken's `AppManager.run_apps` does not return on native threads: nothing wakes the thread that
-    accepts switches. So its steps are taken here, and the process ends without waiting for threads.
+    On native threads, os-ken's `AppManager.run_apps` does not return, because nothing wakes the thread that
+    accepts switches. So this function takes its steps, and the process ends without waiting for threads.
     """
     level = logging.DEBUG if os.environ.get("WEIR_DEBUG") else logging.INFO
     logging.basicConfig(level=level, format="%(asctime)s %(name)s %(levelname)s %(message)s")
@@ -133,7 +133,7 @@ def run_os_ken(address: Address, modules: list[str]) -> NoReturn:
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process though os-ken's threads still run."""
+    """End the process even though os-ken's threads still run."""
     logging.shutdown()
     sys.stdout.flush()
     os._exit(code)

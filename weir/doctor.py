@@ -1,9 +1,10 @@
-"""`weir doctor`: what this machine can do, and how to get the rest."""
+"""`weir doctor`: what this machine supports, and how to add what is missing."""
 
 from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -12,14 +13,19 @@ import click
 from rich.console import Console
 
 from weir import probes
+from weir_base import tables
 
 SETUP = "make setup"
+_GROUP_WIDTH, _NAME_WIDTH = 10, 19
+_LEAD_WIDTH = len("yes ") + _GROUP_WIDTH + _NAME_WIDTH + 2
+_LEAST_TEXT_WIDTH = 24
+_MOST_FOUND = 200
 STOCK_KERNEL = "a stock kernel has it (Debian 12, Ubuntu 24.04)"
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question to the machine. Without a `required` one the demo cannot run."""
+    """One feature to look for. Without a `required` feature the demo cannot run."""
 
     group: str
     name: str
@@ -31,7 +37,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A check's answer: `found` says what was seen, `remedy` is empty where nothing is to be done."""
+    """The result of a check: `found` states what the probe saw; `remedy` is empty if the feature is there."""
 
     group: str
     name: str
@@ -56,7 +62,7 @@ CHECKS = (
     _try("bfifo", probes.qdisc("root", "bfifo", "limit", "150000"), STOCK_KERNEL),
     Check("kernel", "TCP reno", probes.congestion_control("reno"), STOCK_KERNEL),
     Check("kernel", "congestion controls", probes.congestion_controls, STOCK_KERNEL),
-    _try("TCP dctcp", probes.congestion_control("dctcp"), "weir_dctcp serves as well", required=False),
+    _try("TCP dctcp", probes.congestion_control("dctcp"), "weir_dctcp replaces it", required=False),
     _try("TCP weir_dctcp", probes.transport("weir_dctcp"), f"make bpf; {STOCK_KERNEL}", required=False),
     _try("netem (link delay)", probes.qdisc("root", "netem"), STOCK_KERNEL, required=False),
     Check("kernel", "cgroup 2", probes.cgroup2, "mount -t cgroup2 none /sys/fs/cgroup", required=False),
@@ -65,7 +71,9 @@ CHECKS = (
     Check("kernel", "send buffer", probes.send_buffer, SETUP),
     Check("switch", "Open vSwitch", probes.open_vswitch, SETUP, needs_root=True),
     Check("switch", "BPF objects", lambda: probes.artifacts("weir.bpf.o", "queue_probe.bpf.o"), "make bpf"),
-    Check("switch", "BPF programs", probes.bpf_programs, "make bpf, then weir doctor again", needs_root=True),
+    Check(
+        "switch", "BPF programs", probes.bpf_programs, "make bpf, then run weir doctor again", needs_root=True
+    ),
     Check("lab", "Mininet", probes.mininet, SETUP),
     Check("lab", "traffic programs", lambda: probes.artifacts("weir-traffic", "weir-stalls"), "make bpf"),
     Check("lab", "network tools", lambda: probes.tools("ip", "tc", "ss", "ethtool", "ifconfig"), SETUP),
@@ -79,11 +87,14 @@ CHECKS = (
 
 
 def examine(checks: Iterable[Check] = CHECKS) -> Iterator[Finding]:
-    """Ask every check in turn; none can stop the others. What needs root is not tried without."""
+    """Run every check in turn. A check that fails does not stop the others.
+
+    A check that needs root is skipped if the process lacks the rights.
+    """
     privileged = _answer(probes.rights)[0]
     for check in checks:
         if check.needs_root and not privileged:
-            ok, found, remedy = False, "not tried", "run this as root"
+            ok, found, remedy = False, "not tried", "run weir doctor as root"
         else:
             ok, found = _answer(check.probe)
             remedy = "" if ok else check.remedy
@@ -98,11 +109,14 @@ def _answer(probe: Callable[[], str]) -> tuple[bool, str]:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
 def doctor(as_json: bool) -> None:
-    """Say what this machine can do, and how to get the rest. Exit 1 if the demo could not run."""
+    """Check what this machine supports, and how to add what is missing.
+
+    The exit code is 1 if the demo cannot run here.
+    """
     console = Console(stderr=True)
-    with console.status("looking at this machine"):
+    with console.status("checking this machine"):
         findings = list(examine())
     blocking = [finding for finding in findings if finding.required and not finding.ok]
     if as_json:
@@ -113,20 +127,28 @@ def doctor(as_json: bool) -> None:
 
 
 def _show(findings: list[Finding], blocking: list[Finding]) -> None:
+    """Print a line for each finding, folded to the terminal, and the conclusion."""
+    width = tables.console().width
     for finding in findings:
-        if finding.ok:
-            answer, rest = click.style("yes", fg="green"), finding.found
-        else:
-            answer = click.style("no ", fg="red" if finding.required else "yellow")
-            optional = "" if finding.required else "optional; "
-            rest = f"{_in_short(finding.found)} -> {optional}{finding.remedy}"
-        click.echo(f"{answer}  {finding.group:<10}  {finding.name:<19}  {rest}")
+        answer = click.style("yes", fg="green") if finding.ok else click.style("no ", fg=_colour(finding))
+        lead = f"{finding.group:<{_GROUP_WIDTH}} {finding.name:<{_NAME_WIDTH}} "
+        text = finding.found if finding.ok else _explain(finding)
+        first, *more = textwrap.wrap(text, max(width - _LEAD_WIDTH, _LEAST_TEXT_WIDTH)) or [""]
+        click.echo(f"{answer} {lead}{first}")
+        for line in more:
+            click.echo(f"{'':{_LEAD_WIDTH}}{line}")
     if blocking:
-        click.echo(f"\nThe demo cannot run here: {', '.join(finding.name for finding in blocking)}.")
+        names = ", ".join(finding.name for finding in blocking)
+        click.echo("\n" + textwrap.fill(f"The demo cannot run here. Missing: {names}.", width))
     else:
         click.echo("\nThe demo can run here.")
 
 
-def _in_short(text: str, most: int = 120) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 3] + "..."
+def _colour(finding: Finding) -> str:
+    return "red" if finding.required else "yellow"
+
+
+def _explain(finding: Finding) -> str:
+    """What a check that failed saw, and the remedy."""
+    optional = "optional: " if not finding.required else ""
+    return f"{textwrap.shorten(finding.found, _MOST_FOUND)} -> {optional}{finding.remedy}"

@@ -1,6 +1,7 @@
-"""How a feature of this machine is found out: by trying it, in a namespace that ends with the probe.
+"""Probes: each tries out one feature of this machine.
 
-A probe returns what it found and raises ProbeFailed with the reason when the feature is missing.
+A probe that needs interfaces makes them in a network namespace of its own, which ends with the probe. It
+returns a description of the feature, or raises ProbeFailed with the reason if the feature is missing.
 """
 
 from __future__ import annotations
@@ -17,25 +18,26 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from openflow_ext import paths
 from transports import congestion
+from weir_base import paths
 
 SEND_BUFFER = 16 * 1024 * 1024
 CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
 
 _CLONE_NEWNET = 0x40000000
 _XDP, _SCHED_CLS, _RINGBUF_MAP, _TIMER_INIT = 6, 3, 27, 169
+_BUFFER_BYTES_PER_PACKET = 2300  # the kernel charges a full-size packet with this much of a send buffer
 _XDP_GENERIC = 1 << 1
 _BTF_TYPEDEF = 8
 _XDP_PASS = b"\xb7\x00\x00\x00\x02\x00\x00\x00\x95\x00\x00\x00\x00\x00\x00\x00"  # r0 = XDP_PASS; exit
 
 
 class ProbeFailed(Exception):
-    """The feature is not there; the message says what was seen instead."""
+    """The feature is missing; the message states what the probe saw instead."""
 
 
 def run(*command: str, timeout_s: float = 30.0) -> str:
-    """Run a command and return its output; raises ProbeFailed with its last line."""
+    """Run a command and return its output. If it fails, raise ProbeFailed with its last line."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -47,6 +49,7 @@ def run(*command: str, timeout_s: float = 30.0) -> str:
 
 
 def tool(name: str) -> str:
+    """The path of a command."""
     found = shutil.which(name)
     if found is None:
         raise ProbeFailed(f"{name} not found")
@@ -54,6 +57,7 @@ def tool(name: str) -> str:
 
 
 def tools(*names: str) -> str:
+    """Several commands, all of which have to be on the path."""
     missing = [name for name in names if shutil.which(name) is None]
     if missing:
         raise ProbeFailed(f"not found: {', '.join(missing)}")
@@ -61,16 +65,18 @@ def tools(*names: str) -> str:
 
 
 def chromium() -> str:
-    """A browser, and the program that drives it, of the same version."""
+    """Chromium, and a chromedriver of the same version."""
     found = [run(tool(name), "--version").split(" ") for name in ("chromium", "chromedriver")]
     browser, driver = (words[1].split(".")[0] for words in found)
     if browser != driver:
-        raise ProbeFailed(f"chromium is of version {browser}, chromedriver of {driver}")
+        raise ProbeFailed(
+            f"chromium has version {browser}, chromedriver {driver}: install the same version of both"
+        )
     return f"chromium {browser}"
 
 
 def rights() -> str:
-    """Root, or the capabilities that BPF and namespaces take."""
+    """Root, or the capabilities that BPF and network namespaces need."""
     status = Path("/proc/self/status").read_text()
     held = int(next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff")), 16)
     lacking = [name for name, bit in CAPABILITIES.items() if not held >> bit & 1]
@@ -80,9 +86,10 @@ def rights() -> str:
 
 
 def in_private_network(probe: Callable[[], None]) -> None:
-    """Run `probe` in a thread with a network namespace of its own, which ends with the thread.
+    """Run `probe` in a thread that has its own network namespace, which ends with the thread.
 
-    Commands that the probe runs are in that namespace too. Raises ProbeFailed.
+    Commands that the probe runs are in that namespace as well. Raises ProbeFailed if the process may not make
+    a namespace, and whatever the probe raises.
     """
 
     def enter_and_probe() -> None:
@@ -95,12 +102,13 @@ def in_private_network(probe: Callable[[], None]) -> None:
 
 
 def veth() -> str:
+    """A veth pair in a network namespace."""
     in_private_network(_make_veth)
-    return "made and removed"
+    return "created and removed"
 
 
 def qdisc(*arguments: str) -> Callable[[], str]:
-    """A probe that puts a qdisc, in tc's words, on a veth."""
+    """A probe that adds a qdisc, given in tc's syntax, to a veth."""
 
     def put() -> None:
         _make_veth()
@@ -108,13 +116,13 @@ def qdisc(*arguments: str) -> Callable[[], str]:
 
     def probe() -> str:
         in_private_network(put)
-        return "put on a veth"
+        return "added to a veth"
 
     return probe
 
 
 def xdp_on_veth() -> str:
-    """Generic XDP on a veth, which is where the windows are clamped with the userspace datapath."""
+    """Generic XDP on a veth: the hook that clamps windows if Open vSwitch uses its userspace datapath."""
 
     def attach() -> None:
         _make_veth()
@@ -128,10 +136,11 @@ def xdp_on_veth() -> str:
             raise ProbeFailed(f"not attached: {os.strerror(-code)}")
 
     in_private_network(attach)
-    return "attached in generic mode, the cheaper one there"
+    return "attached in generic mode"
 
 
 def btf() -> str:
+    """The kernel's type information, which BPF programs are compiled against."""
     path = Path("/sys/kernel/btf/vmlinux")
     if not path.exists():
         raise ProbeFailed(f"{path} is missing")
@@ -139,7 +148,7 @@ def btf() -> str:
 
 
 def qdisc_tracepoints() -> str:
-    """The typed tracepoints by which the queue is watched packet by packet."""
+    """The typed tracepoints through which the data plane follows the queue, packet by packet."""
     library = _libbpf()
     library.btf__load_vmlinux_btf.restype = ctypes.c_void_p
     types = ctypes.c_void_p(library.btf__load_vmlinux_btf())
@@ -155,16 +164,18 @@ def qdisc_tracepoints() -> str:
 
 
 def ring_buffer() -> str:
+    """The map through which the data plane reports flows and queue events."""
     return _supported("BPF ring buffer", _libbpf().libbpf_probe_bpf_map_type(_RINGBUF_MAP, None))
 
 
 def bpf_timer() -> str:
+    """Timers in BPF programs."""
     return _supported("bpf_timer", _libbpf().libbpf_probe_bpf_helper(_SCHED_CLS, _TIMER_INIT, None))
 
 
 def bpf_programs() -> str:
-    """The kernel's verifier takes the data plane; nothing is attached or left behind."""
-    from openflow_ext.switch.libbpf import BpfError, Object
+    """The kernel's verifier accepts the data plane. Nothing is attached, and nothing stays loaded."""
+    from libbpf_cffi.libbpf import BpfError, Object
 
     try:
         with Object(paths.artifact("weir.bpf.o")) as data_plane:
@@ -175,6 +186,7 @@ def bpf_programs() -> str:
 
 
 def artifacts(*names: str) -> str:
+    """Files that `make bpf` builds."""
     missing = [name for name in names if not (paths.build_dir() / name).is_file()]
     if missing:
         raise ProbeFailed(f"missing in {paths.build_dir()}: {', '.join(missing)}")
@@ -182,13 +194,15 @@ def artifacts(*names: str) -> str:
 
 
 def bpf_file_system() -> str:
+    """The BPF file system, in which the data plane's maps and programs are pinned."""
     mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
     if not any(fields[1] == "/sys/fs/bpf" and fields[2] == "bpf" for fields in mounts):
-        raise ProbeFailed("nothing of type bpf at /sys/fs/bpf")
+        raise ProbeFailed("no BPF file system at /sys/fs/bpf")
     return "/sys/fs/bpf"
 
 
 def cgroup2() -> str:
+    """The place where cgroup 2 is mounted."""
     for line in Path("/proc/mounts").read_text().splitlines():
         if line.split()[2] == "cgroup2":
             return line.split()[1]
@@ -196,7 +210,7 @@ def cgroup2() -> str:
 
 
 def congestion_control(name: str) -> Callable[[], str]:
-    """A probe that a socket can be given TCP's congestion control `name`."""
+    """A probe that sets the TCP congestion control `name` on a socket."""
 
     def probe() -> str:
         try:
@@ -209,12 +223,12 @@ def congestion_control(name: str) -> Callable[[], str]:
 
 
 def congestion_controls() -> str:
-    """Every one that is in the kernel now; a module that is not loaded yet is not among them."""
+    """The congestion controls that the kernel has now, without those of modules that are not loaded."""
     return ", ".join(congestion.available())
 
 
 def transport(name: str) -> Callable[[], str]:
-    """A probe that the kernel's verifier takes a congestion control of Weir; nothing is registered."""
+    """A probe that the kernel's verifier accepts one of Weir's congestion controls; it registers nothing."""
 
     def probe() -> str:
         try:
@@ -227,30 +241,37 @@ def transport(name: str) -> Callable[[], str]:
 
 
 def open_vswitch() -> str:
+    """A running Open vSwitch: its daemon and its database answer."""
     version = run("ovs-appctl", "--timeout=5", "-t", "ovs-vswitchd", "version").splitlines()[0].split()[-1]
     run("ovs-vsctl", "--timeout=5", "show")
     return f"running, {version}"
 
 
 def kernel_datapath() -> str:
+    """Open vSwitch's kernel module, loaded or loadable."""
     if not Path("/sys/module/openvswitch").exists():
         run("modprobe", "--dry-run", "openvswitch")
     return "openvswitch"
 
 
 def send_buffer() -> str:
+    """The default send buffer. If it is small, Open vSwitch drops packets that a port's queue could hold."""
     value = int(Path("/proc/sys/net/core/wmem_default").read_text())
     if value < SEND_BUFFER:
-        raise ProbeFailed(f"net.core.wmem_default is {value}: OVS itself drops at {value // 2300} packets")
+        packets = value // _BUFFER_BYTES_PER_PACKET
+        raise ProbeFailed(f"net.core.wmem_default is {value}: Open vSwitch drops above {packets} packets")
     return f"net.core.wmem_default {value}"
 
 
 def mininet() -> str:
+    """Mininet and its helper program."""
     tool("mnexec")
     return run(sys.executable, "-c", "from mininet.net import Mininet, VERSION; print(VERSION)")
 
 
 def distribution(name: str) -> Callable[[], str]:
+    """A probe for an installed Python package; it returns the version."""
+
     def probe() -> str:
         try:
             return importlib.metadata.version(name)
@@ -261,7 +282,7 @@ def distribution(name: str) -> Callable[[], str]:
 
 
 def python_packages() -> str:
-    """Every package that Weir's own metadata asks for, its tests' apart."""
+    """Every package that Weir's metadata requires at run time."""
     wanted = [line for line in importlib.metadata.requires("weir") or () if "extra ==" not in line]
     names = [re.split(r"[\s;\[<>=!~]", line, maxsplit=1)[0] for line in wanted]
     missing = []
@@ -276,10 +297,12 @@ def python_packages() -> str:
 
 
 def ryu_manager() -> str:
+    """The ryu-manager command beside this Python."""
     return run(str(Path(sys.executable).with_name("ryu-manager")), "--version").splitlines()[-1]
 
 
 def bpftool() -> str:
+    """A bpftool that runs."""
     return run(str(paths.PROJECT / "tools" / "bpftool.sh"))
 
 

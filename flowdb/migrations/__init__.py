@@ -1,1 +1,1 @@
-"""Alembic: how a database of one version becomes one of the next. ``weir db upgrade`` runs them."""
+"""Alembic's migrations from each version of the tables to the next. ``weir db upgrade`` runs them."""

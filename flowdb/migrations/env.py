@@ -1,4 +1,4 @@
-"""Alembic's environment: runs in the connection, and the transaction, that ``flowdb.schema`` hands over."""
+"""Alembic's environment. Migrations run in the connection and transaction that ``flowdb.schema`` passes."""
 
 from alembic import context
 

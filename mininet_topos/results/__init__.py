@@ -1,1 +1,1 @@
-"""What a run left: records, figures, plots, report."""
+"""The results of an experiment: from raw records to summary, plots, report and verdicts."""

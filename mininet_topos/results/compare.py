@@ -1,17 +1,15 @@
-"""Two result folders side by side: the same cases and schemes, before and after."""
+"""The comparison of two result folders: the same cases and schemes, before and after a change."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from rich import box
-from rich.table import Table
-
 from mininet_topos.errors import BadExperiment
-from mininet_topos.results.style import LOOKS
+from mininet_topos.experiments.schemes import style_of
 from mininet_topos.results.summary import Row, median_of, read_summary
+from weir_base.tables import Column
 
-FIGURES = {
+PATH_OF_FIGURE = {
     "QCT p50": "qct_ms.p50",
     "QCT p99": "qct_ms.p99",
     "FCT p50": "fct_ms.p50",
@@ -20,12 +18,20 @@ FIGURES = {
     "drops": "drops",
     "timeouts": "timeouts",
 }
+COLUMNS = (
+    Column("case", align="left", fold_at=12),
+    Column("scheme", align="left", fold_at=10, text=lambda row: style_of(row["scheme"]).label),
+    Column("figure", align="left"),
+    Column("before", text=lambda row: f"{row['before']:g}"),
+    Column("after", text=lambda row: f"{row['after']:g}"),
+    Column("ratio", text=lambda row: "-" if row["ratio"] is None else f"{row['ratio']:.2f}"),
+)
 
 
 def compare(one: Path, other: Path) -> list[Row]:
-    """A row for each figure that both folders have of a case and scheme: medians over valid repeats.
+    """Return a row for each figure that both folders have of a case and scheme: medians over valid repeats.
 
-    Raises BadExperiment where a folder has no summary, or nothing in common with the other.
+    Raises BadExperiment if a folder has no summary, or has nothing in common with the other folder.
     """
     before, after = (_medians(folder) for folder in (one, other))
     rows = [
@@ -47,22 +53,8 @@ def _medians(folder: Path) -> dict[tuple[str, str, str], float]:
     rows = read_summary(folder)
     found = {}
     for case, scheme in dict.fromkeys((row["case"], row["scheme"]) for row in rows):
-        for figure, way in FIGURES.items():
-            value = median_of(rows, case, scheme, way)
+        for figure, path in PATH_OF_FIGURE.items():
+            value = median_of(rows, case, scheme, path)
             if value is not None:
                 found[case, scheme, figure] = value
     return found
-
-
-def table(rows: list[Row]) -> Table:
-    """The rows, for a terminal."""
-    made = Table(box=box.SIMPLE_HEAD, show_edge=False)
-    for heading in ("case", "scheme", "figure"):
-        made.add_column(heading)
-    for heading in ("before", "after", "ratio"):
-        made.add_column(heading, justify="right")
-    for row in rows:
-        ratio = "-" if row["ratio"] is None else f"{row['ratio']:.2f}"
-        label = LOOKS[row["scheme"]].label
-        made.add_row(row["case"], label, row["figure"], f"{row['before']:g}", f"{row['after']:g}", ratio)
-    return made

@@ -1,4 +1,4 @@
-"""The plots of a result folder, as SVG and PNG: query times for each scheme, and the queue over time."""
+"""The plots of a result folder, as SVG and PNG: query completion times, queues, and long flows."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-from mininet_topos.experiment import Experiment
-from mininet_topos.fidelity import query_span_ns, standing_queries
-from mininet_topos.results.plots_flows import completion_times, flows_over_time, queue_distribution
-from mininet_topos.results.records import goodput_points, queries, read_run
-from mininet_topos.results.style import LOOKS
+from mininet_topos.experiments.experiment import Experiment
+from mininet_topos.experiments.schemes import style_of
+from mininet_topos.records.raw_records import goodput_points, queries, read_run
+from mininet_topos.records.validity import counted_queries, query_span_ns
+from mininet_topos.results.flow_plots import completion_times, flows_over_time, queue_distribution
 from mininet_topos.results.summary import Row, load_experiment
 
 COLUMN_IN = 3.4
@@ -32,12 +32,12 @@ STYLE = {
 }
 SHOWN_QUERIES = 3
 MOST_PANELS = 4
-"""A sweep of more cases than these shows each case's times by workers, and no distribution of them."""
+"""With more cases than these, the plots show times by number of workers, and no distribution."""
 
 
 @mpl.rc_context(STYLE)
 def plot(folder: Path, rows: list[Row]) -> list[Path]:
-    """Draw all plots into `plots/` of a result folder. Returns the SVG files, in the report's order."""
+    """Draw all plots into `plots/` of a result folder, and return the SVG files in the report's order."""
     experiment = load_experiment(folder)
     (folder / "plots").mkdir(exist_ok=True)
     by_case: dict[str, list[Row]] = defaultdict(list)
@@ -64,7 +64,7 @@ def plot(folder: Path, rows: list[Row]) -> list[Path]:
 
 
 def save(figure: Figure, stem: Path) -> Path:
-    """Write a figure as PNG and SVG; returns the SVG's path."""
+    """Write a figure as PNG and SVG, and return the path of the SVG."""
     figure.savefig(stem.with_suffix(".png"), dpi=200)
     figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
     return stem.with_suffix(".svg")
@@ -78,25 +78,25 @@ def _panels(count: int, height_in: float = PANEL_IN, sharey: bool = False) -> tu
 
 def _times_ms(folder: Path, row: Row) -> list[float]:
     record, records = read_run(folder / "raw" / row["run"])
-    return [query["qct_ms"] for query in standing_queries(records, record["stalls"])]
+    return [query["qct_ms"] for query in counted_queries(records, record["stalls"])]
 
 
 def query_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
-    """For each case the distribution of the query completion times, one curve a scheme."""
+    """Draw the distribution of the query completion times: a panel for each case, a curve for each scheme."""
     figure, axes = _panels(len(by_case))
     for axis, (case, rows) in zip(axes, by_case.items(), strict=True):
         for row in rows:
-            look = LOOKS[row["scheme"]]
+            style = style_of(row["scheme"])
             times = sorted(_times_ms(folder, row))
             if not times:
-                continue  # every query of the run was left out
+                continue  # no query of the run counts
             axis.step(
                 [times[0], *times],
                 np.linspace(0, 1, len(times) + 1),
                 where="post",
-                color=look.colour,
-                linestyle=look.line,
-                label=look.label + ("" if row["valid"] else " (void)"),
+                color=style.colour,
+                linestyle=style.line,
+                label=style.label + ("" if row["valid"] else " (void)"),
             )
         axis.axvline(rows[0]["ideal_ms"], color="black", linewidth=0.8, linestyle=":", label="ideal")
         axis.set_xscale("log")
@@ -110,19 +110,19 @@ def query_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
         text: line for axis in axes for line, text in zip(*axis.get_legend_handles_labels(), strict=True)
     }
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
-    axes[0].set_ylabel("part of the queries")
+    axes[0].set_ylabel("share of the queries")
     return figure
 
 
 def _is_sweep(rows: list[Row]) -> bool:
-    """Whether cases, a row of each, differ in their workers and not in what runs beside."""
+    """Whether the cases (one row of each) differ in their workers but not in their long flows."""
     return len({row["workers"] for row in rows}) > 1 and len({row["background"] for row in rows}) == 1
 
 
 def by_workers(folder: Path, rows: list[Row]) -> Figure:
-    """The mean query completion time by the number of workers, a panel for each size of an answer.
+    """Draw the mean query completion time by number of workers: a panel for each size of a response.
 
-    The bars go from the tenth to the ninetieth percentile of all queries, over all repeats.
+    The bars show the 10th and the 90th percentile of all queries of all repeats.
     """
     sizes = sorted({row["size_bytes"] for row in rows if row["queries"]})
     totals = {row["size_bytes"] * row["workers"] for row in rows if row["queries"]}
@@ -131,7 +131,7 @@ def by_workers(folder: Path, rows: list[Row]) -> Figure:
     for axis, some in zip(axes, panels, strict=True):
         inside = [row for row in rows if row["queries"] and row["size_bytes"] in some]
         for scheme in dict.fromkeys(row["scheme"] for row in inside):
-            look = LOOKS[scheme]
+            style = style_of(scheme)
             times: dict[int, list[float]] = defaultdict(list)
             for row in inside:
                 if row["scheme"] == scheme:
@@ -142,19 +142,20 @@ def by_workers(folder: Path, rows: list[Row]) -> Figure:
             spread = np.abs(ends.T - means).clip(min=0)
             axis.errorbar(
                 *(counts, means, spread),
-                color=look.colour,
-                linestyle=look.line,
-                marker=look.marker,
+                color=style.colour,
+                linestyle=style.line,
+                marker=style.marker,
                 markersize=3,
                 capsize=2,
-                label=look.label,
+                label=style.label,
             )
         ideal = {row["workers"]: row["ideal_ms"] for row in inside}
         axis.plot(
             sorted(ideal), [ideal[count] for count in sorted(ideal)], "k:", linewidth=0.8, label="ideal"
         )
         axis.set_title(
-            "one total for all workers" if len(some) > 1 else f"{some[0] / 1000:g} KB a worker", fontsize=8
+            "the same total for all" if len(some) > 1 else f"{some[0] / 1000:g} KB per worker",
+            fontsize=8,
         )
         axis.set_xlabel("workers")
         axis.set_ylim(bottom=0)
@@ -164,15 +165,15 @@ def by_workers(folder: Path, rows: list[Row]) -> Figure:
 
 
 def queue_over_time(folder: Path, experiment: Experiment, rows: list[Row]) -> Figure:
-    """The bottleneck's queue during the first queries of a case, one panel a scheme."""
+    """Draw the bottleneck's queue during the first queries of a case: a panel for each scheme."""
     figure, axes = _panels(len(rows), sharey=True)
     for axis, row in zip(axes, rows, strict=True):
-        look = LOOKS[row["scheme"]]
+        style = style_of(row["scheme"])
         time_s, queue_kb = _queue_trace(folder, row)
-        axis.fill_between(time_s, queue_kb, color=look.colour, alpha=0.25, linewidth=0)
-        axis.plot(time_s, queue_kb, color=look.colour, linewidth=0.6)
+        axis.fill_between(time_s, queue_kb, color=style.colour, alpha=0.25, linewidth=0)
+        axis.plot(time_s, queue_kb, color=style.colour, linewidth=0.6)
         axis.axhline(experiment.queue_bytes / 1000, color="black", linewidth=0.8, linestyle=":")
-        axis.set_title(f"{row['case']}: {look.label}, {row['drops']} drops in all", fontsize=8)
+        axis.set_title(f"{row['case']}: {style.label}, {row['drops']} drops in all", fontsize=8)
         axis.set_xlabel("time since the first query (s)")
         axis.set_xlim(time_s[0], time_s[-1])
     axes[0].set_ylabel("queue (KB); dotted: its limit")
@@ -181,7 +182,7 @@ def queue_over_time(folder: Path, experiment: Experiment, rows: list[Row]) -> Fi
 
 
 def _queue_trace(folder: Path, row: Row) -> tuple[np.ndarray, np.ndarray]:
-    """Time (s since the first query) and queue (KB), from just before the first to the third query's end."""
+    """Return time (s since the first query) and queue (KB), around the first SHOWN_QUERIES queries."""
     run = folder / "raw" / row["run"]
     record, records = read_run(run)
     start_ns, end_ns = query_span_ns(queries(records)[:SHOWN_QUERIES])
@@ -194,18 +195,18 @@ def _queue_trace(folder: Path, row: Row) -> tuple[np.ndarray, np.ndarray]:
 
 
 def background(folder: Path, rows: list[Row]) -> Figure:
-    """The long flows' goodput over time, one panel a scheme; shaded: from the first to the last query."""
+    """Draw the long flows' goodput over time: a panel for each scheme; the time of the queries is shaded."""
     some = [row for row in rows if row["background_mbps"]]
     figure, axes = _panels(len(some), sharey=True)
     for axis, row in zip(axes, some, strict=True):
-        look = LOOKS[row["scheme"]]
+        style = style_of(row["scheme"])
         _, records = read_run(folder / "raw" / row["run"])
         points = np.array(goodput_points(records))
         start_ns, end_ns = query_span_ns(records)
         rate_mbps = 8e3 * np.diff(points[:, 1]) / np.diff(points[:, 0])
         axis.axvspan(0, (end_ns - start_ns) / 1e9, color="black", alpha=0.06, linewidth=0)
-        axis.plot((points[1:, 0] - start_ns) / 1e9, rate_mbps, color=look.colour, linewidth=0.8)
-        axis.set_title(f"{row['case']}: {look.label}", fontsize=8)
+        axis.plot((points[1:, 0] - start_ns) / 1e9, rate_mbps, color=style.colour, linewidth=0.8)
+        axis.set_title(f"{row['case']}: {style.label}", fontsize=8)
         axis.set_xlabel("time since the first query (s)")
     axes[0].set_ylabel("long flows' goodput (Mbit/s)")
     axes[0].set_ylim(bottom=0)

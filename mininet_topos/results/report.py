@@ -1,4 +1,4 @@
-"""`report.html`: one standalone file: tables, plots, parameters, a verdict on each run and trend."""
+"""`report.html`: one standalone file with tables, plots, parameters, and verdicts on runs and trends."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-from mininet_topos.experiment import Experiment
-from mininet_topos.results.folder import read_metadata
+from mininet_topos.experiments.experiment import Experiment
+from mininet_topos.experiments.schemes import style_of
+from mininet_topos.records.result_folder import read_metadata
 from mininet_topos.results.plots import plot
-from mininet_topos.results.style import LOOKS
 from mininet_topos.results.summary import Row, summarise
-from mininet_topos.results.trends import judge
+from mininet_topos.results.verdicts import judge_all
 
 TEMPLATE = "report.html.j2"
 
 
 def make_report(folder: Path) -> list[Row]:
-    """Summary, trends, plots and report of a result folder, from its raw records. Returns the rows.
+    """Make summary, verdicts, plots and report of a result folder from its raw records. Returns the rows.
 
-    Raises BadExperiment where the folder holds no experiment.
+    Raises BadExperiment if the folder holds no experiment.
     """
     metadata = {"head": {}, "trends": []} | read_metadata(folder)
     experiment = Experiment.from_json(metadata["experiment"])
@@ -33,8 +33,8 @@ def make_report(folder: Path) -> list[Row]:
     )
     page = environment.get_template(TEMPLATE).render(
         rows=rows,
-        trends=judge(folder, rows, metadata["trends"], experiment),
-        looks=LOOKS,
+        trends=judge_all(folder, rows, metadata["trends"], experiment),
+        style_of=style_of,
         experiment=experiment,
         metadata=metadata,
         drawings=[Markup(_inline(path)) for path in drawings],  # noqa: S704 - our own drawings
@@ -44,7 +44,7 @@ def make_report(folder: Path) -> list[Row]:
 
 
 def _inline(path: Path) -> str:
-    """An SVG file as an element: without the XML declaration, its identifiers made unique."""
+    """Return an SVG file as an element, without the XML declaration and with unique identifiers."""
     text = path.read_text()
     element = text[text.index("<svg") :]
     for attribute in ('id="', 'href="#', "url(#"):

@@ -1,4 +1,4 @@
-"""What a run's flows and its queue did over time, from its raw records."""
+"""The flows and the queue of a run over time, from its raw records."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mininet_topos.fidelity import span_ns
-from mininet_topos.results.records import Record
+from mininet_topos.records.raw_records import Record
+from mininet_topos.records.validity import span_ns
 
 Numbers = NDArray[np.float64]
-SETTLED = 0.25
-"""The part of a run at its begin in which long flows are still finding their rate."""
+SETTLING = 0.25
+"""The share of a run, at its start, in which long flows are still converging to their rates."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowSeries:
-    """One flow: its samples, about ten a second, as its sender has them (TCP_INFO)."""
+    """The samples of one flow, about ten a second, from its sender's TCP_INFO."""
 
     host: str
     transport: str
@@ -33,40 +33,40 @@ class FlowSeries:
 
     @property
     def goodput_mbps(self) -> Numbers:
-        """The rate since the sample before; the first has none and says 0."""
+        """The rate since the previous sample; 0 for the first sample."""
         rates = 8e3 * np.diff(self.acked_bytes) / np.maximum(np.diff(self.time_ns), 1)
         return np.concatenate(([0.0], rates))
 
     def mean_mbps(self, since_ns: float, until_ns: float) -> float:
-        """The mean goodput between two times; before and after its samples a flow gets nothing."""
+        """Return the mean goodput between two times. Before and after its samples, a flow has a rate of 0."""
         if until_ns <= since_ns:
             return 0.0
         before, after = np.interp((since_ns, until_ns), self.time_ns, self.acked_bytes)
         return float(8e3 * (after - before) / (until_ns - since_ns))
 
     def mean_cwnd_kb(self, since_ns: float, until_ns: float) -> float:
-        """The mean of its congestion window between two times, in KB; 0 where it has no sample there."""
+        """Return the mean congestion window between two times, in KB; 0 if there is no sample."""
         inside = self.cwnd_bytes[(self.time_ns >= since_ns) & (self.time_ns <= until_ns)]
         return float(inside.mean()) / 1000 if len(inside) else 0.0
 
 
 def flow_series(records: Sequence[Record], transports: Mapping[str, str]) -> list[FlowSeries]:
-    """Every flow that was sampled, in the order of their begin. `transports`: of each host, by name."""
-    told: dict[tuple[str, str, int], list[Record]] = {}
+    """Return every sampled flow, ordered by start. `transports` has the transport of each host."""
+    by_flow: dict[tuple[str, str, int], list[Record]] = {}
     for record in records:
         if record["event"] in ("connected", "sample") and "flow" in record:
-            told.setdefault((record["host"], record["peer"], record["flow"]), []).append(record)
-    return [_series(host, transports.get(host, ""), some) for (host, _, _), some in told.items()]
+            by_flow.setdefault((record["host"], record["peer"], record["flow"]), []).append(record)
+    return [_series(host, transports.get(host, ""), samples) for (host, _, _), samples in by_flow.items()]
 
 
-def _series(host: str, transport: str, some: list[Record]) -> FlowSeries:
+def _series(host: str, transport: str, samples: list[Record]) -> FlowSeries:
     def column(name: str) -> Numbers:
-        return np.array([record[name] for record in some], dtype=float)
+        return np.array([record[name] for record in samples], dtype=float)
 
     return FlowSeries(
         host,
         transport,
-        some[0]["endless"],
+        samples[0]["endless"],
         column("t_ns"),
         column("bytes_acked"),
         column("cwnd") * column("mss"),
@@ -76,13 +76,13 @@ def _series(host: str, transport: str, some: list[Record]) -> FlowSeries:
 
 
 def settled_span_ns(records: list[Record]) -> tuple[float, float]:
-    """The part of a run in which its long flows have settled."""
+    """Return start and end of the part of a run in which its long flows have settled."""
     start_ns, end_ns = span_ns(records)
-    return start_ns + SETTLED * (end_ns - start_ns), end_ns
+    return start_ns + SETTLING * (end_ns - start_ns), end_ns
 
 
 def goodput_by_transport(flows: Sequence[FlowSeries], since_ns: float, until_ns: float) -> dict[str, float]:
-    """Mbit/s of all flows of a transport together."""
+    """Return the sum of the flows' rates in Mbit/s for each transport."""
     found: dict[str, float] = {}
     for flow in flows:
         found[flow.transport] = found.get(flow.transport, 0.0) + flow.mean_mbps(since_ns, until_ns)
@@ -90,13 +90,13 @@ def goodput_by_transport(flows: Sequence[FlowSeries], since_ns: float, until_ns:
 
 
 def fairness(rates: Sequence[float]) -> float | None:
-    """Jain's index of some rates: 1 where all are the same; None where nothing was sent."""
+    """Return Jain's fairness index of rates: 1 if all are equal; None if nothing was sent."""
     squares = sum(rate * rate for rate in rates)
     return round(sum(rates) ** 2 / (len(rates) * squares), 3) if squares else None
 
 
 def read_queue(run: Path) -> tuple[Numbers, Numbers, Numbers]:
-    """The bottleneck's queue in each millisecond of a run: time in ms since its start, packets, bytes."""
+    """Return the bottleneck's queue in each ms of a run: time since its start in ms, packets, bytes."""
     with open(run / "queue.csv") as file:
         rows = [(row["time_ms"], row["pkts_max"], row["bytes_max"]) for row in csv.DictReader(file)]
     table = np.array(rows, dtype=float).reshape(-1, 3)
@@ -104,7 +104,8 @@ def read_queue(run: Path) -> tuple[Numbers, Numbers, Numbers]:
 
 
 def queue_between(run: Path, record: Record, since_ns: float, until_ns: float) -> Numbers:
-    """The queue's length in packets in each millisecond between two times."""
+    """Return the queue's length in packets in each ms between two times."""
     time_ms, pkts, _ = read_queue(run)
     at_ns = record["trace_start_ns"] + time_ms * 1e6
-    return pkts[(at_ns >= since_ns) & (at_ns <= until_ns)]
+    inside: Numbers = pkts[(at_ns >= since_ns) & (at_ns <= until_ns)]
+    return inside

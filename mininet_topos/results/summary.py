@@ -1,4 +1,4 @@
-"""From raw records to rows: `summary.json`, which plots, report and table are made of."""
+"""The summary: from raw records to the rows of `summary.json`, the source of tables, plots and report."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from mininet_topos.errors import BadExperiment
-from mininet_topos.experiment import Case, Experiment
-from mininet_topos.fidelity import query_span_ns, standing_queries
-from mininet_topos.results.folder import attempts, read_metadata, run_name, write_json
-from mininet_topos.results.records import Record, goodput_points, queries, read_run
+from mininet_topos.experiments.experiment import Case, Experiment
+from mininet_topos.experiments.schemes import schemes
+from mininet_topos.records.raw_records import Record, goodput_points, queries, read_run
+from mininet_topos.records.result_folder import attempts, read_metadata, run_name, write_json
+from mininet_topos.records.validity import counted_queries, query_span_ns
 from mininet_topos.results.series import (
     fairness,
     flow_series,
@@ -23,11 +24,11 @@ from mininet_topos.results.series import (
     queue_between,
     settled_span_ns,
 )
-from mininet_topos.schemes import SCHEMES
 from mininet_topos.workloads.trace import read_trace
 
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
 STEADY_S = 1.0
+"""How long before and after the queries the long flows' rate is measured."""
 RECOVERY_WINDOW_S = 0.3
 RECOVERED = 0.9
 NS_PER_S = 1e9
@@ -35,7 +36,7 @@ Row = dict[str, Any]
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The nearest-rank percentile: the least value that at least so many percent do not exceed."""
+    """Return the nearest-rank percentile: the least value that is not exceeded by `percent` of the values."""
     if not values:
         raise ValueError("no values")
     rank = max(1, -(-len(values) * percent // 100))
@@ -43,12 +44,12 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def load_experiment(folder: Path) -> Experiment:
-    """The experiment of a result folder. Raises BadExperiment where it is none."""
+    """Return the experiment of a result folder. Raises BadExperiment."""
     return Experiment.from_json(read_metadata(folder)["experiment"])
 
 
 def last_attempts(folder: Path, experiment: Experiment) -> list[tuple[Case, int, Path]]:
-    """The run that stands for each case, scheme and repeat, in their order; missing ones left out."""
+    """Return the last attempt at each case, scheme and repeat, in their order, without missing runs."""
     found = []
     for case in experiment.cases:
         for scheme in experiment.schemes:
@@ -59,7 +60,7 @@ def last_attempts(folder: Path, experiment: Experiment) -> list[tuple[Case, int,
 
 
 def summarise(folder: Path) -> list[Row]:
-    """Make `summary.json` from the raw records and return its rows. Raises BadExperiment."""
+    """Make `summary.json` from the raw records, and return its rows. Raises BadExperiment."""
     experiment = load_experiment(folder)
     rows = [
         row_of(experiment, case, run) | {"repeat": repeat}
@@ -70,36 +71,39 @@ def summarise(folder: Path) -> list[Row]:
 
 
 def read_summary(folder: Path) -> list[Row]:
-    """The rows that `summarise` has made. Raises BadExperiment."""
+    """Return the rows that `summarise` has made. Raises BadExperiment."""
     try:
-        return json.loads((folder / "summary.json").read_text())
+        rows: list[Row] = json.loads((folder / "summary.json").read_text())
     except (OSError, ValueError) as error:
-        raise BadExperiment(f"{folder} has no summary: {error}: weir lab summarise {folder}") from error
+        raise BadExperiment(
+            f"{folder} has no summary ({error}): run `weir lab summarise {folder}`"
+        ) from error
+    return rows
 
 
-def median_of(rows: Sequence[Row], case: str, scheme: str, way: str) -> float | None:
-    """A figure's median over the valid repeats of a case under a scheme; None where none has it.
+def median_of(rows: Sequence[Row], case: str, scheme: str, path: str) -> float | None:
+    """Return the median of a value over the valid repeats of a case under a scheme; None if none has it.
 
-    `way`: to the figure in a row, as `drops` or `fct_ms.max`.
+    `path` is the path of the value in a row, for example `drops` or `fct_ms.max`.
     """
     valid = [row for row in rows if (row["case"], row["scheme"], row["valid"]) == (case, scheme, True)]
-    found = [value for row in valid if (value := _figure(row, way)) is not None]
+    found = [value for row in valid if (value := _value(row, path)) is not None]
     return median(found) if found else None
 
 
-def _figure(row: Row, way: str) -> float | None:
-    value: Any = row
-    for key in way.split("."):
-        value = value.get(key) if value else None
-    return value
+def _value(row: Row, path: str) -> float | None:
+    found: Any = row
+    for key in path.split("."):
+        found = found.get(key) if found else None
+    return None if found is None else float(found)
 
 
 def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
-    """One row: one case under one scheme."""
+    """Return the row of one run: one case under one scheme."""
     record, records = read_run(run)
-    standing = standing_queries(records, record["stalls"])
-    times = [query["qct_ms"] for query in standing]
-    answers_ms = [ms for query in standing for ms in query["workers_ms"]]
+    counted = counted_queries(records, record["stalls"])
+    times = [query["qct_ms"] for query in counted]
+    answers_ms = [ms for query in counted for ms in query["workers_ms"]]
     ideal_ms = case.ideal_ms(experiment.bandwidth_mbps)
     qct_ms = {name: percentile(times, percent) for name, percent in PERCENTILES.items()} if times else {}
     counters, tcp = record["counters"], record["counters"]["tcp"]
@@ -135,7 +139,7 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         **_switch_figures(record),
         **background_figures(records, experiment.period_ms),
         **flow_figures(run, record, records, case),
-        "mark_pkts": experiment.mark_pkts if SCHEMES[record["scheme"]].marked else None,
+        "mark_pkts": experiment.mark_pkts if schemes()[record["scheme"]].marked else None,
         "attempt": record["attempt"],
         "run": run.name,
         "valid": record["valid"],
@@ -144,14 +148,14 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
 
 
 def _cpu_shares(record: dict[str, Any]) -> dict[str, float]:
-    """What each process took of one CPU, on average: ovs, controller, agent."""
+    """Return the mean share of one CPU that each process used: ovs, controller, agent."""
     samples = record["cpu"]
     names = [name for name in (samples[0] if samples else {}) if name not in ("t_ns", "idle", "stolen")]
     return {name: round(fmean(sample[name] for sample in samples), 3) for name in names}
 
 
 def _switch_figures(record: dict[str, Any]) -> Row:
-    """What the extended switch counted during the run, over all its ports; None under plain TCP."""
+    """Return the extended switch's counts of the run, summed over its ports; None without an agent."""
     if not record["ports_after"]:
         return {"alarms": None, "clamps": None, "marks": None}
     before, after = (
@@ -163,10 +167,11 @@ def _switch_figures(record: dict[str, Any]) -> Row:
 
 
 def flow_figures(run: Path, record: Record, records: list[Record], case: Case) -> Row:
-    """What the sampled flows got while they had settled, how long planned ones took, and the queue then.
+    """Return the figures of the sampled flows and of the queue while the flows had settled.
 
-    ``cwnd_kb``: all their congestion windows together, on average.
-    ``missed``: the part of the answers, or of the planned flows, that came after their deadline.
+    ``cwnd_kb``: the mean sum of all congestion windows.
+    ``fct_ms``: completion times of the planned flows.
+    ``missed``: the share of the responses and planned flows that missed their deadline.
     """
     since_ns, until_ns = settled_span_ns(records)
     flows = flow_series(records, record["transports"])
@@ -189,7 +194,7 @@ def flow_figures(run: Path, record: Record, records: list[Record], case: Case) -
 
 
 def missed(run: Path, records: list[Record], case: Case) -> float | None:
-    """The part of what had a deadline that came later, or never; None where nothing had one."""
+    """Return the share of responses and flows with a deadline that missed it; None if none had a deadline."""
     late = []
     if case.deadline_ms is not None:
         late += [ms > case.deadline_ms for query in queries(records) for ms in query["workers_ms"]]
@@ -202,25 +207,25 @@ def missed(run: Path, records: list[Record], case: Case) -> float | None:
 
 
 def background_figures(records: list[dict[str, Any]], period_ms: int) -> Row:
-    """The long flows' goodput before, during and after the queries, and how soon they were back.
+    """Return the long flows' goodput before, during and after the queries, and their recovery time.
 
-    During: from the first query's begin, or the sample before it, to the last one's end, or its period's
-    where they come once a period: so as much of each scheme's time is without a query.
+    "During" lasts from the last sample before the first query to the end of the last query or, with a
+    period, to the end of the last period. With a period, this time is thus the same for every scheme.
 
-    ``recovery_s``: from the end of the last query until their goodput over 0.3 s was 90 % of the one
-    before; None where that did not come about (or there were no long flows).
+    ``recovery_s`` is the time from the end of the last query until the goodput over RECOVERY_WINDOW_S is
+    RECOVERED of the goodput before the queries; None if it never is, or if there are no long flows.
     """
     points = goodput_points(records)
     start_ns, end_ns = query_span_ns(records)
     if len(points) < 2 or not end_ns:
         return {"background_mbps": None, "recovery_s": None}
-    begun_ns = max((at_ns for at_ns, _ in points if at_ns <= start_ns), default=start_ns)
-    period_over_ns = queries(records)[-1]["start_ns"] + period_ms * 1e6 - (start_ns - begun_ns)
-    before = goodput_mbps(points, begun_ns - STEADY_S * NS_PER_S, begun_ns)
+    start_sample_ns = max((at_ns for at_ns, _ in points if at_ns <= start_ns), default=start_ns)
+    last_period_end_ns = queries(records)[-1]["start_ns"] + period_ms * 1e6 - (start_ns - start_sample_ns)
+    before = goodput_mbps(points, start_sample_ns - STEADY_S * NS_PER_S, start_sample_ns)
     last_ns = points[-1][0]
     rates = {
         "before": before,
-        "during": goodput_mbps(points, begun_ns, max(end_ns, period_over_ns)),
+        "during": goodput_mbps(points, start_sample_ns, max(end_ns, last_period_end_ns)),
         "after": goodput_mbps(points, max(end_ns, last_ns - STEADY_S * NS_PER_S), last_ns),
     }
     recovery_s = None
@@ -236,7 +241,7 @@ def background_figures(records: list[dict[str, Any]], period_ms: int) -> Row:
 
 
 def goodput_mbps(points: list[tuple[float, float]], since_ns: float, until_ns: float) -> float:
-    """The mean rate between two times, from (time, total bytes) points; what the points cover of it."""
+    """Return the mean rate between two times from (time, total bytes), limited to the time of the points."""
     times_ns, totals = zip(*points, strict=True)
     since_ns, until_ns = max(since_ns, times_ns[0]), min(until_ns, times_ns[-1])
     if until_ns <= since_ns:

@@ -1,106 +1,100 @@
-"""The table that `weir lab` prints: one row for each case and scheme. Fits a terminal of 80 columns."""
+"""The tables that `weir lab` prints: a row for each case and scheme, the most important columns first."""
 
 from __future__ import annotations
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from mininet_topos.results.style import LOOKS
-from mininet_topos.results.summary import PERCENTILES, Row
-
-COUNTS = {
-    "drops": "drops",
-    "in OVS": "ovs_drops",
-    "re- sent": "retransmits",
-    "time outs": "timeouts",
-    "ala- rms": "alarms",
-    "cla- mps": "clamps",
-}
-FLOW_FIGURES = ("fairness", "queue_pkts_p50", "queue_pkts_p95", "drops", "marks", "flows_done")
+from mininet_topos.experiments.schemes import style_of
+from mininet_topos.results.summary import Row
+from weir_base.tables import Column
+from weir_base.tables import Row as TableRow
 
 
-def table(rows: list[Row]) -> Table:
-    """Rows of summary.json as a table; void runs are marked with an asterisk."""
-    made = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
-    made.add_column("QCT in ms", no_wrap=True)
-    for heading in (*PERCENTILES, "p50 x", "p99 x", *COUNTS):
-        made.add_column(heading, justify="right", overflow="fold")
-    asked = [row for row in rows if row["queries"]]
-    for case in dict.fromkeys(row["case"] for row in asked):
-        some = [row for row in asked if row["case"] == case]
-        made.add_row(Text(f"{case} ideal", style="bold"), f"{some[0]['ideal_ms']:.1f}")
-        for row in some:
-            made.add_row(*_cells(row), style=None if row["valid"] else "dim")
-        made.add_section()
-    return made
+def label(row: TableRow) -> str:
+    """Return the label of a row's scheme, with an asterisk if the run is void."""
+    return f"{style_of(row['scheme']).label}{'' if row['valid'] else ' *'}"
 
 
-def notes(rows: list[Row]) -> list[str]:
-    """What stands under the table: the cases, and what became of the long flows."""
+def _of(key: str, name: str, text: Callable[[Any], str]) -> Callable[[TableRow], str]:
+    """Return the text of one value of a group such as qct_ms; `-` if the run has none."""
+    return lambda row: text(row[key][name]) if row[key] else "-"
+
+
+def _ms(value: float) -> str:
+    return f"{value:.1f}" if value < 100 else f"{value:.0f}"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _count(name: str) -> Callable[[TableRow], str]:
+    """Return the text of a count: up to 9999 in full, then in thousands."""
+
+    def text(row: TableRow) -> str:
+        number = row[name]
+        if number is None:
+            return "-"
+        return str(number) if number < 10_000 else f"{number / 1000:.0f}k"
+
+    return text
+
+
+_CASE = Column("case", align="left", fold_at=9)
+_SCHEME = Column("scheme", align="left", text=label, fold_at=9)
+
+QUERY_COLUMNS = (
+    _CASE,
+    _SCHEME,
+    Column("ideal", "ideal\nms", text=lambda row: _ms(row["ideal_ms"])),
+    Column("p50", "p50\nms", text=_of("qct_ms", "p50", _ms)),
+    Column("p99", "p99\nms", text=_of("qct_ms", "p99", _ms)),
+    Column("max", "max\nms", text=_of("qct_ms", "max", _ms)),
+    Column("p50_x_ideal", "p50 x\nideal", text=_of("x_ideal", "p50", _ratio)),
+    Column("drops", text=_count("drops")),
+    Column("timeouts", "time-\nouts", text=_count("timeouts")),
+    Column("retransmits", "re-\nsent", text=_count("retransmits")),
+    Column("ovs_drops", "OVS\ndrops", text=_count("ovs_drops")),
+    Column("clamps", text=_count("clamps")),
+    Column("alarms", text=_count("alarms")),
+    Column("p95", "p95\nms", text=_of("qct_ms", "p95", _ms)),
+    Column("p99_x_ideal", "p99 x\nideal", text=_of("x_ideal", "p99", _ratio)),
+)
+"""The columns for cases with queries."""
+
+FLOW_COLUMNS = (
+    _CASE,
+    _SCHEME,
+    Column("goodput_mbps", "goodput\nMbit/s"),
+    Column("queue_pkts_p50", "queue\np50"),
+    Column("queue_pkts_p95", "queue\np95"),
+    Column("drops", text=_count("drops")),
+    Column("marks", text=_count("marks")),
+    Column("fairness", text=lambda row: "-" if row["fairness"] is None else _ratio(row["fairness"])),
+    Column("fct_p50", "FCT p50\nms", text=_of("fct_ms", "p50", _ms)),
+    Column("fct_p99", "FCT p99\nms", text=_of("fct_ms", "p99", _ms)),
+    Column("flows_done", "flows\ndone"),
+)
+"""The columns for cases whose flows were sampled."""
+
+
+def notes(rows: Sequence[Row]) -> list[str]:
+    """Return the lines below the tables: the cases, the queries that do not count, and the long flows."""
     lines = [f"{case}: {title}" for case, title in dict.fromkeys((row["case"], row["title"]) for row in rows)]
     for row in rows:
         if row["queries_left_out"]:
             lines.append(
-                f"{row['case']}, {LOOKS[row['scheme']].label}: {row['queries_left_out']} of {row['queries']} "
-                f"queries left out: a CPU stood still, or the switch had none"
+                f"{row['case']}, {style_of(row['scheme']).label}: {row['queries_left_out']} of "
+                f"{row['queries']} queries do not count: a CPU stood still, or the switch had none"
             )
     for row in rows:
         rates = row["background_mbps"]
         if rates:
-            back = "not back" if row["recovery_s"] is None else f"back after {row['recovery_s']:.1f} s"
-            who = f"{row['case']}, {LOOKS[row['scheme']].label}"
+            after_s = row["recovery_s"]
+            back = "they never reach 90 % again" if after_s is None else f"90 % again after {after_s:.1f} s"
             lines.append(
-                f"{who}: long flows {rates['before']:.0f} Mbit/s before, {rates['during']:.0f} during, "
-                f"{rates['after']:.0f} after the queries; {back} at 90 %"
+                f"{row['case']}, {style_of(row['scheme']).label}: long flows {rates['before']:.0f} Mbit/s "
+                f"before, {rates['during']:.0f} during, {rates['after']:.0f} after the queries; {back}"
             )
     return lines
-
-
-def flow_table(rows: list[Row]) -> Table:
-    """The rows whose flows were sampled: what they got, how long they took, and how long the queue was."""
-    made = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False, collapse_padding=True)
-    made.add_column("flows", no_wrap=True)
-    for heading in (
-        "Mbit/s",
-        "fair",
-        "queue p50",
-        "queue p95",
-        "drops",
-        "marks",
-        "done",
-        "FCT p50",
-        "FCT p99",
-    ):
-        made.add_column(heading, justify="right", overflow="fold")
-    for row in rows:
-        look = LOOKS[row["scheme"]]
-        made.add_row(
-            Text(f"{row['case']} {look.label}{'' if row['valid'] else ' *'}", style=look.colour),
-            f"{row['goodput_mbps']:.1f}",
-            *("-" if row[name] is None else f"{row[name]:g}" for name in FLOW_FIGURES),
-            *(f"{row['fct_ms'][name]:.0f}" if row["fct_ms"] else "-" for name in ("p50", "p99")),
-        )
-    return made
-
-
-def _cells(row: Row) -> list[str | Text]:
-    look = LOOKS[row["scheme"]]
-    return [
-        Text(f"{look.label}{'' if row['valid'] else ' *'}", style=look.colour),
-        *(_ms(row["qct_ms"][name]) if row["qct_ms"] else "-" for name in PERCENTILES),
-        *(f"{row['x_ideal'][name]:.2f}" if row["x_ideal"] else "-" for name in ("p50", "p99")),
-        *(_count(row[name]) for name in COUNTS.values()),
-    ]
-
-
-def _ms(value: float) -> str:
-    """With a tenth as long as there is room for it."""
-    return f"{value:.1f}" if value < 100 else f"{value:.0f}"
-
-
-def _count(number: int | None) -> str:
-    """Whole up to 9999, then in thousands."""
-    if number is None:
-        return "-"
-    return str(number) if number < 10_000 else f"{number / 1000:.0f}k"

@@ -1,1 +1,1 @@
-"""Workloads: what flows there are, decided beforehand. Pure: see README.md."""
+"""Workloads: the plan of flows, computed before a run. Pure; see README.md."""

@@ -11,9 +11,9 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Flow:
-    """`size_bytes` from host `src` to host `dst`, from `start_us` after the plan's begin.
+    """A transfer of `size_bytes` from host `src` to host `dst`, `start_us` after the start of the plan.
 
-    ``deadline_us``: how long it may take; None: as long as it takes. Raises BadExperiment.
+    ``deadline_us``: the time in which it must complete; None: it has no deadline. Raises BadExperiment.
     """
 
     start_us: int
@@ -24,10 +24,10 @@ class Flow:
 
     def __post_init__(self) -> None:
         if self.src == self.dst:
-            raise BadExperiment(f"a flow from {self.src} to itself: want two hosts")
+            raise BadExperiment(f"a flow leads from {self.src} to itself; want two hosts")
         if self.start_us < 0:
-            raise BadExperiment(f"a flow at {self.start_us} us: want 0 or later")
+            raise BadExperiment(f"start_us of a flow is {self.start_us}; want 0 or more")
         if self.size_bytes < 1:
-            raise BadExperiment(f"a flow of {self.size_bytes} bytes: want 1 or more")
+            raise BadExperiment(f"a flow has {self.size_bytes} bytes; want 1 or more")
         if self.deadline_us is not None and self.deadline_us < 1:
-            raise BadExperiment(f"a deadline of {self.deadline_us} us: want 1 or more, or none")
+            raise BadExperiment(f"deadline_us of a flow is {self.deadline_us}; want 1 or more, or none")

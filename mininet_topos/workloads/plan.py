@@ -1,4 +1,7 @@
-"""From a workload to its flows: who sends how much to whom, and when. No clock, no socket, one seed."""
+"""Workloads, and their plans: the start, source, destination and size of each flow.
+
+Pure: a plan depends on the workload, the hosts and the seed only.
+"""
 
 from __future__ import annotations
 
@@ -16,30 +19,30 @@ US_PER_S = 1_000_000
 
 
 class Workload(Protocol):
-    """Anything that can say its flows among some hosts, in any order."""
+    """A source of flows among given hosts, in any order."""
 
     def flows(self, hosts: Sequence[str], chance: random.Random) -> Iterator[Flow]: ...
 
 
 def plan(workload: Workload, hosts: Sequence[str], seed: int) -> list[Flow]:
-    """The flows of a workload among `hosts`, by their start. The same seed gives the same flows.
+    """Return the flows of a workload among `hosts`, ordered by start. A seed always gives the same flows.
 
-    Raises BadExperiment where a flow has no host of these, or the workload makes no sense.
+    Raises BadExperiment if a flow names another host, or if the workload makes no sense.
     """
     chance = random.Random(f"{seed} {type(workload).__name__}")  # noqa: S311 - traffic, not secrets
     flows = list(workload.flows(hosts, chance))
     unknown = {end for flow in flows for end in (flow.src, flow.dst)} - set(hosts)
     if unknown:
-        raise BadExperiment(f"no such host: {', '.join(sorted(unknown))}; there are {', '.join(hosts)}")
+        raise BadExperiment(f"no such host: {', '.join(sorted(unknown))}; use {', '.join(hosts)}")
     return sorted(flows, key=lambda flow: (flow.start_us, flow.src, flow.dst))
 
 
 @dataclass(frozen=True, slots=True)
 class RandomFlows:
-    """Flows between random hosts, arriving as a Poisson process, so that links are loaded by `load`.
+    """Flows between random hosts that start as a Poisson process.
 
-    ``load`` is the part of ``link_bps`` that each host's link carries each way on average: payload, without
-    headers. Flows begin within ``duration_us``.
+    ``load``: the mean share of ``link_bps`` that the payload uses on each host's link in each direction.
+    ``duration_us``: all flows start within this time.
     """
 
     sizes: SizeDistribution
@@ -49,7 +52,7 @@ class RandomFlows:
 
     def flows(self, hosts: Sequence[str], chance: random.Random) -> Iterator[Flow]:
         if not 0 < self.load <= 1:
-            raise BadExperiment(f"a load of {self.load}: want more than 0 and at most 1")
+            raise BadExperiment(f"load is {self.load}; want more than 0 and at most 1")
         _positive(link_bps=self.link_bps, duration_us=self.duration_us)
         flows_a_s = self.load * self.link_bps * len(hosts) / (8 * self.sizes.mean_bytes)
         at_us = chance.expovariate(flows_a_s) * US_PER_S
@@ -60,10 +63,10 @@ class RandomFlows:
 
 @dataclass(frozen=True, slots=True)
 class PartitionAggregate:
-    """Every ``gap_us`` each root is answered by its workers at once: incast.
+    """Partition/aggregate queries: every ``gap_us``, workers respond to each root, all at once.
 
-    ``roots`` are the first hosts, the others are the workers; each query takes ``workers`` of them by lot.
-    Each answers ``size_bytes``, or its part of ``total_bytes``: one of the two is given.
+    The first ``roots`` hosts are roots. Each query chooses ``workers`` of the other hosts at random. Each of
+    them responds with ``size_bytes``, or with its part of ``total_bytes``; set one of the two.
     """
 
     workers: int
@@ -77,7 +80,7 @@ class PartitionAggregate:
         _positive(workers=self.workers, queries=self.queries, gap_us=self.gap_us, roots=self.roots)
         asked, others = hosts[: self.roots], list(hosts[self.roots :])
         if len(others) < self.workers:
-            raise BadExperiment(f"{len(hosts)} hosts: want {self.roots + self.workers}, roots and workers")
+            raise BadExperiment(f"{len(hosts)} hosts; want {self.roots + self.workers} for roots and workers")
         for query in range(self.queries):
             for root in asked:
                 chosen = chance.sample(others, self.workers)
@@ -86,7 +89,9 @@ class PartitionAggregate:
 
     def _sizes(self) -> list[int]:
         if (self.size_bytes is None) == (self.total_bytes is None):
-            raise BadExperiment("an incast has size_bytes, of each worker, or total_bytes, of all: want one")
+            raise BadExperiment(
+                "an incast needs either size_bytes (per worker) or total_bytes (of all workers)"
+            )
         if self.size_bytes is not None:
             return [self.size_bytes] * self.workers
         each, over = divmod(self.total_bytes or 0, self.workers)
@@ -95,7 +100,7 @@ class PartitionAggregate:
 
 @dataclass(frozen=True, slots=True)
 class StaggeredFlows:
-    """Long flows to the first host, from the others in turn, each ``every_us`` after the one before."""
+    """Flows to the first host, from the other hosts in turn; one starts every ``every_us``."""
 
     count: int
     every_us: int
@@ -106,14 +111,14 @@ class StaggeredFlows:
         _positive(count=self.count)
         sink, *sources = hosts
         if not sources:
-            raise BadExperiment("long flows need a host to send them: want two hosts or more")
+            raise BadExperiment("staggered flows need a second host that sends: set workers to 1 or more")
         for number in range(self.count):
             yield Flow(number * self.every_us, sources[number % len(sources)], sink, self.size_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Permutation:
-    """Every host sends to one other and receives from one other; each round, every ``gap_us``, anew."""
+    """Every host sends to one host and receives from one host; a new round starts every ``gap_us``."""
 
     size_bytes: int
     rounds: int = 1
@@ -128,9 +133,9 @@ class Permutation:
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
-    """The first ``mappers`` hosts send to all others, or every host to every other where that is None.
+    """The first ``mappers`` hosts send to all other hosts. None: every host sends to every other host.
 
-    Each sender begins a flow every ``every_us``: with 0 all at once.
+    Each sender starts a flow every ``every_us``; 0: all at once.
     """
 
     size_bytes: int
@@ -149,7 +154,7 @@ class Shuffle:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The flows of a trace (trace.py), as they are."""
+    """The flows of a trace (trace.py), unchanged."""
 
     trace: tuple[Flow, ...]
 
@@ -160,10 +165,11 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class WithDeadlines:
-    """Another workload whose flows have to end in time.
+    """Another workload, with deadlines.
 
-    ``mean_us``: every flow's deadline; with ``least_us`` they are drawn, exponentially, from that on, with
-    this mean (as D3 and D2TCP draw them). Flows larger than ``most_bytes`` have none: they are background.
+    ``mean_us`` is the deadline of each flow. With ``least_us``, deadlines are drawn from an exponential
+    distribution that starts at ``least_us`` and has the mean ``mean_us``, as in the papers of D3 and D2TCP.
+    Flows larger than ``most_bytes`` are background flows without a deadline.
     """
 
     workload: Workload
@@ -175,7 +181,7 @@ class WithDeadlines:
         _positive(mean_us=self.mean_us)
         if self.least_us is not None and not 0 <= self.least_us < self.mean_us:
             raise BadExperiment(
-                f"a least deadline of {self.least_us} us: want less than the mean, {self.mean_us}"
+                f"least_us is {self.least_us}; want 0 or more, and less than mean_us ({self.mean_us})"
             )
         for flow in self.workload.flows(hosts, chance):
             if self.most_bytes is not None and flow.size_bytes > self.most_bytes:
@@ -190,7 +196,7 @@ class WithDeadlines:
 
 
 def _positive(**counts: int) -> None:
-    """Raises BadExperiment where a count is 0 or less."""
+    """Raise BadExperiment if a count is 0 or less."""
     for name, count in counts.items():
         if count < 1:
-            raise BadExperiment(f"{name} is {count}: want 1 or more")
+            raise BadExperiment(f"{name} is {count}; want 1 or more")

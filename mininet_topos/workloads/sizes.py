@@ -1,4 +1,4 @@
-"""Flow sizes as data centers were measured to have them, and how they are drawn."""
+"""Distributions of flow sizes that were measured in data centers, and how sizes are drawn from them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mininet_topos.errors import BadExperiment
 
 @dataclass(frozen=True, slots=True)
 class SizeDistribution:
-    """Sizes by their cumulative distribution, which is linear between its points.
+    """A cumulative distribution of sizes, linear between its points.
 
-    ``points`` are (bytes, share of the flows that are no larger), from a share of 0 to one of 1. Two points
-    of one size are a step: so many flows have just that size. Raises BadExperiment.
+    A point is (bytes, share of the flows up to that size); the shares rise from 0 to 1. Two points with the
+    same size are a step: that share of the flows has exactly this size. Raises BadExperiment.
     """
 
     name: str
@@ -26,17 +26,17 @@ class SizeDistribution:
     def __post_init__(self) -> None:
         shares = [share for _, share in self.points]
         if len(shares) < 2 or shares[0] != 0 or shares[-1] != 1:
-            raise BadExperiment(f"{self.name}: want shares from 0 to 1")
+            raise BadExperiment(f"{self.name}: the shares must go from 0 to 1")
         if (
             list(self.points) != sorted(self.points)
             or len(set(shares)) < len(shares)
             or self.points[0][0] < 0
         ):
-            raise BadExperiment(f"{self.name}: want sizes that do not fall and shares that rise")
+            raise BadExperiment(f"{self.name}: sizes must not fall, and shares must rise")
 
     @property
     def mean_bytes(self) -> float:
-        """The first moment."""
+        """The mean."""
         return sum((p - q) * (x + y) / 2 for (y, q), (x, p) in pairwise(self.points))
 
     @property
@@ -46,19 +46,19 @@ class SizeDistribution:
         return math.sqrt(second - self.mean_bytes**2)
 
     def quantile(self, share: float) -> int:
-        """The size, in whole bytes and at least 1, that `share` of the flows do not exceed."""
+        """Return the size in bytes, at least 1, that a `share` of the flows does not exceed."""
         at = max(bisect_left(self.points, share, key=lambda point: point[1]), 1)
         (y, q), (x, p) = self.points[at - 1], self.points[at]
         return max(math.ceil(y + (x - y) * (share - q) / (p - q)), 1)
 
     def sample(self, chance: random.Random) -> int:
-        """One size, in bytes."""
+        """Draw a size in bytes."""
         return self.quantile(chance.random())
 
     def capped(self, most_bytes: int) -> SizeDistribution:
-        """The same, but flows larger than `most_bytes` have just that: for links too slow for the tail."""
+        """Return the distribution with larger flows reduced to `most_bytes`, for slow links."""
         if not self.points[0][0] < most_bytes:
-            raise BadExperiment(f"{self.name}: a cap of {most_bytes} bytes leaves nothing below it")
+            raise BadExperiment(f"{self.name}: most_bytes is {most_bytes}; want more than the smallest size")
         if most_bytes >= self.points[-1][0]:
             return self
         at = next(i for i, (size, _) in enumerate(self.points) if size >= most_bytes)
@@ -69,7 +69,7 @@ class SizeDistribution:
 
 
 def fixed(size_bytes: int) -> SizeDistribution:
-    """Every flow has one size."""
+    """Return the distribution in which every flow has the same size."""
     return SizeDistribution(f"{size_bytes} bytes", "", ((size_bytes, 0.0), (size_bytes, 1.0)))
 
 

@@ -1,4 +1,4 @@
-"""A workload from plain values, as a file has them: `{kind = "staggered", count = 3, ...}`."""
+"""A workload from the plain values of a file, such as `{kind = "staggered", count = 3, ...}`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mininet_topos.errors import BadExperiment
+from mininet_topos.plain_values import from_plain
 from mininet_topos.workloads.plan import (
     PartitionAggregate,
     Permutation,
@@ -20,7 +21,7 @@ from mininet_topos.workloads.plan import (
 from mininet_topos.workloads.sizes import DISTRIBUTIONS, SizeDistribution, fixed
 from mininet_topos.workloads.trace import read_trace
 
-KINDS = {
+KINDS: dict[str, type[Any]] = {
     "random": RandomFlows,
     "incast": PartitionAggregate,
     "staggered": StaggeredFlows,
@@ -31,31 +32,31 @@ KINDS = {
 
 
 def workload(spec: Mapping[str, Any]) -> Workload:
-    """The workload that a table describes: its `kind`, and the fields of that kind.
+    """Return the workload that a table describes by its `kind` and the fields of that kind.
 
-    `sizes` is a number of bytes or the name of a distribution, which `most_bytes` caps; `trace` is a file;
-    `deadlines` is a table of WithDeadlines' fields. Raises BadExperiment.
+    `sizes` is a number of bytes or the name of a distribution, which `most_bytes` limits. `trace` is the path
+    of a trace file. `deadlines` is a table with the fields of WithDeadlines. Raises BadExperiment.
     """
     values = dict(spec)
     kind = KINDS.get(values.pop("kind", ""))
     if kind is None:
-        raise BadExperiment(f"a workload's kind is one of {', '.join(KINDS)}: not {spec.get('kind')!r}")
+        raise BadExperiment(f"a workload's kind is {spec.get('kind')!r}; want one of {', '.join(KINDS)}")
     deadlines = values.pop("deadlines", None)
     if "sizes" in values:
         values["sizes"] = _sizes(values["sizes"], values.pop("most_bytes", None))
     if "trace" in values:
         values["trace"] = tuple(read_trace(Path(values["trace"])))
-    try:
-        made: Workload = kind(**values)
-        return WithDeadlines(made, **deadlines) if deadlines else made
-    except TypeError as error:
-        raise BadExperiment(f"workload {spec['kind']}: {str(error).partition(' ')[2]}") from None
+    where = f"workload {spec['kind']}"
+    made: Workload = from_plain(kind, values, where)
+    if deadlines is None:
+        return made
+    return from_plain(WithDeadlines, {"workload": made, **deadlines}, f"{where}, deadlines")
 
 
 def _sizes(wanted: object, most_bytes: int | None) -> SizeDistribution:
     if isinstance(wanted, int):
         return fixed(wanted)
     if wanted not in DISTRIBUTIONS:
-        raise BadExperiment(f"sizes are a number of bytes or {' or '.join(DISTRIBUTIONS)}: not {wanted!r}")
+        raise BadExperiment(f"sizes is {wanted!r}; want a number of bytes or {' or '.join(DISTRIBUTIONS)}")
     found = DISTRIBUTIONS[str(wanted)]
     return found.capped(most_bytes) if most_bytes else found

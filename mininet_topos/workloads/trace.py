@@ -1,6 +1,6 @@
-"""Trace files: flows as CSV with a header, `start_us,src,dst,bytes` and, if wanted, `deadline_us`.
+"""Trace files: flows as CSV with the header `start_us,src,dst,bytes` and, optionally, `deadline_us`.
 
-Lines that begin with # and empty ones are passed over. The order does not matter.
+Empty lines and lines that start with # are ignored. The lines may have any order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEADLINE = "deadline_us"
 
 
 def read_trace(path: Path) -> list[Flow]:
-    """The flows of a file, by their start. Raises BadExperiment, which names file and line."""
+    """Return the flows of a file, ordered by start. Raises BadExperiment, which names file and line."""
     try:
         return parse_trace(path.read_text().splitlines(), str(path))
     except (OSError, UnicodeDecodeError) as error:
@@ -25,7 +25,7 @@ def read_trace(path: Path) -> list[Flow]:
 
 
 def parse_trace(lines: Iterable[str], name: str = "trace") -> list[Flow]:
-    """The flows of a trace's lines, by their start. Raises BadExperiment."""
+    """Return the flows of a trace's lines, ordered by start. Raises BadExperiment."""
     rows = (
         (number, line) for number, line in enumerate(lines, 1) if line.strip() and line.lstrip()[0] != "#"
     )
@@ -35,12 +35,12 @@ def parse_trace(lines: Iterable[str], name: str = "trace") -> list[Flow]:
         raise BadExperiment(f"{name}, line {number}: want the header {','.join(COLUMNS)}[,{DEADLINE}]")
     flows = [_flow(f"{name}, line {number}", columns, _cells(line)) for number, line in rows]
     if not flows:
-        raise BadExperiment(f"{name}: no flow in it")
+        raise BadExperiment(f"{name} has no flow: add a line below the header")
     return sorted(flows, key=_order)
 
 
 def write_trace(path: Path, flows: Iterable[Flow]) -> None:
-    """Flows as a trace file, which read_trace gives back."""
+    """Write flows to a trace file, which `read_trace` can read."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow((*COLUMNS, DEADLINE))

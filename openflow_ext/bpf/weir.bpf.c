@@ -1,237 +1,246 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The data plane of the weir switch. On every port of the bridge: weir_ingress (XDP) or weir_ingress_tc lowers
- * the windows of ACKs before OVS sees them, weir_egress counts the flows that leave and marks; on the qdiscs'
- * tracepoints, the queue's alarm and reflex. See README.md for which file does what.
+ * The data plane of the extended switch. On each port of the bridge, weir_ingress (XDP) or weir_ingress_tc lowers the
+ * windows of ACKs before Open vSwitch receives them, and weir_egress counts the flows that leave and marks packets.
+ * weir_enqueue and weir_dequeue (qdisc tracepoints) raise the queue's alarm. README.md describes each file and map.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_tracing.h>
 
-#include "weir_window.h"
-#include "weir_structs.h"
-#include "weir_maps.h"
-#include "weir_port.h"
-#include "weir_parse.h"
-#include "weir_tracked.h"
-#include "weir_share.h"
-#include "weir_flow.h"
-#include "weir_mss.h"
-#include "weir_report.h"
-#include "weir_sweep.h"
-#include "weir_rules.h"
-#include "weir_mark.h"
 #include "weir_alarm.h"
+#include "weir_consts.h"
+#include "weir_flow.h"
+#include "weir_flow_table.h"
+#include "weir_maps.h"
+#include "weir_mark.h"
+#include "weir_mss.h"
+#include "weir_parse.h"
+#include "weir_port.h"
+#include "weir_report.h"
+#include "weir_rules.h"
+#include "weir_share.h"
+#include "weir_structs.h"
+#include "weir_sweep.h"
+#include "weir_window.h"
 
 #define TC_ACT_UNSPEC (-1)
-#define DEFAULT_MSS 1448 /* of a flow whose handshake was not seen, for an assumed scale: Ethernet, timestamps */
-#define TCP_HEADER_MASK 0x3e /* at most 60 bytes, words of two */
-#define HEADERS_LEN 256  /* all headers of a segment, with room for options and extensions */
+#define TCP_HEADER_MASK 0x3e /* a TCP header has at most 60 bytes; even offsets only */
+#define HEADERS_LEN 256      /* all headers of a segment, with room for options and extensions */
 
 /* One segment at one port, on its way through a program. */
-struct passage {
+struct packet {
 	struct tcphdr *tcp;
 	struct weir_port *port;
 	struct weir_port_state *state;
-	struct weir_flow *flow; /* NULL: no handshake was seen */
-	struct edit edits[2];   /* of a SYN */
+	struct weir_flow *flow;      /* NULL: the switch has seen no handshake */
+	struct header_edit edits[2]; /* of a SYN */
 };
 
-/* Exact for what opens or ends a connection, else as of the last clock tick, which costs a fraction. */
-static __always_inline __u64 time_of(const struct segment *s, struct weir_port_state *state)
+/* Exact for a segment that opens or ends a connection; otherwise as of the last clock tick, which is much cheaper. */
+static __always_inline __u64 packet_time_ns(const struct segment *s, struct weir_port_state *state)
 {
-	return s->flags & (TCP_SYN | TCP_FIN | TCP_RST) ? bpf_ktime_get_ns() : tick_ns(state);
+	return s->flags & (TCP_SYN | TCP_FIN | TCP_RST) ? bpf_ktime_get_ns() : port_tick_ns(state);
 }
 
-/* On a port under SCCP a host offers what fits there (weir_mss.h); a repeated SYN is told the same. */
-static __always_inline void fit(struct passage *p, const struct question *q, const struct tcp_options *options,
-				struct weir_half *offer)
+/* Fits what a host behind an SCCP port offers (weir_mss.h). A repeated SYN gets the same offer as the first. */
+static __always_inline void packet_fit_offer(struct packet *p, const struct rule_query *q,
+					     const struct tcp_options *options, struct weir_offer *offer)
 {
 	struct weir_settings *host = host_settings();
-	struct weir_half own = *offer;
+	struct weir_offer own = *offer;
 	__u32 isn = bpf_ntohl(p->tcp->seq);
-	bool fitted = p->flow->seen & WEIR_FITTED;
+	bool fitted = p->flow->flags & WEIR_FITTED;
 
-	if (p->flow->seen & WEIR_SYN_IN && p->flow->local_isn == isn)
+	if (p->flow->flags & WEIR_SYN_IN && p->flow->local_isn == isn)
 		*offer = p->flow->local;
 	else
-		fitted = host && !host->simple_count && fit_offer(p->port, p->state, options, offer, q->now_ns);
-	edits_of(p->edits, options, &own, offer);
-	learn_offer(p->flow, offer, isn, WEIR_INGRESS, q->now_ns);
-	p->flow->finer = own.scale - offer->scale;
+		fitted = host && !host->simple_count && mss_fit_offer(p->port, p->state, options, offer, q->now_ns);
+	mss_syn_edits(p->edits, options, &own, offer);
+	flow_learn_offer(p->flow, offer, isn, WEIR_INGRESS, q->now_ns);
+	p->flow->scale_shift = own.scale - offer->scale;
 	if (fitted)
-		p->flow->seen |= WEIR_FITTED;
+		p->flow->flags |= WEIR_FITTED;
 }
 
 /*
- * SYN and SYN-ACK: the flow's entry, made where there is none, and what this side offers. 0: it cannot be tracked.
- * (A result that nobody asks for is left to chance by clang, and a pointer to the stack is refused.)
+ * SYN or SYN-ACK: creates the flow's entry if there is none, and stores what this side offers. Returns 0 if the flow
+ * cannot be tracked. Return a scalar: if the result is unused, clang leaves r0 undefined, and the verifier rejects a
+ * stack pointer there.
  */
-static __noinline int take_offer(struct passage *p, const struct question *q, struct cursor *c,
-				 enum weir_direction direction)
+static __noinline int packet_take_offer(struct packet *p, const struct rule_query *q, struct cursor *c,
+					enum weir_direction direction)
 {
 	struct tcp_options options;
-	struct weir_half offer = {};
+	struct weir_offer offer = {};
 
-	p->flow = flow_of_syn(q->ifindex, &q->segment, direction, q->now_ns);
+	p->flow = flow_find_or_create(q->ifindex, &q->segment, direction, q->now_ns);
 	if (!p->flow) {
 		__sync_fetch_and_add(&p->state->untracked, 1);
 		return 0;
 	}
-	copy_options(c, p->tcp, &options);
-	read_offer(&options, &offer);
+	parse_copy_options(c, p->tcp, &options);
+	parse_offer(&options, &offer);
 	if (direction == WEIR_INGRESS)
-		fit(p, q, &options, &offer);
+		packet_fit_offer(p, q, &options, &offer);
 	else
-		learn_offer(p->flow, &offer, bpf_ntohl(p->tcp->seq), direction, q->now_ns);
+		flow_learn_offer(p->flow, &offer, bpf_ntohl(p->tcp->seq), direction, q->now_ns);
 	return 1;
 }
 
-/* The handshake's third segment: SYN, SYN-ACK and this one passed here, so its age is the whole RTT. */
-static __noinline int establish(struct passage *p, const struct question *q, enum weir_direction direction)
+/* The third segment of the handshake. SYN, SYN-ACK and this one passed here, so the time since the SYN is the RTT. */
+static __noinline int packet_establish(struct packet *p, const struct rule_query *q, enum weir_direction direction)
 {
 	struct weir_flow_key key;
 	__u64 now_ns = bpf_ktime_get_ns();
-	__u64 rtt_ns = p->flow->seen & WEIR_SYN_AGAIN ? 0 : now_ns - p->flow->first_ns;
+	__u64 rtt_ns = p->flow->flags & WEIR_SYN_REPEATED ? 0 : now_ns - p->flow->first_ns;
 
 	p->flow->last_ns = now_ns;
-	p->flow->seen |= direction == WEIR_INGRESS ? WEIR_ESTABLISHED | WEIR_HALVES : WEIR_ESTABLISHED;
-	key_of(&key, q->ifindex, &q->segment, direction);
-	report(&key, p->flow, p->port, WEIR_FLOW_OPENED, WEIR_NOT_CLOSED, rtt_ns);
+	p->flow->flags |= direction == WEIR_INGRESS ? WEIR_ESTABLISHED | WEIR_HALF_SEGMENTS : WEIR_ESTABLISHED;
+	flow_key_of_segment(&key, q->ifindex, &q->segment, direction);
+	report_send(&key, p->flow, p->port, WEIR_FLOW_OPENED, WEIR_NOT_CLOSED, rtt_ns);
 	return 0;
 }
 
-static __noinline int note_end(struct passage *p, const struct question *q, enum weir_direction direction)
+static __noinline int packet_note_end(struct packet *p, const struct rule_query *q, enum weir_direction direction)
 {
 	struct weir_flow_key key;
 	__u32 bit = q->segment.flags & TCP_RST ? WEIR_RST : direction == WEIR_INGRESS ? WEIR_FIN_IN : WEIR_FIN_OUT;
-	bool over = p->flow->seen & (WEIR_RST | WEIR_FIN_OUT);
+	bool already_closed = p->flow->flags & (WEIR_RST | WEIR_FIN_OUT);
 
-	p->flow->seen |= bit;
+	p->flow->flags |= bit;
 	if (bit == WEIR_RST && direction == WEIR_INGRESS)
-		end_count(p->flow, p->state);
-	if (bit == WEIR_FIN_IN || over || !(p->flow->seen & WEIR_ESTABLISHED))
+		flow_end_count(p->flow, p->state);
+	if (bit == WEIR_FIN_IN || already_closed || !(p->flow->flags & WEIR_ESTABLISHED))
 		return 0;
-	key_of(&key, q->ifindex, &q->segment, direction);
-	report(&key, p->flow, p->port, WEIR_FLOW_CLOSED, bit == WEIR_RST ? WEIR_BY_RST : WEIR_BY_FIN, 0);
+	flow_key_of_segment(&key, q->ifindex, &q->segment, direction);
+	report_send(&key, p->flow, p->port, WEIR_FLOW_CLOSED, bit == WEIR_RST ? WEIR_BY_RST : WEIR_BY_FIN, 0);
 	return 0;
 }
 
-/* The payload of one segment: a super-packet holds several. */
-static __always_inline __u32 segment_of(const struct question *q)
+/* The payload of one segment; a super-packet holds several. */
+static __always_inline __u32 packet_segment_payload(const struct rule_query *q)
 {
 	return q->packets > 1 ? (q->segment.payload + q->packets - 1) / q->packets : q->segment.payload;
 }
 
 /*
- * Find the segment's flow, and take in what the segment says of it. False: a SYN, for which the verifier need not go
- * on: of what else is asked it would see each way once more.
+ * Finds the segment's flow and updates it. False for a SYN: the caller then returns early, which spares the verifier
+ * from checking the rest of the program for each way through the SYN's code.
  */
-static __always_inline bool follow_flow(struct passage *p, const struct question *q, struct cursor *c,
-					enum weir_direction direction)
+static __always_inline bool packet_follow_flow(struct packet *p, const struct rule_query *q, struct cursor *c,
+					       enum weir_direction direction)
 {
 	__u32 flags = q->segment.flags;
 	bool syn = flags & TCP_SYN;
 
 	if (!syn)
-		p->flow = flow_of(q->ifindex, &q->segment, direction);
-	else if (!take_offer(p, q, c, direction))
+		p->flow = flow_of_segment(q->ifindex, &q->segment, direction);
+	else if (!packet_take_offer(p, q, c, direction))
 		return false;
 	if (!p->flow)
 		return !syn;
 	p->flow->last_ns = q->now_ns;
 	if (direction == WEIR_EGRESS)
 		p->flow->out_bytes += q->frame_len;
-	if (!syn && !(p->flow->seen & WEIR_ESTABLISHED) && handshake_seen(p->flow))
-		establish(p, q, direction);
+	if (!syn && !(p->flow->flags & WEIR_ESTABLISHED) && flow_handshake_seen(p->flow))
+		packet_establish(p, q, direction);
 	if (direction == WEIR_EGRESS && q->segment.payload)
-		note_payload(p->flow, p->port, p->state, segment_of(q), q->now_ns);
+		flow_note_payload(p->flow, p->port, p->state, packet_segment_payload(q), q->now_ns);
 	if (flags & (TCP_FIN | TCP_RST))
-		note_end(p, q, direction);
+		packet_note_end(p, q, direction);
 	return !syn;
 }
 
 /*
- * The floor of the flow's windows, where the operator sets none: one segment or two. With two its share is rounded up
- * to whole ones and one more, for receivers acknowledge every second: a lone flow's five leave a link that holds 5.3.
- * One alone may keep a sixteenth of the queue besides, which nobody else waits in: else the link idles whenever its
- * hosts do.
+ * What a lone flow may have in flight beyond its share: a part of the queue, in which no other flow waits. Without it
+ * the link idles whenever a host is slow.
  */
-static __always_inline void set_least(struct passage *p, struct question *q)
+static __always_inline __u32 lone_flow_bytes(const struct weir_port *port, __u64 flows)
 {
-	bool fitted = p->flow->seen & WEIR_FITTED && !q->least_bytes;
-	bool single = fitted && one_at_a_time(p->flow, p->port, q->flows, q->mss);
-
-	note_single(p->flow, single);
-	if (fitted) {
-		q->least_bytes = single ? least_of_single(p->flow, p->port, p->state, q->mss) : 2 * q->mss;
-		q->ahead_bytes = single ? 0 : 2 * q->mss - 1 + (q->flows == 1 ? p->port->buffer_bytes / 16 : 0);
-	} else if (will_wait(p->flow, p->port, q->flows, q->mss, q->scale)) {
-		pair(p->flow, p->port, p->state, q->mss);
-	}
-	if (fitted && (opens(p->flow, &q->segment, q->mss) || q->least_bytes < q->mss))
-		q->least_bytes = q->most_bytes = WEIR_SMALL_WINDOW;
-	if (p->flow->paired && q->least_bytes < 2 * p->flow->segment)
-		q->least_bytes = 2 * p->flow->segment;
+	return flows == 1 ? port->buffer_bytes / LONE_FLOW_QUEUE_FRACTION : 0;
 }
 
-/* The window field with which an ACK goes on; its own where nothing asks for less. */
-static __always_inline __u16 lowered(struct passage *p, struct question *q)
+/*
+ * Sets the least window of the flow, unless the operator has configured one: one segment or two. With two, the share is
+ * rounded up to whole segments plus one, because receivers acknowledge every second segment.
+ */
+static __always_inline void packet_set_floor(struct packet *p, struct rule_query *q)
 {
-	__u16 before = p->tcp->window;
+	bool fitted = p->flow->flags & WEIR_FITTED && !q->floor_bytes;
+	bool one_segment = fitted && floor_is_one_segment(p->flow, p->port, q->divisor, q->mss);
+
+	flow_note_one_segment(p->flow, one_segment);
+	if (fitted) {
+		q->floor_bytes = one_segment ? floor_of_one_segment(p->flow, p->port, p->state, q->mss) : 2 * q->mss;
+		q->headroom_bytes = one_segment ? 0 : 2 * q->mss - 1 + lone_flow_bytes(p->port, q->divisor);
+	} else if (flow_waits_for_delayed_ack(p->flow, p->port, q->divisor, q->mss, q->scale)) {
+		flow_grant_two_segments(p->flow, p->port, p->state, q->mss);
+	}
+	if (fitted && (floor_is_before_payload(p->flow, &q->segment, q->mss) || q->floor_bytes < q->mss))
+		q->floor_bytes = q->ceiling_bytes = WEIR_SMALL_WINDOW;
+	if (p->flow->two_segments && q->floor_bytes < 2 * p->flow->max_payload)
+		q->floor_bytes = 2 * p->flow->max_payload;
+}
+
+/* The window field that an ACK leaves with; unchanged if no rule lowers it. */
+static __always_inline __u16 packet_clamped_window(struct packet *p, struct rule_query *q)
+{
+	__u16 window = p->tcp->window;
 	struct weir_rule *exact;
 	__u32 listed;
 
 	q->scale = p->port->assumed_scale;
 	q->mss = DEFAULT_MSS;
-	q->field = bpf_ntohs(before);
-	q->least_bytes = p->port->least_window_bytes;
-	q->flows = p->state->n_i;
-	if (p->flow && handshake_seen(p->flow)) {
-		q->field = told_field(p->flow, q->field);
-		q->scale = scale_of(p->flow);
-		q->mss = mss_of(p->flow);
-		q->flows = divisor(p->flow, p->port, p->state, q->mss, q->now_ns);
-		set_least(p, q);
+	q->field = bpf_ntohs(window);
+	q->floor_bytes = p->port->least_window_bytes;
+	q->divisor = p->state->n_i;
+	if (p->flow && flow_handshake_seen(p->flow)) {
+		q->field = flow_translated_field(p->flow, q->field);
+		q->scale = flow_window_scale(p->flow);
+		q->mss = flow_mss(p->flow);
+		q->divisor = share_divisor(p->flow, p->port, p->state, q->mss, q->now_ns);
+		packet_set_floor(p, q);
 	} else if (q->scale > WEIR_MAX_SCALE) {
 		__sync_fetch_and_add(&p->state->unscaled, 1);
-		return before;
+		return window;
 	}
-	exact = exact_of(q, p->port, p->flow);
-	listed = by_flags(q, p->port, WEIR_INGRESS);
+	exact = rule_find_exact(q, p->port, p->flow);
+	listed = rule_by_flags(q, p->port, WEIR_INGRESS);
 	if (p->state->reflex_level || listed == WEIR_ASK_LIST)
-		return bpf_htons(field_by_rules(q, p->port, p->state, exact));
+		return bpf_htons(rule_field_by_all(q, p->port, p->state, exact));
 	if (listed == WEIR_NO_RULE && !exact)
 		return bpf_htons(q->field);
-	return bpf_htons(field_by_two(q, p->port, exact, listed - WEIR_FIRST_RULE)); /* beyond the maps for none */
+	/* Without a listed rule the index is outside the maps, so that no rule is found. */
+	return bpf_htons(rule_field_by_two(q, p->port, exact, listed - WEIR_FIRST_RULE));
 }
 
-/* What both forms of the ingress do with a segment: true where its window shall become *after. */
-static __always_inline bool ingress(struct passage *p, struct question *q, struct cursor *c, __u16 *after)
+/* The part that both forms of the ingress share. True if the segment's window shall become *new_window. */
+static __always_inline bool ingress_handle(struct packet *p, struct rule_query *q, struct cursor *c, __u16 *new_window)
 {
-	struct weir_ack_counts *counts = bpf_map_lookup_elem(&ack_counts, &p->port->place);
+	struct weir_ack_counts *counts = bpf_map_lookup_elem(&ack_counts, &p->port->slot);
 	bool is_ack = (q->segment.flags & (TCP_SYN | TCP_ACK)) == TCP_ACK;
 
-	p->tcp = tcp_header(c, &q->segment);
+	p->tcp = parse_tcp_header(c, &q->segment);
 	if (!p->tcp || !counts)
 		return false;
 	if (is_ack)
-		counts->seen += q->packets;
-	q->now_ns = time_of(&q->segment, p->state);
-	if (!follow_flow(p, q, c, WEIR_INGRESS) || !is_ack)
+		counts->acks_seen += q->packets;
+	q->now_ns = packet_time_ns(&q->segment, p->state);
+	if (!packet_follow_flow(p, q, c, WEIR_INGRESS) || !is_ack)
 		return false;
 	if (p->flow && !q->segment.payload)
-		note_ack(p->flow, p->port, p->state, bpf_ntohl(p->tcp->ack_seq), q->now_ns);
-	*after = lowered(p, q);
+		flow_note_ack(p->flow, p->port, p->state, bpf_ntohl(p->tcp->ack_seq), q->now_ns);
+	*new_window = packet_clamped_window(p, q);
 	if (p->flow)
-		note_told(p->flow, (__u32)bpf_ntohs(*after) << (q->scale & 15), q->mss);
-	if (bpf_ntohs(*after) < q->field)
+		flow_note_advertised(p->flow, (__u32)bpf_ntohs(*new_window) << (q->scale & SCALE_MASK), q->mss);
+	if (bpf_ntohs(*new_window) < q->field)
 		counts->clamped++;
-	return *after != p->tcp->window;
+	return *new_window != p->tcp->window;
 }
 
-static __always_inline void edit_syn(struct tcphdr *tcp, void *end, const struct edit *edit)
+static __always_inline void ingress_edit_syn(struct tcphdr *tcp, void *end, const struct header_edit *edit)
 {
 	__u16 *word = (void *)tcp + (edit->at & TCP_HEADER_MASK);
 
@@ -245,29 +254,29 @@ SEC("xdp")
 int weir_ingress(struct xdp_md *ctx)
 {
 	struct cursor c = CURSOR_OF(ctx);
-	struct question q = {.ifindex = ctx->ingress_ifindex, .frame_len = c.end - c.pos, .packets = 1};
-	struct passage p = {};
-	__u16 after;
+	struct rule_query q = {.ifindex = ctx->ingress_ifindex, .frame_len = c.end - c.pos, .packets = 1};
+	struct packet p = {};
+	__u16 new_window;
 
-	if (!find_port(q.ifindex, &p.port, &p.state))
+	if (!port_find(q.ifindex, &p.port, &p.state))
 		return XDP_PASS;
 	if (!parse_segment(c, &q.segment, true) && !parse_xdp(ctx, &q.segment))
 		return XDP_PASS;
-	if (ingress(&p, &q, &c, &after)) {
-		p.tcp->check = weir_checksum_update(p.tcp->check, p.tcp->window, after);
-		p.tcp->window = after;
+	if (ingress_handle(&p, &q, &c, &new_window)) {
+		p.tcp->check = weir_checksum_update(p.tcp->check, p.tcp->window, new_window);
+		p.tcp->window = new_window;
 	} else if (q.segment.flags & TCP_SYN) {
-		edit_syn(p.tcp, c.end, &p.edits[0]);
-		edit_syn(p.tcp, c.end, &p.edits[1]);
+		ingress_edit_syn(p.tcp, c.end, &p.edits[0]);
+		ingress_edit_syn(p.tcp, c.end, &p.edits[1]);
 	}
 	return XDP_PASS;
 }
 
 /*
- * True: more of the headers is linear than was. Not inlined: clang would address the context by sums that the
- * verifier refuses.
+ * True if more of the headers is linear than before. Not inlined, because clang would compute packet addresses from
+ * sums that the verifier rejects.
  */
-static __noinline int pull_headers(struct __sk_buff *skb)
+static __noinline int skb_pull_headers(struct __sk_buff *skb)
 {
 	__u32 wanted = skb->len < HEADERS_LEN ? skb->len : HEADERS_LEN;
 
@@ -275,48 +284,48 @@ static __noinline int pull_headers(struct __sk_buff *skb)
 }
 
 /*
- * True: a TCP segment. Pulling copies the headers of a packet that TCP may have to send again, so only what is
- * needed is asked for: the fixed headers, and the options of a SYN.
+ * True if this is a TCP segment. Pulling data makes a private copy of a packet that TCP may have to retransmit. So it
+ * is done only if the headers are not linear, and for the options of a SYN.
  */
-static __always_inline bool find_segment(struct __sk_buff *skb, struct segment *s)
+static __always_inline bool skb_find_segment(struct __sk_buff *skb, struct segment *s)
 {
 	bool found = parse_segment(CURSOR_OF(skb), s, true) || parse_skb(skb, s);
 
-	if ((!found || s->flags & TCP_SYN) && pull_headers(skb))
+	if ((!found || s->flags & TCP_SYN) && skb_pull_headers(skb))
 		found = parse_skb(skb, s);
 	return found;
 }
 
-static __always_inline void question_of(struct question *q, const struct __sk_buff *skb)
+static __always_inline void skb_fill_query(struct rule_query *q, const struct __sk_buff *skb)
 {
 	q->ifindex = skb->ifindex;
 	q->frame_len = skb->len;
 	q->packets = skb->gso_segs ? skb->gso_segs : 1;
 }
 
-/* The kernel datapath's form. The helpers know a checksum that is still to be filled in, and leave it so. */
+/* The form for the kernel datapath. The helpers leave a checksum that the NIC completes (CHECKSUM_PARTIAL) valid. */
 SEC("tc")
 int weir_ingress_tc(struct __sk_buff *skb)
 {
-	struct question q = {};
-	struct passage p = {};
+	struct rule_query q = {};
+	struct packet p = {};
 	struct cursor c;
-	__u16 after;
+	__u16 new_window;
 
-	question_of(&q, skb);
-	if (!find_port(q.ifindex, &p.port, &p.state) || !find_segment(skb, &q.segment))
+	skb_fill_query(&q, skb);
+	if (!port_find(q.ifindex, &p.port, &p.state) || !skb_find_segment(skb, &q.segment))
 		return TC_ACT_UNSPEC;
 	c = CURSOR_OF(skb);
-	if (ingress(&p, &q, &c, &after))
-		replace_word(skb, &q.segment, offsetof(struct tcphdr, window), p.tcp->window, after);
+	if (ingress_handle(&p, &q, &c, &new_window))
+		segment_replace_word(skb, &q.segment, offsetof(struct tcphdr, window), p.tcp->window, new_window);
 	for (int i = 0; i < 2; i++)
 		if (p.edits[i].at)
-			replace_word(skb, &q.segment, p.edits[i].at, p.edits[i].before, p.edits[i].after);
+			segment_replace_word(skb, &q.segment, p.edits[i].at, p.edits[i].before, p.edits[i].after);
 	return TC_ACT_UNSPEC;
 }
 
-/* The paper's integer (SCCP, section III.A): no flow is known, each matching packet counts; never below 0. */
-static __always_inline void count_simply(struct weir_port_state *state, __u32 count_op)
+/* The paper's integer (SCCP, section III.A): each matching packet counts, without flow state; never below 0. */
+static __always_inline void count_matching_packet(struct weir_port_state *state, __u32 count_op)
 {
 	if (count_op == WEIR_INCREMENT_NI) {
 		__sync_fetch_and_add(&state->n_i, 1);
@@ -327,17 +336,18 @@ static __always_inline void count_simply(struct weir_port_state *state, __u32 co
 	}
 }
 
-static __always_inline void count(struct passage *p, const struct question *q, const struct weir_settings *host)
+static __always_inline void count_segment(struct packet *p, const struct rule_query *q,
+					  const struct weir_settings *host)
 {
-	__u32 count_op = count_by_rules(q, p->port);
+	__u32 count_op = rule_count_op(q, p->port);
 
 	if (host->simple_count) {
-		count_simply(p->state, count_op);
+		count_matching_packet(p->state, count_op);
 	} else if (p->flow && count_op == WEIR_INCREMENT_NI) {
-		count_in(p->flow, p->port, p->state, q->now_ns);
-		note_crowd(p->state, q->now_ns);
+		flow_count(p->flow, p->port, p->state, q->now_ns);
+		crowd_note(p->state, q->now_ns);
 	} else if (p->flow && count_op == WEIR_DECREMENT_NI) {
-		end_count(p->flow, p->state);
+		flow_end_count(p->flow, p->state);
 	}
 }
 
@@ -345,45 +355,48 @@ SEC("tc")
 int weir_egress(struct __sk_buff *skb)
 {
 	struct weir_settings *host = host_settings();
-	struct question q = {};
-	struct passage p = {};
+	struct rule_query q = {};
+	struct packet p = {};
 	struct cursor c;
 	bool is_tcp;
 
-	question_of(&q, skb);
-	if (!host || !find_port(q.ifindex, &p.port, &p.state))
+	skb_fill_query(&q, skb);
+	if (!host || !port_find(q.ifindex, &p.port, &p.state))
 		return TC_ACT_UNSPEC;
-	is_tcp = find_segment(skb, &q.segment);
-	mark(skb, p.port, p.state);
+	is_tcp = skb_find_segment(skb, &q.segment);
+	mark_packet(skb, p.port, p.state);
 	c = CURSOR_OF(skb);
-	p.tcp = is_tcp ? tcp_header(&c, &q.segment) : NULL;
+	p.tcp = is_tcp ? parse_tcp_header(&c, &q.segment) : NULL;
 	if (!p.tcp)
 		return TC_ACT_UNSPEC;
-	q.now_ns = time_of(&q.segment, p.state);
+	q.now_ns = packet_time_ns(&q.segment, p.state);
 	if (!host->simple_count)
-		follow_flow(&p, &q, &c, WEIR_EGRESS);
-	if (by_flags(&q, p.port, WEIR_EGRESS) != WEIR_NO_RULE)
-		count(&p, &q, host);
-	if (p.flow && q.segment.payload && p.flow->seen & WEIR_SINGLE)
-		push(skb, &q.segment, p.tcp);
+		packet_follow_flow(&p, &q, &c, WEIR_EGRESS);
+	if (rule_by_flags(&q, p.port, WEIR_EGRESS) != WEIR_NO_RULE)
+		count_segment(&p, &q, host);
+	if (p.flow && q.segment.payload && p.flow->flags & WEIR_ONE_SEGMENT)
+		segment_push(skb, &q.segment, p.tcp);
 	return TC_ACT_UNSPEC;
 }
 
 SEC("tp_btf/qdisc_enqueue")
 int BPF_PROG(weir_enqueue, struct Qdisc *q)
 {
-	queue_changed(q);
+	alarm_queue_changed(q);
 	return 0;
 }
 
 SEC("tp_btf/qdisc_dequeue")
 int BPF_PROG(weir_dequeue, struct Qdisc *q)
 {
-	queue_changed(q);
+	alarm_queue_changed(q);
 	return 0;
 }
 
-/* Run by the agent on a packet that is question and answer: before Linux 6.5 a syscall program may use no queue. */
+/*
+ * The agent runs this with BPF_PROG_TEST_RUN on a packet that holds request and result. A syscall program could not use
+ * a queue map before Linux 6.5.
+ */
 SEC("xdp")
 int weir_sweep(struct xdp_md *ctx)
 {

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The maps. Each has one writer: settings, ports, lists and rules the agent; the rest the programs. */
+/* The maps; README.md lists who writes and who reads each. */
 #ifndef WEIR_MAPS_H
 #define WEIR_MAPS_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+
+#include "weir_consts.h"
+#include "weir_structs.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -10,7 +16,7 @@ struct {
 	__type(value, struct weir_settings);
 } settings SEC(".maps");
 
-/* A look-up in an array costs no call. A port and its state lie at the same place; see weir_port.h. */
+/* An array look-up needs no call. A port has the same index in each array; see weir_port.h. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, WEIR_MAX_PORTS);
@@ -25,11 +31,12 @@ struct {
 	__type(value, struct weir_port_state);
 } port_states SEC(".maps");
 
-/* What every ACK counts: an atomic operation would wait for what was written before, cold memory too. */
+/* Counts of every ACK, per CPU: an atomic operation would wait for all earlier writes, including those to cold memory.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, WEIR_MAX_PORTS);
-	__type(key, __u32); /* struct weir_port.place */
+	__type(key, __u32); /* struct weir_port.slot */
 	__type(value, struct weir_ack_counts);
 } ack_counts SEC(".maps");
 
@@ -45,25 +52,23 @@ struct {
 } alarm_timers SEC(".maps");
 
 /*
- * Those of IPv4 (weir_tracked.h). A table of our own, for by the kernel's a packet waits for three places in memory,
- * one after the other: here for one, whose address its key tells. BPF_F_MMAPABLE puts it on a page's begin, so that a
- * flow is two whole cache lines, and the agent reads it in place.
+ * IPv4 flows (weir_flow_table.h). In the kernel's hash map a look-up waits for three dependent cache misses; here it
+ * waits for one. BPF_F_MMAPABLE aligns the values to a page, so that a slot is two whole cache lines, and lets the
+ * agent read them in place. The agent sets max_entries.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1000000 / WEIR_FLOWS_A_BUCKET);
+	__uint(max_entries, DEFAULT_MAX_FLOWS / WEIR_FLOWS_PER_BUCKET);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct weir_bucket);
 } flow_buckets SEC(".maps");
 
-#define FLOW_LOCKS 4096
-
 struct flow_lock {
 	struct bpf_spin_lock lock;
 };
 
-/* Of the buckets; several have the same. */
+/* Locks of the buckets; several buckets share one. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FLOW_LOCKS);
@@ -72,47 +77,47 @@ struct {
 } flow_locks SEC(".maps");
 
 /*
- * Those of IPv6, and those of IPv4 whose bucket is full. A plain hash, not an LRU: a counted flow that were evicted
- * would stay in N_i for ever.
+ * IPv6 flows, and IPv4 flows whose bucket is full. Not an LRU map: if a counted flow were evicted it would stay in N_i
+ * for ever. The agent sets max_entries.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1000000);
+	__uint(max_entries, DEFAULT_MAX_FLOWS);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct weir_flow_key);
 	__type(value, struct weir_flow);
 } other_flows SEC(".maps");
 
 /*
- * The key of each flow in either table, once: what a sweep goes by, for a walk over a table costs its size, not what
- * it holds. There are no more flows than it has room for.
+ * The key of each flow, once. A sweep visits the flows in this order, because a walk over a table costs its size
+ * instead of its content. Its max_entries limits the number of flows. The agent sets it.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
-	__uint(max_entries, 1000000);
+	__uint(max_entries, DEFAULT_MAX_FLOWS);
 	__type(value, struct weir_flow_key);
 } flow_keys SEC(".maps");
 
 /*
- * A call of the sweep takes a flow for each of them (bpf_loop needs Linux 5.17); where the kernel does not preempt
- * itself nothing else runs on the CPU meanwhile.
+ * A call of the sweep visits one flow per entry (bpf_loop needs Linux 5.17). On a kernel without preemption nothing
+ * else runs on the CPU during a call, so that this limits the delay.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 512);
+	__uint(max_entries, SWEEP_STEPS);
 	__type(key, __u32);
 	__type(value, __u8);
 } sweep_steps SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1000000);
+	__uint(max_entries, MAX_EXACT_RULES);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct weir_exact_key);
 	__type(value, struct weir_rule);
 } exact_rules SEC(".maps");
 
-/* From 1; another one with each rule and each port that comes. */
+/* From 1; the agent changes it with each rule and each new port (rule_find_exact). */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -120,10 +125,10 @@ struct {
 	__type(value, __u32);
 } rules_epoch SEC(".maps");
 
-/* Reflex entries (ARM): exact rules that the data plane switches on and off by itself. */
+/* Armed (reflex) entries: exact rules that a crossing activates without the controller. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
+	__uint(max_entries, MAX_ARMED_RULES);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct weir_exact_key);
 	__type(value, struct weir_rule);
@@ -137,41 +142,41 @@ struct {
 	__type(value, struct weir_list);
 } lists SEC(".maps");
 
-/* Most segments need no look at the list itself. */
+/* Spares most segments the search of a list. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2 * WEIR_MAX_BRIDGES);
-	__type(key, __u32); /* 2 bridge + direction */
+	__type(key, __u32); /* 2 x bridge + direction */
 	__type(value, struct weir_flags_table);
 } list_flags SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 4096);
+	__uint(max_entries, MAX_LISTED_RULES);
 	__type(key, __u32); /* struct weir_listed.tally */
 	__type(value, struct weir_rule);
 } tallies SEC(".maps");
 
-/* What listed rules count, each CPU for itself: few rules see all segments. */
+/* Counts of listed rules, per CPU: all segments match few rules. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 4096);
+	__uint(max_entries, MAX_LISTED_RULES);
 	__type(key, __u32); /* struct weir_listed.tally */
 	__type(value, struct weir_counts);
 } list_counts SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 18);
+	__uint(max_entries, EVENT_RING_BYTES);
 } events SEC(".maps");
 
-/* Flow reports: room for 1.6 s of 50,000 openings a second, two reports each. */
+/* Flow reports. Room for 1.6 s of 50,000 connections per second with two reports each. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 24);
+	__uint(max_entries, REPORT_RING_BYTES);
 } reports SEC(".maps");
 
-/* Reports that found `reports` full. */
+/* Number of reports that were lost because `reports` was full. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

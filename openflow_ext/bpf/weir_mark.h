@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * CE on ECN-capable packets (RFC 3168) that join a long queue: a step at K (DCTCP, section 3.1), or a ramp
- * from th_min to th_max (DCUDP). Any transport, so before the segment is parsed.
+ * ECN marking: sets CE on ECN-capable packets (RFC 3168) that are enqueued in a long queue. Either a step at K (DCTCP,
+ * section 3.1) or a ramp between two thresholds (DCUDP). It applies to any transport, so it runs before TCP is parsed.
  */
 #ifndef WEIR_MARK_H
 #define WEIR_MARK_H
 
+#include "vmlinux.h"
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "weir_parse.h"
+#include "weir_structs.h"
+
 #define ECN_MASK 0x03
 #define ECN_NOT_ECT 0x00
 #define ECN_CE 0x03
-#define IPV6_ECN_SHIFT 4 /* in the header's second byte */
+#define IPV6_ECN_SHIFT 4 /* position of the ECN bits in the second byte of the IPv6 header */
 
-static __always_inline bool joins_long_queue(const struct weir_port *port, const struct weir_port_state *state)
+static __always_inline bool mark_queue_is_long(const struct weir_port *port, const struct weir_port_state *state)
 {
 	__u32 queue = state->queue_pkts;
 
@@ -25,8 +32,9 @@ static __always_inline bool joins_long_queue(const struct weir_port *port, const
 }
 
 /*
- * Writes by helpers alone: a program that stored into a packet would be given a copy of each that TCP may have to
- * send again, marked or not.
+ * Writes to packets by helpers only. If a program contains a direct store, the kernel makes a private copy of each
+ * packet that TCP may have to retransmit, marked or not
+ * (docs/decisions/0031-tc-programs-do-not-store.md).
  */
 static __always_inline bool mark_ipv4(struct __sk_buff *skb, __u32 at, __u8 tos)
 {
@@ -47,7 +55,8 @@ static __always_inline bool mark_ipv6(struct __sk_buff *skb, __u32 at, __u8 byte
 	return !bpf_skb_store_bytes(skb, at + 1, &marked, sizeof(marked), 0);
 }
 
-static __always_inline void mark(struct __sk_buff *skb, const struct weir_port *port, struct weir_port_state *state)
+static __always_inline void mark_packet(struct __sk_buff *skb, const struct weir_port *port,
+					struct weir_port_state *state)
 {
 	struct cursor c = CURSOR_OF(skb);
 	void *frame = c.pos;
@@ -56,10 +65,10 @@ static __always_inline void mark(struct __sk_buff *skb, const struct weir_port *
 	__u8 *ip;
 	__u32 at;
 
-	if (!port->mark_mode || !joins_long_queue(port, state))
+	if (!port->mark_mode || !mark_queue_is_long(port, state))
 		return;
-	ethertype = ethertype_of(&c, MAX_VLAN_TAGS);
-	ip = take(&c, sizeof(struct iphdr));
+	ethertype = parse_ethertype(&c, MAX_VLAN_TAGS);
+	ip = cursor_take(&c, sizeof(struct iphdr));
 	if (!ip)
 		return;
 	at = (void *)ip - frame;

@@ -1,78 +1,89 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Segments that fit. A fair share of less than one segment cannot be sent by hosts that avoid silly windows, so on
- * its way from behind a port under SCCP each SYN and SYN-ACK is made to offer
- * - a window scale of finer steps (weir_finer); the host's windows are translated from then on (told_field),
- * - an MSS of whole such steps, and where the queue cannot hold a segment of each flow, so small that it can.
- * The least window of such a flow then holds exactly one segment, without a runt, and the segment goes on with PSH:
- * Linux acknowledges pushed data when it is read, not by the delayed ACK. One that delays nevertheless gets two
- * (note_ack in weir_flow.h), and so do all where there are few.
+ * Segment fitting: a fair share of less than one segment is of no use to a host that avoids silly windows (RFC 9293,
+ * section 3.8.6.2). So the switch changes what a host behind an SCCP port offers in its SYN or SYN-ACK:
+ * - a finer window scale (weir_finer); the host's windows are translated from then on (flow_translated_field);
+ * - an MSS that is a whole number of window steps, and so small that the queue can hold a segment of each flow.
+ * The least window of such a flow holds exactly one segment, without a runt. The segment leaves with PSH, because
+ * Linux acknowledges pushed data when it is read instead of by the delayed ACK. A flow whose receiver delays its ACK
+ * nevertheless gets two segments (flow_note_ack), and so does each flow if there are few
+ * (docs/decisions/0013-segment-fitting.md).
  *
- * How crowded the port will be is told by the most flows that it had of late, for rounds come again, and while
- * there are more, by twice as many as there are: those of a burst of SYNs, which nobody has answered yet, with
- * them. Left alone: SYNs whose first option is not the MSS, as it is of all hosts that are known.
+ * How many flows to expect follows from the crowd, the remembered peak of N_i, because rounds repeat. While there are
+ * more flows than that, the port expects twice as many as there are; SYNs of a burst that have no answer are counted
+ * too. A SYN whose first option is not the MSS is not changed; all known hosts send the MSS first.
  */
 #ifndef WEIR_MSS_H
 #define WEIR_MSS_H
 
-#define CROWD_NS (10 * NS_PER_S) /* by then half of a crowd is forgotten */
-#define BURST_NS 10000000ull
-#define MSS_AT (sizeof(struct tcphdr) + 2)
-#define TCP_FLAGS_AT 12 /* the word that holds them */
+#include "vmlinux.h"
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "weir_consts.h"
+#include "weir_flow.h"
+#include "weir_parse.h"
+#include "weir_share.h"
+#include "weir_structs.h"
+#include "weir_window.h"
+
+#define MSS_OFFSET (sizeof(struct tcphdr) + 2)
+#define TCP_FLAGS_OFFSET 12 /* offset of the 16-bit word with the flags */
 #define TCP_PSH 0x08
 
-/* A word of a TCP header, in network order; at 0: none. */
-struct edit {
+/* A change to a 16-bit word of a TCP header, in network order; at 0: no change. */
+struct header_edit {
 	__u32 at;
 	__u16 before;
 	__u16 after;
 };
 
-static __always_inline __u32 remembered(const struct weir_port_state *state, __u64 now_ns)
+static __always_inline __u32 crowd_remembered(const struct weir_port_state *state, __u64 now_ns)
 {
-	__u64 halvings = now_ns > state->crowd_ns ? (now_ns - state->crowd_ns) / CROWD_NS : 0; /* now may be a tick's */
+	__u64 halvings = now_ns > state->crowd_ns ? (now_ns - state->crowd_ns) / CROWD_HALVING_NS
+						  : 0; /* now_ns may be that of the last tick, before crowd_ns */
 
-	return halvings < 32 ? state->crowd >> halvings : 0;
+	return halvings < MAX_HALVINGS ? state->crowd >> halvings : 0;
 }
 
 /* A flow more is counted. */
-static __always_inline void note_crowd(struct weir_port_state *state, __u64 now_ns)
+static __always_inline void crowd_note(struct weir_port_state *state, __u64 now_ns)
 {
-	if (state->n_i < remembered(state, now_ns))
+	if (state->n_i < crowd_remembered(state, now_ns))
 		return;
 	state->crowd = state->n_i;
 	state->crowd_ns = now_ns;
 }
 
-/* How many flows a round to come has, as far as is known. */
-static __always_inline __u32 crowd_of(const struct weir_port_state *state, __u64 now_ns)
+/* The number of flows in the next round, as far as the port knows. */
+static __always_inline __u32 crowd_now(const struct weir_port_state *state, __u64 now_ns)
 {
-	__u32 crowd = remembered(state, now_ns);
+	__u32 crowd = crowd_remembered(state, now_ns);
 
 	return state->n_i > crowd ? state->n_i : crowd;
 }
 
-/* A connection more is opened: how many flows the port has to be ready for. */
-static __always_inline __u32 crowd_to_be(struct weir_port_state *state, __u64 now_ns)
+/* A connection is being opened: the number of flows for which the port must be ready. */
+static __always_inline __u32 crowd_expected(struct weir_port_state *state, __u64 now_ns)
 {
-	__u32 crowd = remembered(state, now_ns), flows;
+	__u32 crowd = crowd_remembered(state, now_ns), flows;
 
-	if (now_ns - state->burst_ns > BURST_NS) {
-		state->burst_ns = now_ns;
-		state->burst = state->n_i;
+	if (now_ns - state->burst_start_ns > BURST_NS) {
+		state->burst_start_ns = now_ns;
+		state->burst_flows = state->n_i;
 	}
-	flows = __sync_fetch_and_add(&state->burst, 1) + 1;
+	flows = __sync_fetch_and_add(&state->burst_flows, 1) + 1;
 	if (flows <= state->n_i)
 		flows = state->n_i + 1;
 	return flows > crowd ? 2 * flows : crowd;
 }
 
 /*
- * What the host behind the port is made to offer. True: the segments that it will be sent fill whole steps of its
- * windows. Verified once.
+ * Changes what the host behind the port offers. True if the segments that it will receive are whole numbers of its
+ * window steps. A global function, which the verifier checks once.
  */
-__noinline int fit_offer(const struct weir_port *port, struct weir_port_state *state,
-			 const struct tcp_options *options, struct weir_half *offer, __u64 now_ns)
+__noinline int mss_fit_offer(const struct weir_port *port, struct weir_port_state *state,
+			     const struct tcp_options *options, struct weir_offer *offer, __u64 now_ns)
 {
 	__u32 extra, scale, segment;
 
@@ -81,137 +92,144 @@ __noinline int fit_offer(const struct weir_port *port, struct weir_port_state *s
 	extra = offer->timestamps ? TIMESTAMPS_LEN : 0;
 	if (!port->bdp_bytes || !port->buffer_bytes)
 		return 0;
-	if (options->bytes[0] != TCPOPT_MSS || options->bytes[1] != 4 || offer->mss <= extra)
+	if (options->bytes[0] != TCPOPT_MSS || options->bytes[1] != TCPOPT_MSS_LEN || offer->mss <= extra)
 		return 0;
-	if (options->scale_at && options->bytes[options->scale_at & 63] == offer->scale)
+	if (options->scale_offset && options->bytes[options->scale_offset & OPTIONS_MASK] == offer->scale)
 		offer->scale -= weir_finer(offer->scale);
 	scale = offer->scale == WEIR_NO_SCALE ? 0 : offer->scale;
-	segment = weir_fitted_segment(port->buffer_bytes + port->bdp_bytes, crowd_to_be(state, now_ns),
+	segment = weir_fitted_segment(port->buffer_bytes + port->bdp_bytes, crowd_expected(state, now_ns),
 				      offer->mss - extra, scale);
 	offer->mss = segment + extra;
 	return !(segment & ((1u << (scale & 31)) - 1));
 }
 
-/* What of a SYN's header an offer changed: the word of the MSS, and the one that the scale is half of. */
-static __always_inline void edits_of(struct edit *edits, const struct tcp_options *options,
-				     const struct weir_half *own, const struct weir_half *offer)
+/* The words of a SYN's header that the changed offer changes: the MSS, and the word with the window scale. */
+static __always_inline void mss_syn_edits(struct header_edit *edits, const struct tcp_options *options,
+					  const struct weir_offer *own, const struct weir_offer *offer)
 {
-	__u32 at = options->scale_at & 62, less = own->scale - offer->scale;
+	__u32 at = options->scale_offset & (OPTIONS_MASK - 1), less = own->scale - offer->scale;
 	__u16 word = options->bytes[at] << 8 | options->bytes[at + 1];
 
 	if (offer->mss != own->mss)
-		edits[0] = (struct edit){MSS_AT, bpf_htons(own->mss), bpf_htons(offer->mss)};
+		edits[0] = (struct header_edit){MSS_OFFSET, bpf_htons(own->mss), bpf_htons(offer->mss)};
 	if (less)
-		edits[1] = (struct edit){sizeof(struct tcphdr) + at, bpf_htons(word),
-					 bpf_htons(word - (options->scale_at & 1 ? less : less << 8))};
+		edits[1] = (struct header_edit){sizeof(struct tcphdr) + at, bpf_htons(word),
+						bpf_htons(word - (options->scale_offset & 1 ? less : less << 8))};
 }
 
 /*
- * The least window of the flow is to hold one segment and no more. Where few flows share the port each has two at
- * least, for one waits until its reader has been woken, and the handshakes by which the common RTT is chosen do not.
+ * Whether a flow's least window holds one segment, or else two. Few flows get two, because with one the sender waits
+ * until its reader has run, and the common RTT is chosen from handshakes, which do not include that time.
  */
-static __always_inline bool one_at_a_time(const struct weir_flow *flow, const struct weir_port *port, __u64 flows,
-					  __u32 mss)
+static __always_inline bool floor_is_one_segment(const struct weir_flow *flow, const struct weir_port *port,
+						 __u64 flows, __u32 mss)
 {
-	return !flow->paired &&
+	return !flow->two_segments &&
 	       (mss * flows > 2 * port->bdp_bytes || 2 * (mss + WEIR_HEADERS) * flows > port->buffer_bytes);
 }
 
-/* One flow may be told so much more: no more waits, and the link has had time twice for what was told before. */
-static __always_inline bool may_widen(const struct weir_port *port, struct weir_port_state *state, __u64 bytes,
-				      __u32 most_waiting_bytes)
+/*
+ * Whether one flow's share may grow now: the queue is short, and the link has had twice the time that it needs for the
+ * previous growth.
+ */
+static __always_inline bool share_may_grow(const struct weir_port *port, struct weir_port_state *state, __u64 bytes,
+					   __u32 max_queue_bytes)
 {
 	__u64 now_ns = bpf_ktime_get_ns();
 
-	if (!port->capacity_bps || state->queue_bytes > most_waiting_bytes || now_ns < state->widened_ns)
+	if (!port->capacity_bps || state->queue_bytes > max_queue_bytes || now_ns < state->next_growth_ns)
 		return false;
-	state->widened_ns = now_ns + 2 * bytes * 8 * NS_PER_S / port->capacity_bps;
+	state->next_growth_ns = now_ns + weir_drain_ns(2 * bytes, port->capacity_bps);
 	return true;
 }
 
 /*
- * Among how many flows the port is shared as this one sees it: with a round to come while it waits, with those that
- * send once it does. Where a round begins they are few at first, and what the first hundred are told as a 1st, a
- * 2nd, a 3rd adds up to five shares of a lone flow: they are told so one after the other.
+ * The number of flows among which the port is shared, for this flow. For an idle flow it is the crowd, the flows of the
+ * next round; for an active sender it is the active senders. At the start of a round those are few. The first hundred
+ * flows would receive the whole BDP, a half, a third and so on: together five times the BDP. So they receive the share
+ * of an active sender one after the other.
  */
-static __always_inline __u64 divisor(struct weir_flow *flow, const struct weir_port *port,
-				     struct weir_port_state *state, __u32 mss, __u64 now_ns)
+static __always_inline __u64 share_divisor(struct weir_flow *flow, const struct weir_port *port,
+					   struct weir_port_state *state, __u32 mss, __u64 now_ns)
 {
 	__u64 flows, share, crowd;
 
 	if (!port->turn_shift)
 		return state->n_i;
-	crowd = crowd_of(state, now_ns);
-	if (!flow->segment || !sends(flow, port, state, now_ns))
+	crowd = crowd_now(state, now_ns);
+	if (!flow->max_payload || !share_is_active(flow, port, state, now_ns))
 		return crowd;
-	flows = sharers(port, state, now_ns);
-	if (!(flow->seen & WEIR_BEGINS) || flows >= crowd)
+	flows = share_active_senders(port, state, now_ns);
+	if (!(flow->flags & WEIR_RESUMED) || flows >= crowd)
 		return flows;
-	if (flow->seen & WEIR_HALVES)
-		return crowd; /* two segments come first, one flow after the other too (least_of_single) */
+	if (flow->flags & WEIR_HALF_SEGMENTS)
+		return crowd; /* it receives two segments first, also one flow after the other (floor_of_one_segment) */
 	share = port->bdp_bytes / (flows ? flows : 1);
-	if (!may_widen(port, state, share > 2 * mss ? share : 2 * mss, port->buffer_bytes / 4))
+	if (!share_may_grow(port, state, share > 2 * mss ? share : 2 * mss, port->buffer_bytes / GROWTH_QUEUE_FRACTION))
 		return crowd;
-	flow->seen &= ~WEIR_BEGINS;
+	flow->flags &= ~WEIR_RESUMED;
 	return flows;
 }
 
 /*
- * What a flow under one_at_a_time is told at the least. A host whose peer never told a window of two segments sends
- * two halves where it is told one (Linux: tcp_bound_to_half_wnd), which costs as much as two, and repeats the second
- * when its ACK takes longer than the handshake did (RFC 8985, tail loss probe). So each is told two once, one after
- * the other while the queue has the eighth to spare that segments are fitted with, and until then so little that it
- * sends one: never anything between, for less than half of the most that it was told stops a host (SWS avoidance).
+ * The floor of a flow's window if it holds one segment. A sender that never saw a window of two segments sends two half
+ * segments into a window of one (Linux: tcp_bound_to_half_wnd). These cost the queue as much as two segments, and the
+ * sender repeats the second half if its ACK takes longer than the handshake (RFC 8985, tail loss probe). So each flow
+ * receives a window of two segments once. The flows do so one after the other, while the queue has the spare eighth
+ * that weir_fitted_segment leaves. Until then a flow receives a window so small that it sends one small segment. A
+ * window between both would stop a sender that waits for half of the largest window it has seen (SWS avoidance).
  */
-static __always_inline __u32 least_of_single(const struct weir_flow *flow, const struct weir_port *port,
-					     struct weir_port_state *state, __u32 mss)
+static __always_inline __u32 floor_of_one_segment(const struct weir_flow *flow, const struct weir_port *port,
+						  struct weir_port_state *state, __u32 mss)
 {
-	__u32 spared = port->buffer_bytes - port->buffer_bytes / 8;
+	__u32 max_queue_bytes = port->buffer_bytes - port->buffer_bytes / WEIR_SPARE_FRACTION;
 
-	if (!(flow->seen & WEIR_HALVES) || mss <= WEIR_SMALL_WINDOW)
+	if (!(flow->flags & WEIR_HALF_SEGMENTS) || mss <= WEIR_SMALL_WINDOW)
 		return mss;
-	return flow->segment && may_widen(port, state, 2 * (mss + WEIR_HEADERS), spared) ? 2 * mss : WEIR_SMALL_WINDOW;
+	return flow->max_payload && share_may_grow(port, state, 2 * (mss + WEIR_HEADERS), max_queue_bytes)
+		       ? 2 * mss
+		       : WEIR_SMALL_WINDOW;
 }
 
 /*
- * An ACK before the flow has sent anything, the handshake's last, may be told little: how many flows a round will
- * have is known better when it is asked for, and what asks tells the window anew, which can only become larger.
+ * The ACK of the handshake, before the flow has sent payload, may carry a small window. The number of flows in the
+ * round is known better when the request is sent, and that segment carries a new window, which can only be larger.
  */
-static __always_inline bool opens(const struct weir_flow *flow, const struct segment *s, __u32 mss)
+static __always_inline bool floor_is_before_payload(const struct weir_flow *flow, const struct segment *s, __u32 mss)
 {
-	return flow->seen & WEIR_HALVES && !flow->segment && !s->payload && mss > WEIR_SMALL_WINDOW;
+	return flow->flags & WEIR_HALF_SEGMENTS && !flow->max_payload && !s->payload && mss > WEIR_SMALL_WINDOW;
 }
 
-/* Whether the flow's window was last told to hold one segment at the least. */
-static __always_inline void note_single(struct weir_flow *flow, bool single)
+/* Notes whether the flow's window was last computed with a floor of one segment. */
+static __always_inline void flow_note_one_segment(struct weir_flow *flow, bool one_segment)
 {
-	if (single != !!(flow->seen & WEIR_SINGLE))
-		flow->seen ^= WEIR_SINGLE;
+	if (one_segment != !!(flow->flags & WEIR_ONE_SEGMENT))
+		flow->flags ^= WEIR_ONE_SEGMENT;
 }
 
-/* The remote host is told a window. */
-static __always_inline void note_told(struct weir_flow *flow, __u32 window_bytes, __u32 mss)
+/* Notes the window that the remote host receives. */
+static __always_inline void flow_note_advertised(struct weir_flow *flow, __u32 window_bytes, __u32 mss)
 {
-	if (flow->seen & WEIR_HALVES && window_bytes >= 2 * mss)
-		flow->seen &= ~WEIR_HALVES;
+	if (flow->flags & WEIR_HALF_SEGMENTS && window_bytes >= 2 * mss)
+		flow->flags &= ~WEIR_HALF_SEGMENTS;
 }
 
-/* Pointers into the frame are void afterwards. */
-static __always_inline void replace_word(struct __sk_buff *skb, const struct segment *s, __u32 at, __u16 before,
-					 __u16 after)
+/* Pointers into the frame are invalid afterwards. */
+static __always_inline void segment_replace_word(struct __sk_buff *skb, const struct segment *s, __u32 at, __u16 before,
+						 __u16 after)
 {
-	bpf_l4_csum_replace(skb, s->tcp_at + offsetof(struct tcphdr, check), before, after, sizeof(after));
-	bpf_skb_store_bytes(skb, s->tcp_at + at, &after, sizeof(after), 0);
+	bpf_l4_csum_replace(skb, s->tcp_offset + offsetof(struct tcphdr, check), before, after, sizeof(after));
+	bpf_skb_store_bytes(skb, s->tcp_offset + at, &after, sizeof(after), 0);
 }
 
-/* The segment goes on with PSH. */
-static __always_inline void push(struct __sk_buff *skb, const struct segment *s, const struct tcphdr *tcp)
+/* Sets PSH. */
+static __always_inline void segment_push(struct __sk_buff *skb, const struct segment *s, const struct tcphdr *tcp)
 {
-	__u16 before = *(__u16 *)((void *)tcp + TCP_FLAGS_AT);
+	__u16 before = *(__u16 *)((void *)tcp + TCP_FLAGS_OFFSET);
 	__u16 after = before | bpf_htons(TCP_PSH);
 
 	if (after != before)
-		replace_word(skb, s, TCP_FLAGS_AT, before, after);
+		segment_replace_word(skb, s, TCP_FLAGS_OFFSET, before, after);
 }
 
 #endif

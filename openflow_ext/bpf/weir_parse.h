@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* From a frame to its TCP header: one or two VLAN tags, IPv4 with options, IPv6 with extension headers. */
+/* From a frame to its TCP header: up to two VLAN tags, IPv4 with options, IPv6 with extension headers. */
 #ifndef WEIR_PARSE_H
 #define WEIR_PARSE_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "weir_structs.h"
+#include "weir_window.h"
 
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
@@ -11,12 +18,14 @@
 #define IP6_OFFSET_MASK 0xfff8
 #define MAX_VLAN_TAGS 2
 #define MAX_IPV6_EXTENSIONS 6
-#define BIG_TCP 0x10000 /* a super-packet over 64 KB says no length */
-#define MAX_TCP_OPTIONS 40 /* each at least one byte */
+#define BIG_TCP_PAYLOAD 0x10000 /* the IP length of a super-packet over 64 KB is 0; its payload is taken as this */
+#define MAX_TCP_OPTIONS 40      /* an option has at least one byte */
 #define MAX_OPTION_WORDS 10
 #define DEFAULT_MSS_OFFER 536 /* RFC 9293, section 3.7.1 */
 
-#define MAX_TCP_AT 0xfff /* a mask: further than all headers together */
+#define TCP_OFFSET_MASK 0xfff /* larger than the offset of any TCP header that is parsed; a power of two less one */
+
+#define OPTIONS_MASK 63 /* of an index: TCP options have at most 40 bytes */
 
 #define TCP_FIN 0x01
 #define TCP_SYN 0x02
@@ -24,6 +33,7 @@
 #define TCP_ACK 0x10
 
 enum { IPV6_HOP_BY_HOP = 0, IPV6_ROUTING = 43, IPV6_FRAGMENT = 44, IPV6_DEST_OPTIONS = 60 };
+enum { TCPOPT_MSS_LEN = 4, TCPOPT_SCALE_LEN = 3, TCPOPT_TIMESTAMPS_LEN = 10 };
 enum { TCPOPT_END = 0, TCPOPT_NOP = 1, TCPOPT_MSS = 2, TCPOPT_SCALE = 3, TCPOPT_TIMESTAMPS = 8 };
 
 struct cursor {
@@ -31,7 +41,7 @@ struct cursor {
 	void *end;
 };
 
-/* The whole packet of a context, of either kind. */
+/* The whole packet of an XDP or a tc context. */
 #define CURSOR_OF(ctx) ((struct cursor){.pos = (void *)(long)(ctx)->data, .end = (void *)(long)(ctx)->data_end})
 
 struct segment {
@@ -41,8 +51,8 @@ struct segment {
 	__u16 dst_port;
 	__u16 flags; /* host order */
 	__u16 ip_version;
-	__u32 payload; /* bytes */
-	__u32 tcp_at;  /* where the TCP header begins in the frame */
+	__u32 payload;    /* bytes */
+	__u32 tcp_offset; /* offset of the TCP header in the frame */
 };
 
 struct vlan_tag {
@@ -52,12 +62,12 @@ struct vlan_tag {
 
 struct ipv6_extension {
 	__u8 next;
-	__u8 len; /* in 8 bytes, the first not counted */
+	__u8 len; /* in units of 8 bytes, without the first 8 */
 	__be16 fragment_offset;
 	__u32 rest;
 };
 
-static __always_inline void *take(struct cursor *c, __u32 len)
+static __always_inline void *cursor_take(struct cursor *c, __u32 len)
 {
 	void *start = c->pos;
 
@@ -67,9 +77,9 @@ static __always_inline void *take(struct cursor *c, __u32 len)
 	return start;
 }
 
-static __always_inline int ethertype_of(struct cursor *c, int max_tags)
+static __always_inline int parse_ethertype(struct cursor *c, int max_tags)
 {
-	struct ethhdr *eth = take(c, sizeof(*eth));
+	struct ethhdr *eth = cursor_take(c, sizeof(*eth));
 	__be16 ethertype;
 
 	if (!eth)
@@ -80,7 +90,7 @@ static __always_inline int ethertype_of(struct cursor *c, int max_tags)
 
 		if (ethertype != bpf_htons(ETH_P_8021Q) && ethertype != bpf_htons(ETH_P_8021AD))
 			break;
-		tag = take(c, sizeof(*tag));
+		tag = cursor_take(c, sizeof(*tag));
 		if (!tag)
 			return 0;
 		ethertype = tag->ethertype;
@@ -88,20 +98,20 @@ static __always_inline int ethertype_of(struct cursor *c, int max_tags)
 	return bpf_ntohs(ethertype);
 }
 
-/* The bytes after the TCP header, from what the IP header says is after its own. */
-static __always_inline __u32 payload_of(__u32 after_ip, const struct tcphdr *tcp)
+/* The bytes after the TCP header, given those after the IP header. */
+static __always_inline __u32 parse_payload_len(__u32 after_ip, const struct tcphdr *tcp)
 {
 	__u32 header = tcp->doff * 4;
 
 	return after_ip > header ? after_ip - header : 0;
 }
 
-static __always_inline bool parse_ipv4(struct cursor *c, struct segment *s, bool plain)
+static __always_inline bool parse_ipv4(struct cursor *c, struct segment *s, bool plain_only)
 {
-	struct iphdr *ip = take(c, sizeof(*ip));
+	struct iphdr *ip = cursor_take(c, sizeof(*ip));
 	__u32 options;
 
-	if (!ip || ip->version != 4 || ip->ihl < 5 || (plain && ip->ihl > 5) || ip->protocol != IPPROTO_TCP)
+	if (!ip || ip->version != 4 || ip->ihl < 5 || (plain_only && ip->ihl > 5) || ip->protocol != IPPROTO_TCP)
 		return false;
 	if (ip->frag_off & bpf_htons(IP_OFFSET_MASK))
 		return false;
@@ -109,14 +119,14 @@ static __always_inline bool parse_ipv4(struct cursor *c, struct segment *s, bool
 	s->src[3] = ip->saddr;
 	s->dst[3] = ip->daddr;
 	s->ip_version = 4;
-	s->payload = ip->tot_len ? bpf_ntohs(ip->tot_len) - ip->ihl * 4 : BIG_TCP;
+	s->payload = ip->tot_len ? bpf_ntohs(ip->tot_len) - ip->ihl * 4 : BIG_TCP_PAYLOAD;
 	options = ip->ihl * 4 - sizeof(*ip);
-	return plain || take(c, options & 0x3f);
+	return plain_only || cursor_take(c, options & 0x3f);
 }
 
-static __always_inline bool parse_ipv6(struct cursor *c, struct segment *s, bool plain)
+static __always_inline bool parse_ipv6(struct cursor *c, struct segment *s, bool plain_only)
 {
-	struct ipv6hdr *ip = take(c, sizeof(*ip));
+	struct ipv6hdr *ip = cursor_take(c, sizeof(*ip));
 	__u8 next;
 
 	if (!ip || ip->version != 6)
@@ -124,21 +134,21 @@ static __always_inline bool parse_ipv6(struct cursor *c, struct segment *s, bool
 	__builtin_memcpy(s->src, &ip->saddr, sizeof(s->src));
 	__builtin_memcpy(s->dst, &ip->daddr, sizeof(s->dst));
 	s->ip_version = 6;
-	s->payload = ip->payload_len ? bpf_ntohs(ip->payload_len) : BIG_TCP;
+	s->payload = ip->payload_len ? bpf_ntohs(ip->payload_len) : BIG_TCP_PAYLOAD;
 	next = ip->nexthdr;
-	for (int i = 0; i < (plain ? 0 : MAX_IPV6_EXTENSIONS); i++) {
+	for (int i = 0; i < (plain_only ? 0 : MAX_IPV6_EXTENSIONS); i++) {
 		struct ipv6_extension *extension;
 
 		if (next != IPV6_HOP_BY_HOP && next != IPV6_ROUTING && next != IPV6_FRAGMENT &&
 		    next != IPV6_DEST_OPTIONS)
 			break;
-		extension = take(c, sizeof(*extension));
+		extension = cursor_take(c, sizeof(*extension));
 		if (!extension)
 			return false;
 		if (next == IPV6_FRAGMENT) {
 			if (extension->fragment_offset & bpf_htons(IP6_OFFSET_MASK))
 				return false;
-		} else if (!take(c, extension->len * 8)) {
+		} else if (!cursor_take(c, extension->len * 8)) {
 			return false;
 		}
 		s->payload -= sizeof(*extension) + (next == IPV6_FRAGMENT ? 0 : extension->len * 8);
@@ -147,37 +157,38 @@ static __always_inline bool parse_ipv6(struct cursor *c, struct segment *s, bool
 	return next == IPPROTO_TCP;
 }
 
-/* 1 for a TCP segment with its whole fixed header here; `plain`: of those without tags, IP options and extensions. */
-static __always_inline int parse_segment(struct cursor c, struct segment *s, bool plain)
+/* 1 if this is a TCP segment with a whole fixed header. `plain_only`: 0 if it has VLAN tags, IP options or extensions.
+ */
+static __always_inline int parse_segment(struct cursor c, struct segment *s, bool plain_only)
 {
 	void *frame = c.pos;
-	int ethertype = ethertype_of(&c, plain ? 0 : MAX_VLAN_TAGS);
+	int ethertype = parse_ethertype(&c, plain_only ? 0 : MAX_VLAN_TAGS);
 	struct tcphdr *tcp;
 
 	__builtin_memset(s, 0, sizeof(*s));
 	if (ethertype == ETH_P_IP) {
-		if (!parse_ipv4(&c, s, plain))
+		if (!parse_ipv4(&c, s, plain_only))
 			return 0;
 	} else if (ethertype == ETH_P_IPV6) {
-		if (!parse_ipv6(&c, s, plain))
+		if (!parse_ipv6(&c, s, plain_only))
 			return 0;
 	} else {
 		return 0;
 	}
-	tcp = take(&c, sizeof(*tcp));
+	tcp = cursor_take(&c, sizeof(*tcp));
 	if (!tcp || tcp->doff < 5)
 		return 0;
 	s->src_port = tcp->source;
 	s->dst_port = tcp->dest;
 	s->flags = ((__u8 *)tcp)[13];
-	s->payload = payload_of(s->payload, tcp);
-	s->tcp_at = (void *)tcp - frame;
+	s->payload = parse_payload_len(s->payload, tcp);
+	s->tcp_offset = (void *)tcp - frame;
 	return 1;
 }
 
 /*
- * All segments. Functions of their own that the verifier checks once: what comes after need not be checked again
- * for each way through the headers. A call costs as much as the look at plain headers, so that comes first.
+ * Any segment. The verifier checks a global function once, so that it need not follow the caller through each way
+ * of parsing. A call costs as much as parsing plain headers in place, so callers try those first.
  */
 __noinline int parse_xdp(struct xdp_md *ctx, struct segment *s)
 {
@@ -189,28 +200,28 @@ __noinline int parse_skb(struct __sk_buff *ctx, struct segment *s)
 	return s ? parse_segment(CURSOR_OF(ctx), s, false) : 0;
 }
 
-/* The cursor moves behind the TCP header that was found; NULL never happens but for the verifier. */
-static __always_inline struct tcphdr *tcp_header(struct cursor *c, const struct segment *s)
+/* Moves the cursor past the TCP header that was parsed. NULL only to satisfy the verifier. */
+static __always_inline struct tcphdr *parse_tcp_header(struct cursor *c, const struct segment *s)
 {
-	c->pos += s->tcp_at & MAX_TCP_AT;
-	return take(c, sizeof(struct tcphdr));
+	c->pos += s->tcp_offset & TCP_OFFSET_MASK;
+	return cursor_take(c, sizeof(struct tcphdr));
 }
 
-/* The options of one TCP header, copied out of the frame; 64 bytes, so that a masked index stays inside. */
+/* The options of a TCP header, copied from the frame. An index masked with OPTIONS_MASK is inside. */
 struct tcp_options {
-	__u8 bytes[64];
+	__u8 bytes[OPTIONS_MASK + 1];
 	__u32 len;
-	__u32 scale_at; /* of the byte that says the window scale; 0: none does */
+	__u32 scale_offset; /* offset of the byte with the window scale in `bytes`; 0: there is none */
 };
 
-static __always_inline void copy_options(struct cursor *c, const struct tcphdr *tcp, struct tcp_options *options)
+static __always_inline void parse_copy_options(struct cursor *c, const struct tcphdr *tcp, struct tcp_options *options)
 {
 	__u32 *words = (__u32 *)options->bytes;
 
 	__builtin_memset(options, 0, sizeof(*options));
 	options->len = (tcp->doff - 5) * 4;
 	for (__u32 i = 0; i < MAX_OPTION_WORDS; i++) {
-		__u32 *word = i * 4 < options->len ? take(c, 4) : NULL;
+		__u32 *word = i * 4 < options->len ? cursor_take(c, 4) : NULL;
 
 		if (!word)
 			break;
@@ -219,34 +230,35 @@ static __always_inline void copy_options(struct cursor *c, const struct tcphdr *
 }
 
 /*
- * What a SYN or SYN-ACK offers (RFC 9293 MSS; RFC 7323 window scale and timestamps). Malformed options
- * end the list. A function of its own that the verifier checks once.
+ * What a SYN or SYN-ACK offers (MSS: RFC 9293; window scale and timestamps: RFC 7323). A malformed option ends the
+ * list. A global function, which the verifier checks once. Return a scalar: see packet_take_offer.
  */
-__noinline int read_offer(struct tcp_options *options, struct weir_half *half)
+__noinline int parse_offer(struct tcp_options *options, struct weir_offer *offer)
 {
 	__u32 at = 0;
 
-	if (!options || !half)
+	if (!options || !offer)
 		return -1;
-	half->mss = DEFAULT_MSS_OFFER;
-	half->scale = WEIR_NO_SCALE;
-	half->timestamps = 0;
+	offer->mss = DEFAULT_MSS_OFFER;
+	offer->scale = WEIR_NO_SCALE;
+	offer->timestamps = 0;
 	for (int i = 0; i < MAX_TCP_OPTIONS && at < options->len; i++) {
-		__u8 kind = options->bytes[at & 63];
-		__u32 len = kind == TCPOPT_NOP ? 1 : options->bytes[(at + 1) & 63];
+		__u8 kind = options->bytes[at & OPTIONS_MASK];
+		__u32 len = kind == TCPOPT_NOP ? 1 : options->bytes[(at + 1) & OPTIONS_MASK];
 
 		if (kind == TCPOPT_END || !len || (len == 1 && kind != TCPOPT_NOP) || at + len > options->len)
 			break;
-		if (kind == TCPOPT_MSS && len == 4)
-			half->mss = options->bytes[(at + 2) & 63] << 8 | options->bytes[(at + 3) & 63];
-		else if (kind == TCPOPT_SCALE && len == 3)
-			half->scale = options->bytes[options->scale_at = (at + 2) & 63];
-		else if (kind == TCPOPT_TIMESTAMPS && len == 10)
-			half->timestamps = 1;
-		at = (at + len) & 63;
+		if (kind == TCPOPT_MSS && len == TCPOPT_MSS_LEN)
+			offer->mss =
+				options->bytes[(at + 2) & OPTIONS_MASK] << 8 | options->bytes[(at + 3) & OPTIONS_MASK];
+		else if (kind == TCPOPT_SCALE && len == TCPOPT_SCALE_LEN)
+			offer->scale = options->bytes[options->scale_offset = (at + 2) & OPTIONS_MASK];
+		else if (kind == TCPOPT_TIMESTAMPS && len == TCPOPT_TIMESTAMPS_LEN)
+			offer->timestamps = 1;
+		at = (at + len) & OPTIONS_MASK;
 	}
-	if (half->scale != WEIR_NO_SCALE && half->scale > WEIR_MAX_SCALE)
-		half->scale = WEIR_MAX_SCALE;
+	if (offer->scale != WEIR_NO_SCALE && offer->scale > WEIR_MAX_SCALE)
+		offer->scale = WEIR_MAX_SCALE;
 	return 0;
 }
 

@@ -1,23 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The ports: where one lies in its arrays, and what time it is there. */
+/* Ports: the index of a port in the port arrays, and the port's clock. */
 #ifndef WEIR_PORT_H
 #define WEIR_PORT_H
 
-/*
- * The port of an interface and its state; false: the interface is no port. Interface numbers grow without end on
- * a host that makes and deletes many, so they are no places themselves.
- */
-static __always_inline bool find_port(__u32 ifindex, struct weir_port **port, struct weir_port_state **state)
-{
-	*state = NULL; /* also where there is none: before Linux 6.3 no stack may be read that nothing wrote */
-	for (__u32 i = 0; i < WEIR_PORT_PLACES; i++) {
-		__u32 place = (ifindex + i) % WEIR_MAX_PORTS;
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
 
-		*port = bpf_map_lookup_elem(&ports, &place);
+#include "weir_maps.h"
+#include "weir_structs.h"
+
+/*
+ * The port of an interface and its state; false if the interface is not a port. ifindex cannot be the index of the
+ * arrays: it grows without limit on a host that creates and deletes many interfaces.
+ */
+static __always_inline bool port_find(__u32 ifindex, struct weir_port **port, struct weir_port_state **state)
+{
+	*state = NULL; /* set on this path too: before Linux 6.3 a program may not read stack that was not written */
+	for (__u32 i = 0; i < WEIR_PORT_SLOTS; i++) {
+		__u32 slot = (ifindex + i) % WEIR_MAX_PORTS;
+
+		*port = bpf_map_lookup_elem(&ports, &slot);
 		if (!*port)
 			return false;
 		if ((*port)->ifindex == ifindex) {
-			*state = bpf_map_lookup_elem(&port_states, &place);
+			*state = bpf_map_lookup_elem(&port_states, &slot);
 			return *state;
 		}
 	}
@@ -25,10 +31,10 @@ static __always_inline bool find_port(__u32 ifindex, struct weir_port **port, st
 }
 
 /*
- * The time of the last clock tick. The kernel's coarse clock is asked once a tick and port: the count of ticks is
- * read in place, the clock by two calls.
+ * The coarse clock as of the last tick. The tick count is read in place, while the clock costs calls, so it is read
+ * once per tick and port.
  */
-static __always_inline __u64 tick_ns(struct weir_port_state *state)
+static __always_inline __u64 port_tick_ns(struct weir_port_state *state)
 {
 	__u64 tick = bpf_jiffies64();
 

@@ -1,7 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Flow reports, laid out by the kernel as they go over the wire, so that the agent only batches them. */
+/* Flow reports, in their wire format, so that the agent only has to batch them. */
 #ifndef WEIR_REPORT_H
 #define WEIR_REPORT_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "weir_consts.h"
+#include "weir_flow_table.h"
+#include "weir_maps.h"
+#include "weir_structs.h"
 
 static __always_inline struct weir_settings *host_settings(void)
 {
@@ -10,7 +19,7 @@ static __always_inline struct weir_settings *host_settings(void)
 	return bpf_map_lookup_elem(&settings, &zero);
 }
 
-static __always_inline void count_lost_report(void)
+static __always_inline void report_count_lost(void)
 {
 	__u32 zero = 0;
 	__u64 *lost = bpf_map_lookup_elem(&reports_lost, &zero);
@@ -19,9 +28,9 @@ static __always_inline void count_lost_report(void)
 		__sync_fetch_and_add(lost, 1);
 }
 
-/* Report the direction that leaves by the port: the remote host is its source. */
-static __always_inline void report(const struct weir_flow_key *key, const struct weir_flow *flow,
-				   const struct weir_port *port, __u8 kind, __u8 reason, __u64 rtt_ns)
+/* Reports the direction that leaves by the port: the remote host is its source. */
+static __always_inline void report_send(const struct weir_flow_key *key, const struct weir_flow *flow,
+					const struct weir_port *port, __u8 kind, __u8 reason, __u64 rtt_ns)
 {
 	const struct weir_settings *host = host_settings();
 	struct weir_report *r;
@@ -30,15 +39,15 @@ static __always_inline void report(const struct weir_flow_key *key, const struct
 		return;
 	r = bpf_ringbuf_reserve(&reports, sizeof(*r), 0);
 	if (!r) {
-		count_lost_report();
+		report_count_lost();
 		return;
 	}
 	__builtin_memset(r, 0, sizeof(*r));
 	r->bridge = port->bridge;
 	r->kind = kind;
-	r->ip_version = is_ipv4(key) ? 4 : 6;
-	r->scale_src = flow->seen & WEIR_SYN_OUT ? flow->remote.scale : WEIR_NO_SCALE;
-	r->scale_dst = flow->seen & WEIR_SYN_IN ? flow->local.scale : WEIR_NO_SCALE;
+	r->ip_version = flow_key_is_ipv4(key) ? 4 : 6;
+	r->scale_src = flow->flags & WEIR_SYN_OUT ? flow->remote.scale : WEIR_NO_SCALE;
+	r->scale_dst = flow->flags & WEIR_SYN_IN ? flow->local.scale : WEIR_NO_SCALE;
 	__builtin_memcpy(r->src, key->remote, sizeof(r->src));
 	__builtin_memcpy(r->dst, key->local, sizeof(r->dst));
 	r->src_port = key->remote_port;

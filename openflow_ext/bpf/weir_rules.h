@@ -1,13 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The extension table's look-up: by table and falling priority, one rule a table. */
+/* Look-up in the extension table: in each table the rule with the highest priority that matches. */
 #ifndef WEIR_RULES_H
 #define WEIR_RULES_H
 
-#define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
-#define NO_WINDOW 0xffffffffu
-#define MAX_HITS 8 /* rules that one segment may meet, expired ones included */
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
 
-static __always_inline bool alive(const struct weir_action *action, const struct weir_tally *tally, __u64 now_ns)
+#include "weir_maps.h"
+#include "weir_parse.h"
+#include "weir_structs.h"
+#include "weir_window.h"
+
+#define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
+#define TABLE_MASK 31 /* table ids are 0 to 31: one bit each in a __u32 */
+#define NO_WINDOW 0xffffffffu
+#define MAX_HITS 8 /* rules that one segment may match, including expired ones */
+
+static __always_inline bool rule_is_alive(const struct weir_action *action, const struct weir_tally *tally,
+					  __u64 now_ns)
 {
 	if (action->hard_end_ns && now_ns >= action->hard_end_ns)
 		return false;
@@ -15,12 +25,12 @@ static __always_inline bool alive(const struct weir_action *action, const struct
 }
 
 /*
- * The place of the first rule at or after `from` that the segment matches and whose table is not in
- * `tables`; WEIR_MAX_LISTED for none. A function of its own that the verifier checks once: unrolled
- * into its callers, the loop is beyond it. For the same reason the match has few branches.
+ * The index of the first rule from `from` on that the segment matches and whose table is not in `tables`;
+ * WEIR_MAX_LISTED if there is none. A global function, which the verifier checks once: inlined into its callers, the
+ * loop exceeds the verifier's limits. For the same reason the comparison has few branches.
  */
-__noinline __u32 next_listed(const struct segment *s, const struct weir_list *list, __u32 in_ofport,
-			     __u64 from_tables)
+__noinline __u32 rule_next_listed(const struct segment *s, const struct weir_list *list, __u32 in_ofport,
+				  __u64 from_tables)
 {
 	__u32 from = from_tables >> 32, tables = from_tables;
 
@@ -28,11 +38,11 @@ __noinline __u32 next_listed(const struct segment *s, const struct weir_list *li
 		return WEIR_MAX_LISTED;
 	for (__u32 i = 0; i < WEIR_MAX_LISTED; i++) {
 		const struct weir_listed *r = &list->rules[i];
-		__u32 differs = tables >> (r->action.table_id & 31) & 1;
+		__u32 differs = tables >> (r->action.table_id & TABLE_MASK) & 1;
 
 		if (i >= list->len)
 			break;
-		if ((s->flags & r->flags_mask) ^ r->flags) /* first, for it tells most rules apart */
+		if ((s->flags & r->flags_mask) ^ r->flags) /* compared first, because the flags exclude most rules */
 			continue;
 		differs |= (s->src[0] & r->src_mask[0]) ^ r->src[0];
 		differs |= (s->src[1] & r->src_mask[1]) ^ r->src[1];
@@ -52,54 +62,54 @@ __noinline __u32 next_listed(const struct segment *s, const struct weir_list *li
 	return WEIR_MAX_LISTED;
 }
 
-/* What the rules are asked about one segment. No pointers, so that the functions below stand alone. */
-struct question {
+/* One segment, as the rules see it. Without pointers, so that global functions can take it. */
+struct rule_query {
 	struct segment segment;
 	__u32 ifindex;
 	__u32 frame_len;
 	__u64 now_ns;
-	__u32 field; /* the segment's window, and what it takes to read and write one: */
-	__u32 scale;
-	__u32 mss;
-	__u32 least_bytes; /* the floor of a window, see weir_window_field */
-	__u32 most_bytes;  /* that a window which is asked for may be; 0: no limit */
-	__u32 ahead_bytes; /* by how much a fair share is exceeded, see set_least */
-	__u64 flows;   /* among which the port is shared, for this segment */
-	__u32 packets; /* segments on the wire: more than one in a super-packet */
+	__u32 field;          /* the segment's window field */
+	__u32 scale;          /* and the scale of that field */
+	__u32 mss;            /* of the flow */
+	__u32 floor_bytes;    /* the least window of a clamp (weir_window_field) */
+	__u32 ceiling_bytes;  /* the largest window of a clamp; 0: no limit */
+	__u32 headroom_bytes; /* what a fair share may exceed (packet_set_floor) */
+	__u64 divisor;        /* number of flows among which the port is shared, for this segment */
+	__u32 packets;        /* segments on the wire: more than one in a super-packet */
 };
 
-/* What the rules that matched so far have asked for. */
-struct answer {
-	__u32 tables;       /* bit t: table t has had its rule */
-	__u32 window_bytes; /* the least of them; NO_WINDOW: none */
+/* The combined actions of the rules that matched so far. */
+struct rule_result {
+	__u32 tables;       /* bit t: a rule of table t has matched */
+	__u32 window_bytes; /* the least window of these rules; NO_WINDOW: none sets one */
 	__u32 count_op;
-	struct weir_counts *clamper; /* of the rule that asked for window_bytes */
+	struct weir_counts *clamper; /* counts of the rule that set window_bytes */
 	bool clamper_shared;
 };
 
-/* A rule that a segment may meet, and where it counts: listed ones where no other CPU does. */
-struct candidate {
+/* A rule that may match, and its counts, which all CPUs share if the rule is exact. */
+struct rule_candidate {
 	struct weir_rule *rule; /* NULL: none */
 	struct weir_counts *counts;
 	bool shared;
 };
 
-static __always_inline struct candidate exact_candidate(struct weir_rule *rule)
+static __always_inline struct rule_candidate rule_candidate_exact(struct weir_rule *rule)
 {
-	return (struct candidate){rule, rule ? &rule->tally.counts : NULL, true};
+	return (struct rule_candidate){rule, rule ? &rule->tally.counts : NULL, true};
 }
 
-static __always_inline struct candidate listed_candidate(__u32 place)
+static __always_inline struct rule_candidate rule_candidate_listed(__u32 index)
 {
-	struct candidate listed = {};
+	struct rule_candidate listed = {};
 
-	listed.counts = bpf_map_lookup_elem(&list_counts, &place);
+	listed.counts = bpf_map_lookup_elem(&list_counts, &index);
 	if (listed.counts)
-		listed.rule = bpf_map_lookup_elem(&tallies, &place);
+		listed.rule = bpf_map_lookup_elem(&tallies, &index);
 	return listed;
 }
 
-static __always_inline void add(__u64 *count, __u64 more, bool shared)
+static __always_inline void rule_add_count(__u64 *count, __u64 more, bool shared)
 {
 	if (shared)
 		__sync_fetch_and_add(count, more);
@@ -107,13 +117,13 @@ static __always_inline void add(__u64 *count, __u64 more, bool shared)
 		*count += more;
 }
 
-static __always_inline bool table_done(const struct answer *a, const struct weir_action *action)
+static __always_inline bool rule_table_is_done(const struct rule_result *result, const struct weir_action *action)
 {
-	return a->tables >> (action->table_id & 31) & 1;
+	return result->tables >> (action->table_id & TABLE_MASK) & 1;
 }
 
-static __always_inline void ask_window(struct answer *a, const struct question *q, const struct weir_port *port,
-				       const struct candidate *candidate)
+static __always_inline void rule_apply_window(struct rule_result *result, const struct rule_query *q,
+					      const struct weir_port *port, const struct rule_candidate *candidate)
 {
 	const struct weir_action *action = &candidate->rule->action;
 	struct weir_tally *tally = &candidate->rule->tally;
@@ -125,26 +135,27 @@ static __always_inline void ask_window(struct answer *a, const struct question *
 	} else if (action->window_op == WEIR_SET_WINDOW) {
 		window = action->window_bytes;
 	} else if (action->window_op == WEIR_FAIR_SHARE && port->bdp_bytes) {
-		window = weir_fair_share_bytes(port->bdp_bytes, q->flows);
-		if (window < NO_WINDOW - q->ahead_bytes)
-			window += q->ahead_bytes;
+		window = weir_fair_share_bytes(port->bdp_bytes, q->divisor);
+		if (window < NO_WINDOW - q->headroom_bytes)
+			window += q->headroom_bytes;
 	}
-	if (window < a->window_bytes) {
-		a->window_bytes = window;
-		a->clamper = candidate->counts;
-		a->clamper_shared = candidate->shared;
+	if (window < result->window_bytes) {
+		result->window_bytes = window;
+		result->clamper = candidate->counts;
+		result->clamper_shared = candidate->shared;
 	}
 }
 
-static __always_inline void meet(struct answer *a, const struct candidate *candidate, const struct question *q)
+static __always_inline void rule_hit(struct rule_result *result, const struct rule_candidate *candidate,
+				     const struct rule_query *q)
 {
-	a->tables |= 1u << (candidate->rule->action.table_id & 31);
-	add(&candidate->counts->packets, q->packets, candidate->shared);
-	add(&candidate->counts->bytes, q->frame_len, candidate->shared);
+	result->tables |= 1u << (candidate->rule->action.table_id & TABLE_MASK);
+	rule_add_count(&candidate->counts->packets, q->packets, candidate->shared);
+	rule_add_count(&candidate->counts->bytes, q->frame_len, candidate->shared);
 	candidate->rule->tally.used_ns = q->now_ns;
 }
 
-static __always_inline void exact_key_of(struct weir_exact_key *key, const struct question *q, __u32 bridge)
+static __always_inline void rule_exact_key(struct weir_exact_key *key, const struct rule_query *q, __u32 bridge)
 {
 	key->bridge = bridge;
 	__builtin_memcpy(key->src, q->segment.src, sizeof(key->src));
@@ -154,11 +165,11 @@ static __always_inline void exact_key_of(struct weir_exact_key *key, const struc
 }
 
 /*
- * The segment's exact rule. A flow that was found to have none is not looked for again until the agent adds a
- * rule: most flows have none, and the look-up is a cache miss.
+ * The segment's exact rule. Most flows have none, and the look-up is a cache miss. So a flow without one is not looked
+ * up again until the agent adds a rule (rules_epoch).
  */
-static __always_inline struct weir_rule *exact_of(const struct question *q, const struct weir_port *port,
-						   struct weir_flow *flow)
+static __always_inline struct weir_rule *rule_find_exact(const struct rule_query *q, const struct weir_port *port,
+							 struct weir_flow *flow)
 {
 	struct weir_exact_key key = {};
 	struct weir_rule *exact;
@@ -167,36 +178,36 @@ static __always_inline struct weir_rule *exact_of(const struct question *q, cons
 	if (!held)
 		return NULL;
 	epoch = READ_ONCE(*held);
-	if (flow && flow->no_exact_in == epoch)
+	if (flow && flow->no_exact_epoch == epoch)
 		return NULL;
-	exact_key_of(&key, q, port->bridge);
+	rule_exact_key(&key, q, port->bridge);
 	exact = bpf_map_lookup_elem(&exact_rules, &key);
 	if (!exact && flow)
-		flow->no_exact_in = epoch;
+		flow->no_exact_epoch = epoch;
 	return exact;
 }
 
-/* Meet a window rule, unless one of its table was met before. */
-static __always_inline void meet_window(struct answer *a, const struct question *q, const struct weir_port *port,
-					const struct candidate *candidate)
+/* Applies a window rule, unless a rule of the same table has matched. */
+static __always_inline void rule_hit_window(struct rule_result *result, const struct rule_query *q,
+					    const struct weir_port *port, const struct rule_candidate *candidate)
 {
-	if (table_done(a, &candidate->rule->action))
+	if (rule_table_is_done(result, &candidate->rule->action))
 		return;
-	meet(a, candidate, q);
-	ask_window(a, q, port, candidate);
+	rule_hit(result, candidate, q);
+	rule_apply_window(result, q, port, candidate);
 }
 
-/* A reflex entry counts as met in its table; it is on while its rank is below the port's level. */
-static __always_inline void meet_armed(struct answer *a, const struct question *q, const struct weir_port *port,
-				       const struct weir_port_state *state)
+/* An armed (reflex) entry is the rule of its table while its rank is below the port's reflex_level. */
+static __always_inline void rule_hit_armed(struct rule_result *result, const struct rule_query *q,
+					   const struct weir_port *port, const struct weir_port_state *state)
 {
 	struct weir_exact_key key = {};
-	struct candidate candidate;
+	struct rule_candidate candidate;
 	struct weir_rule *armed;
 
-	if (!port->armed || !state->reflex_level)
+	if (!port->armed_entries || !state->reflex_level)
 		return;
-	exact_key_of(&key, q, port->bridge);
+	rule_exact_key(&key, q, port->bridge);
 	armed = bpf_map_lookup_elem(&armed_rules, &key);
 	if (!armed || armed->action.armed_ifindex != q->ifindex || armed->action.rank >= state->reflex_level)
 		return;
@@ -204,139 +215,139 @@ static __always_inline void meet_armed(struct answer *a, const struct question *
 		armed->tally.epoch = state->reflex_epoch;
 		armed->tally.window_bytes = armed->action.window_bytes;
 	}
-	candidate = exact_candidate(armed);
-	meet_window(a, q, port, &candidate);
+	candidate = rule_candidate_exact(armed);
+	rule_hit_window(result, q, port, &candidate);
 }
 
-static __always_inline struct weir_list *list_of(const struct weir_port *port, __u32 direction)
+static __always_inline struct weir_list *rule_list_of(const struct weir_port *port, __u32 direction)
 {
 	struct weir_list_key key = {.bridge = port->bridge, .direction = direction};
 
 	return bpf_map_lookup_elem(&lists, &key);
 }
 
-/* What the list does with such segments: enum weir_by_flags. */
-static __always_inline __u32 by_flags(const struct question *q, const struct weir_port *port, __u32 direction)
+/* What the list does with segments of these flags: enum weir_by_flags. */
+static __always_inline __u32 rule_by_flags(const struct rule_query *q, const struct weir_port *port, __u32 direction)
 {
-	__u32 flags = q->segment.flags % WEIR_PLAIN_FLAGS, place = 2 * port->bridge + direction;
-	struct weir_flags_table *table = bpf_map_lookup_elem(&list_flags, &place);
+	__u32 flags = q->segment.flags % WEIR_PLAIN_FLAGS, index = 2 * port->bridge + direction;
+	struct weir_flags_table *table = bpf_map_lookup_elem(&list_flags, &index);
 
 	return table ? table->rule[q->segment.ip_version == 4 ? flags : WEIR_PLAIN_FLAGS + flags] : WEIR_NO_RULE;
 }
 
-/* The next listed rule that is met, its table not yet in a->tables; NULL: none is left. */
-static __always_inline struct weir_listed *meet_next(const struct question *q, struct weir_list *list,
-						     __u32 in_ofport, __u32 tables, __u32 *from)
+/* The next rule of the list that matches and whose table is not in `tables`; NULL if there is none. */
+static __always_inline struct weir_listed *rule_next_hit(const struct rule_query *q, struct weir_list *list,
+							 __u32 in_ofport, __u32 tables, __u32 *from)
 {
 	__u32 i;
 
 	if (!list || !(list->tables & ~tables))
 		return NULL;
-	i = next_listed(&q->segment, list, in_ofport, (__u64)*from << 32 | tables);
+	i = rule_next_listed(&q->segment, list, in_ofport, (__u64)*from << 32 | tables);
 	if (i >= WEIR_MAX_LISTED)
 		return NULL;
 	*from = i + 1;
 	return &list->rules[i];
 }
 
-static __always_inline __u32 field_of(const struct answer *a, const struct question *q)
+static __always_inline __u32 rule_window_field(const struct rule_result *result, const struct rule_query *q)
 {
-	__u32 field, window_bytes = a->window_bytes;
+	__u32 field, window_bytes = result->window_bytes;
 
 	if (window_bytes == NO_WINDOW)
 		return q->field;
-	if (q->most_bytes && window_bytes > q->most_bytes)
-		window_bytes = q->most_bytes;
-	field = weir_clamp_field(q->field, window_bytes, q->scale, q->mss, q->least_bytes);
-	if (field != q->field && a->clamper)
-		add(&a->clamper->clamped, 1, a->clamper_shared);
+	if (q->ceiling_bytes && window_bytes > q->ceiling_bytes)
+		window_bytes = q->ceiling_bytes;
+	field = weir_clamp_field(q->field, window_bytes, q->scale, q->mss, q->floor_bytes);
+	if (field != q->field && result->clamper)
+		rule_add_count(&result->clamper->clamped, 1, result->clamper_shared);
 	return field;
 }
 
-/* Of two rules in one table, NULL for none, the one that does not act is forgotten. */
-static __always_inline void settle(struct weir_rule **exact, struct weir_rule **listed)
+/* If both rules are of one table, keeps the one with the higher priority and sets the other to NULL. */
+static __always_inline void rule_settle(struct weir_rule **exact, struct weir_rule **listed)
 {
 	if (!*exact || !*listed || (*exact)->action.table_id != (*listed)->action.table_id)
 		return;
 	*((*exact)->action.priority >= (*listed)->action.priority ? listed : exact) = NULL;
 }
 
-/* The window field with which the segment goes on where all that may act on it are `exact` and what lies at place. */
-static __always_inline __u32 field_by_two(const struct question *q, const struct weir_port *port,
-					  struct weir_rule *exact, __u32 place)
+/* The new window field if the only rules that may match are `exact` and the listed rule with this tally. */
+static __always_inline __u32 rule_field_by_two(const struct rule_query *q, const struct weir_port *port,
+					       struct weir_rule *exact, __u32 index)
 {
-	struct candidate met, listed = listed_candidate(place);
-	struct answer a = {.window_bytes = NO_WINDOW};
+	struct rule_candidate first, listed = rule_candidate_listed(index);
+	struct rule_result result = {.window_bytes = NO_WINDOW};
 
-	if (exact && !alive(&exact->action, &exact->tally, q->now_ns))
+	if (exact && !rule_is_alive(&exact->action, &exact->tally, q->now_ns))
 		exact = NULL;
-	settle(&exact, &listed.rule);
-	met = exact_candidate(exact);
-	if (met.rule)
-		meet_window(&a, q, port, &met);
+	rule_settle(&exact, &listed.rule);
+	first = rule_candidate_exact(exact);
+	if (first.rule)
+		rule_hit_window(&result, q, port, &first);
 	if (listed.rule)
-		meet_window(&a, q, port, &listed);
-	return field_of(&a, q);
+		rule_hit_window(&result, q, port, &listed);
+	return rule_window_field(&result, q);
 }
 
-/* The window field with which the segment goes on, by all rules of the ingress; `exact` may be NULL. */
-__noinline __u32 field_by_rules(const struct question *q, const struct weir_port *port,
-				const struct weir_port_state *state, struct weir_rule *exact)
+/* The new window field, by all rules of the ingress; `exact` may be NULL. */
+__noinline __u32 rule_field_by_all(const struct rule_query *q, const struct weir_port *port,
+				   const struct weir_port_state *state, struct weir_rule *exact)
 {
-	struct answer a = {.window_bytes = NO_WINDOW};
+	struct rule_result result = {.window_bytes = NO_WINDOW};
 	struct weir_list *list;
 	__u32 from = 0;
 
 	if (!q || !port || !state)
 		return 0;
-	list = by_flags(q, port, WEIR_INGRESS) != WEIR_NO_RULE ? list_of(port, WEIR_INGRESS) : NULL;
-	if (exact && !alive(&exact->action, &exact->tally, q->now_ns))
+	list = rule_by_flags(q, port, WEIR_INGRESS) != WEIR_NO_RULE ? rule_list_of(port, WEIR_INGRESS) : NULL;
+	if (exact && !rule_is_alive(&exact->action, &exact->tally, q->now_ns))
 		exact = NULL;
 	for (int hit = 0; hit < MAX_HITS; hit++) {
-		struct weir_listed *listed = meet_next(q, list, port->ofport, a.tables, &from);
-		struct candidate next;
+		struct weir_listed *listed = rule_next_hit(q, list, port->ofport, result.tables, &from);
+		struct rule_candidate next;
 
 		if (exact && (!listed || exact->action.priority >= listed->action.priority)) {
-			next = exact_candidate(exact);
-			meet_window(&a, q, port, &next);
+			next = rule_candidate_exact(exact);
+			rule_hit_window(&result, q, port, &next);
 			exact = NULL;
 		}
 		if (!listed)
 			break;
-		next = listed_candidate(listed->tally);
-		if (next.rule && alive(&next.rule->action, &next.rule->tally, q->now_ns))
-			meet_window(&a, q, port, &next);
+		next = rule_candidate_listed(listed->tally);
+		if (next.rule && rule_is_alive(&next.rule->action, &next.rule->tally, q->now_ns))
+			rule_hit_window(&result, q, port, &next);
 	}
-	meet_armed(&a, q, port, state);
-	return field_of(&a, q);
+	rule_hit_armed(&result, q, port, state);
+	return rule_window_field(&result, q);
 }
 
-/* What the rules of the egress do to N_i for this segment: enum weir_count_op. */
-__noinline __u32 count_by_rules(const struct question *q, const struct weir_port *port)
+/* The action on N_i of the rules of the egress: enum weir_count_op. */
+__noinline __u32 rule_count_op(const struct rule_query *q, const struct weir_port *port)
 {
-	struct answer a = {};
+	struct rule_result result = {};
 	struct weir_list *list;
 	__u32 from = 0;
 
 	if (!q || !port)
 		return 0;
-	list = list_of(port, WEIR_EGRESS);
+	list = rule_list_of(port, WEIR_EGRESS);
 	for (int hit = 0; hit < MAX_HITS; hit++) {
-		struct weir_listed *listed = meet_next(q, list, port->ofport, a.tables, &from);
+		struct weir_listed *listed = rule_next_hit(q, list, port->ofport, result.tables, &from);
 		const struct weir_action *action;
-		struct candidate next;
+		struct rule_candidate next;
 
 		if (!listed)
 			break;
-		next = listed_candidate(listed->tally);
-		if (!next.rule || !alive(&next.rule->action, &next.rule->tally, q->now_ns))
+		next = rule_candidate_listed(listed->tally);
+		if (!next.rule || !rule_is_alive(&next.rule->action, &next.rule->tally, q->now_ns))
 			continue;
-		meet(&a, &next, q);
+		rule_hit(&result, &next, q);
 		action = &next.rule->action;
 		if (action->count_ofport == WEIR_ANY_PORT || action->count_ofport == port->ofport)
-			a.count_op = action->count_op;
+			result.count_op = action->count_op;
 	}
-	return a.count_op;
+	return result.count_op;
 }
 
 #endif

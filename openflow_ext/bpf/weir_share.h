@@ -1,101 +1,109 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How many flows share a port (SCCP, equation 1). Of the flows that are open only those take a share that send: a
- * flow that waits for the next query holds nothing back from one that runs beside it. Those that sent in this turn or
- * in the last one share, whichever are more. A turn lasts 2^turn_shift ns, long enough for every flow of a full queue
- * to send in it; where the queue is empty, some round trips: whoever sends yet has sent in them. One that waits is
- * told the share of a round to come (divisor in weir_mss.h), for with what it is told last it begins.
+ * Active senders: the flows among which a port is shared (SCCP, equation 1). A standing connection that waits for
+ * the next query takes no share from a flow that sends (docs/decisions/0014-shares-of-active-senders.md).
+ *
+ * Time is divided into turns. A flow is an active sender if it sent payload in the current or in the previous turn,
+ * and the port is shared by the larger number of both turns (weir_active_senders). A turn lasts 2^turn_shift ns, in
+ * which a full queue drains, so that each flow of it sends once. While the queue is empty a turn lasts only two RTTs
+ * (short_turn_ns), so that finished flows release their share quickly. An idle flow gets the share of the next round
+ * (share_divisor in weir_mss.h), for it starts with the window that it received last.
  */
 #ifndef WEIR_SHARE_H
 #define WEIR_SHARE_H
 
-/* For how many turns' time the port's last one has lasted; -1: it began within this tick of the clock. */
-static __always_inline __s64 age_of(const struct weir_port *port, const struct weir_port_state *state, __u64 now_ns)
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+
+#include "weir_structs.h"
+#include "weir_window.h"
+
+/* The number of whole turns since the current turn began; -1 if it began after the clock's last tick. */
+static __always_inline __s64 share_turns_passed(const struct weir_port *port, const struct weir_port_state *state,
+						__u64 now_ns)
 {
-	return (__s64)(now_ns - state->turn_ns) >> (port->turn_shift & 63);
+	return (__s64)(now_ns - state->turn_start_ns) >> (port->turn_shift & 63);
 }
 
-/* More shared the last turn than have sent in this one. */
-static __always_inline bool held_back(const struct weir_port_state *state)
+/* More flows sent in the previous turn than so far in this one, so that the end of the turn would raise the share. */
+static __always_inline bool share_last_turn_was_busier(const struct weir_port_state *state)
 {
-	return state->sharing[(state->turn + 1) & 1] > state->sharing[state->turn & 1];
+	return state->sent_in_turn[(state->turn + 1) & 1] > state->sent_in_turn[state->turn & 1];
 }
 
 /*
- * Asked by a segment that leaves, before the queue has it. An empty queue is looked at once a tick of the clock, and
- * each time while somebody is held back.
+ * Called for each segment that leaves, before it is enqueued. Whether a short turn is over is checked once per tick,
+ * and for each segment if the end of the turn would raise the share.
  */
-static __always_inline bool turn_is_over(const struct weir_port *port, struct weir_port_state *state, __u64 now_ns)
+static __always_inline bool share_turn_is_over(const struct weir_port *port, struct weir_port_state *state,
+					       __u64 now_ns)
 {
-	if (age_of(port, state, now_ns) > 0)
+	if (share_turns_passed(port, state, now_ns) > 0)
 		return true;
-	if (state->queue_bytes || (now_ns == state->emptied_ns && !held_back(state)))
+	if (state->queue_bytes || (now_ns == state->turn_checked_ns && !share_last_turn_was_busier(state)))
 		return false;
-	state->emptied_ns = now_ns;
-	return bpf_ktime_get_ns() - state->turn_ns >= port->round_trips_ns;
+	state->turn_checked_ns = now_ns;
+	return bpf_ktime_get_ns() - state->turn_start_ns >= port->short_turn_ns;
 }
 
-/* A new turn, begun once where two CPUs would; one that nobody sent in is passed over. */
-static __always_inline void next_turn(const struct weir_port *port, struct weir_port_state *state, __u64 now_ns)
+/* Begins a turn; if two CPUs try, one does. If a whole turn passed without payload, that turn is skipped. */
+static __always_inline void share_next_turn(const struct weir_port *port, struct weir_port_state *state, __u64 now_ns)
 {
-	__u64 began_ns = state->turn_ns;
-	__s64 age = age_of(port, state, now_ns);
+	__u64 began_ns = state->turn_start_ns;
+	__s64 age = share_turns_passed(port, state, now_ns);
 
-	if (__sync_val_compare_and_swap(&state->turn_ns, began_ns, bpf_ktime_get_ns()) != began_ns)
+	if (__sync_val_compare_and_swap(&state->turn_start_ns, began_ns, bpf_ktime_get_ns()) != began_ns)
 		return;
 	if (age > 1)
-		state->sharing[state->turn & 1] = 0;
-	state->sharing[(state->turn + 1) & 1] = 0;
+		state->sent_in_turn[state->turn & 1] = 0;
+	state->sent_in_turn[(state->turn + 1) & 1] = 0;
 	__sync_fetch_and_add(&state->turn, age > 1 ? 2 : 1);
 }
 
-/* A flow sends, or will: true where that is the first time in a turn. */
-static __always_inline bool joins(const struct weir_flow *flow, const struct weir_port *port,
-				  struct weir_port_state *state, __u64 now_ns)
+/* A flow sends, or is new: true if it was not counted in this turn before. */
+static __always_inline bool share_is_first_in_turn(const struct weir_flow *flow, const struct weir_port *port,
+						   struct weir_port_state *state, __u64 now_ns)
 {
 	if (!port->turn_shift)
 		return false;
-	if (turn_is_over(port, state, now_ns))
-		next_turn(port, state, now_ns);
-	return flow->turn != state->turn;
+	if (share_turn_is_over(port, state, now_ns))
+		share_next_turn(port, state, now_ns);
+	return flow->last_turn != state->turn;
 }
 
-static __always_inline void count_sharer(struct weir_flow *flow, struct weir_port_state *state)
+static __always_inline void share_count_sender(struct weir_flow *flow, struct weir_port_state *state)
 {
-	flow->turn = state->turn;
-	__sync_fetch_and_add(&state->sharing[state->turn & 1], 1);
+	flow->last_turn = state->turn;
+	__sync_fetch_and_add(&state->sent_in_turn[state->turn & 1], 1);
 }
 
-/* It did in this turn or in the last one. */
-static __always_inline bool sends(const struct weir_flow *flow, const struct weir_port *port,
-				  const struct weir_port_state *state, __u64 now_ns)
+/* True if the flow sent in the current or in the previous turn. */
+static __always_inline bool share_is_active(const struct weir_flow *flow, const struct weir_port *port,
+					    const struct weir_port_state *state, __u64 now_ns)
 {
-	__s64 age = age_of(port, state, now_ns);
+	__s64 age = share_turns_passed(port, state, now_ns);
 
-	return (__u32)(state->turn - flow->turn) + (age > 0 ? age : 0) < 2;
+	return (__u32)(state->turn - flow->last_turn) + (age > 0 ? age : 0) < 2;
 }
 
-/* Payload of a flow: the first in a turn counts it. */
-static __always_inline void note_turn(struct weir_flow *flow, const struct weir_port *port,
-				      struct weir_port_state *state, __u64 now_ns)
+/* The flow sends payload. It is counted at its first in a turn. */
+static __always_inline void share_note_payload(struct weir_flow *flow, const struct weir_port *port,
+					       struct weir_port_state *state, __u64 now_ns)
 {
-	if (!joins(flow, port, state, now_ns))
+	if (!share_is_first_in_turn(flow, port, state, now_ns))
 		return;
-	if (!sends(flow, port, state, now_ns))
-		flow->seen |= WEIR_BEGINS;
-	count_sharer(flow, state);
+	if (!share_is_active(flow, port, state, now_ns))
+		flow->flags |= WEIR_RESUMED;
+	share_count_sender(flow, state);
 }
 
-/* As one of them asks: where none is known the port has only now been told how long a turn is: all of N_i share. */
-static __always_inline __u64 sharers(const struct weir_port *port, const struct weir_port_state *state, __u64 now_ns)
+/* As weir_active_senders, whose result includes the flow that asks. */
+static __always_inline __u64 share_active_senders(const struct weir_port *port, const struct weir_port_state *state,
+						  __u64 now_ns)
 {
-	__s64 age = age_of(port, state, now_ns);
-	__u64 flows = age < 2 ? state->sharing[state->turn & 1] : 0;
-	__u64 before = age < 1 ? state->sharing[(state->turn + 1) & 1] : 0;
+	__s64 age = share_turns_passed(port, state, now_ns);
 
-	if (before > flows)
-		flows = before;
-	return flows && flows < state->n_i ? flows : state->n_i;
+	return weir_active_senders(state->sent_in_turn, state->turn, age, state->n_i);
 }
 
 #endif

@@ -1,64 +1,66 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the maps hold. The agent reads this very file (openflow_ext/switch/layout.py), so it keeps to
- * what a plain C declaration parser understands: no macros but numbers, no attributes.
+ * The structs and constants of the maps. The agent parses this file (../switch/dataplane/structs.py), so it keeps to
+ * plain C declarations: no macros but numbers, no attributes.
  *
- * Addresses are IPv6; IPv4 ones are mapped (::ffff:a.b.c.d). Addresses and ports are in network order.
- * Times are the kernel's CLOCK_MONOTONIC in ns.
+ * Addresses are IPv6 addresses; an IPv4 address is mapped (::ffff:a.b.c.d). Addresses and ports are in network
+ * order. Times are CLOCK_MONOTONIC in ns.
  */
 #ifndef WEIR_STRUCTS_H
 #define WEIR_STRUCTS_H
 
+#include "vmlinux.h"
+
 #define WEIR_MAX_LISTED 64
 #define WEIR_MAX_BRIDGES 256
 #define WEIR_MAX_PORTS 4096
-#define WEIR_PORT_PLACES 8 /* a port lies at the first that is free of so many places, from its ifindex on */
+#define WEIR_PORT_SLOTS 8 /* a port is in the slot of its ifindex or one of the next */
 #define WEIR_ANY_PORT 0xffffffff
 #define WEIR_NO_SCALE 0xff
-#define WEIR_PLAIN_FLAGS 64 /* FIN, SYN, RST, PSH, ACK, URG */
-#define WEIR_FLOW_PLACES 8 /* of a bucket (weir_tracked.h) */
-#define WEIR_FLOWS_A_BUCKET 4 /* that are expected of max_flows */
+#define WEIR_PLAIN_FLAGS 64     /* FIN, SYN, RST, PSH, ACK and URG: 6 bits */
+#define WEIR_BUCKET_SLOTS 8     /* slots of a bucket (weir_flow_table.h) */
+#define WEIR_FLOWS_PER_BUCKET 4 /* expected load: there are max_flows / this buckets */
 
 enum weir_direction { WEIR_INGRESS, WEIR_EGRESS };
 enum weir_window_op { WEIR_WINDOW_NONE, WEIR_MOD_WINDOW, WEIR_SET_WINDOW, WEIR_FAIR_SHARE };
 enum weir_mark { WEIR_MARK_OFF, WEIR_MARK_STEP, WEIR_MARK_RAMP };
 enum weir_count_op { WEIR_COUNT_NONE, WEIR_INCREMENT_NI, WEIR_DECREMENT_NI };
 
-/* ---- the whole host, by the agent -------------------------------------------------------------- */
+/* ---- the whole host, written by the agent ------------------------------------------------------ */
 
 struct weir_settings {
 	__u64 unix_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC */
-	__u32 report_kinds;   /* bit k: flow reports of enum weir_report_kind k are wanted */
-	__u32 simple_count;   /* N_i is the paper's integer: one a matching packet, no flow state */
-	__u32 report_wakes;   /* a report wakes the agent; else the agent looks by itself */
+	__u32 report_kinds;   /* bit k: send flow reports of enum weir_report_kind k */
+	__u32 simple_count;   /* 1: N_i is the paper's integer, one per matching packet, without flow state */
+	__u32 report_wakes;   /* 1: a report wakes the agent; 0: the agent polls */
 	__u32 pad;
 };
 
-/* ---- ports: facts by the agent, state by the programs ------------------------------------------ */
+/* ---- ports: settings written by the agent, state written by the programs ----------------------- */
 
 struct weir_port {
-	__u32 ifindex; /* 0: no port is here */
+	__u32 ifindex; /* 0: this slot is free */
 	__u32 bridge;
 	__u32 ofport;
 	__u64 capacity_bps;
-	__u64 bdp_bytes;          /* capacity x common RTT; 0: no fair share is set here */
-	__u64 round_trips_ns;     /* a turn, where the queue is empty */
-	__u64 look_ns;            /* RTT/2: how often a congested queue is looked at */
-	__u32 k_pkts;             /* 0: no alarm */
-	__u32 least_window_bytes; /* 0: one MSS of the flow */
-	__u32 buffer_bytes;       /* what its queue holds; 0: not known */
-	__u32 turn_shift;         /* a turn lasts 2^turn_shift ns (weir_share.h); 0: all of N_i share */
-	__u32 no_share;           /* for the agent's readers: why bdp_bytes is 0 (NoShare of dataplane.py) */
-	__u32 assumed_scale;      /* of flows whose handshake was not seen; WEIR_NO_SCALE: leave them alone */
-	__u32 place;              /* where it lies in its arrays */
-	__u32 netns;              /* inode of the port's network namespace: ifindex alone is not unique */
-	__u32 mark_mode;          /* enum weir_mark: CE on ECN-capable packets, */
-	__u32 mark_min_pkts;      /* where the queue is longer than this, */
-	__u32 mark_max_pkts;      /* and surely from here on (the ramp's end) */
-	__u32 armed;              /* how many reflex entries this port has */
-	/* What the programs do not need, kept here for the agent's successor: */
+	__u64 bdp_bytes;          /* capacity x common RTT; 0: the port sets no fair share */
+	__u64 short_turn_ns;      /* length of a turn while the queue is empty: two common RTTs */
+	__u64 check_interval_ns;  /* RTT/2: how often the queue is checked during an alarm */
+	__u32 k_pkts;             /* alarm threshold K; 0: no alarm */
+	__u32 least_window_bytes; /* the least window that a clamp sets; 0: one MSS of the flow */
+	__u32 buffer_bytes;       /* size of the port's queue; 0: unknown */
+	__u32 turn_shift;         /* a turn lasts 2^turn_shift ns (weir_share.h); 0: all of N_i share the port */
+	__u32 no_share;           /* why bdp_bytes is 0 (NoShare in the agent); the programs do not read it */
+	__u32 assumed_scale; /* window scale assumed if no handshake was seen; WEIR_NO_SCALE: do not clamp such flows */
+	__u32 slot;          /* index of this port in ports, port_states and ack_counts */
+	__u32 netns;         /* inode of the port's network namespace: ifindex alone is not unique */
+	__u32 mark_mode;     /* enum weir_mark: whether ECN-capable packets get CE */
+	__u32 mark_min_pkts; /* no packet is marked up to this queue length */
+	__u32 mark_max_pkts; /* every packet is marked from this queue length on (end of the ramp) */
+	__u32 armed_entries; /* number of armed (reflex) entries of this port */
+	/* The programs do not read the rest. The maps keep it for the next agent, which adopts them. */
 	__u64 cookie;
-	__u64 asked_capacity_bps; /* 0: the port's own */
+	__u64 asked_capacity_bps; /* as configured; 0: the rate of the port itself */
 	__u32 common_rtt_us;
 	__u32 rtt_us;
 	__u32 priority;
@@ -76,49 +78,49 @@ struct weir_port_state {
 	__u64 marked;
 	__u64 alarms;
 	__u64 normals;
-	__u64 looked_ns; /* when the queue was last looked at, while congested */
-	__u64 moved_ns;  /* when a packet last came or went, while congested */
+	__u64 checked_ns; /* when the queue was last checked, during an alarm */
+	__u64 changed_ns; /* when a packet was last enqueued or dequeued, during an alarm */
 	__u32 queue_pkts;
 	__u32 queue_bytes;
 	__u32 queue_max_pkts;
 	__u32 queue_max_bytes;
-	__u32 alarm;        /* enum weir_alarm */
-	__u32 quiet_looks;  /* in a row, while congested */
-	__u32 looks;        /* since the crossing */
-	__u32 reflex_level; /* armed entries of rank < level are on */
-	__u32 reflex_epoch; /* counts the crossings: what an entry left of its window lasts one epoch */
-	__u32 paired;       /* flows of N_i that have two segments for the least */
-	__u64 tick;         /* the kernel's count of clock ticks */
-	__u64 tick_ns;      /* and its coarse time, together */
-	__u64 sharing[2];   /* flows that sent in the last even and the last odd turn (weir_share.h) */
-	__u64 turn_ns;      /* when this one began, */
-	__u64 emptied_ns;   /* and the tick at which the queue was last looked at for its end */
+	__u32 alarm;             /* enum weir_alarm */
+	__u32 quiet_checks;      /* consecutive checks at or below K, during an alarm */
+	__u32 checks;            /* checks since the crossing */
+	__u32 reflex_level;      /* armed entries of a rank below this are active */
+	__u32 reflex_epoch;      /* number of crossings; a window that an armed entry decreased is kept for one */
+	__u32 two_segment_flows; /* flows of N_i whose least window is two segments */
+	__u64 tick;              /* the kernel's tick count (jiffies) at which */
+	__u64 tick_ns;           /* the coarse clock showed this time */
+	__u64 sent_in_turn[2];   /* flows that sent in the last even and in the last odd turn (weir_share.h) */
+	__u64 turn_start_ns;     /* when the current turn began */
+	__u64 turn_checked_ns;   /* tick at which an empty queue was last checked for the end of the turn */
 	__u32 turn;
 	__u32 pad;
-	__u64 crowd_ns;     /* when the port had */
-	__u32 crowd;        /* so many flows, the most of late (weir_mss.h) */
-	__u32 burst;        /* flows and connections to be, with those of */
-	__u64 burst_ns;     /* the burst of SYNs that began then */
-	__u64 widened_ns;   /* until when no flow is told more than one that waits (may_widen) */
+	__u64 crowd_ns;       /* when the port had that many flows: */
+	__u32 crowd;          /* the remembered peak of N_i (weir_mss.h) */
+	__u32 burst_flows;    /* flows and connections being opened, since a burst of SYNs began */
+	__u64 burst_start_ns; /* when that burst began */
+	__u64 next_growth_ns; /* no flow's share may grow before this time (share_may_grow) */
 };
 
-/* Of a port, each CPU for itself. */
+/* Per port and CPU. */
 struct weir_ack_counts {
-	__u64 seen;
+	__u64 acks_seen;
 	__u64 clamped;
 };
 
-/* ---- flows: one entry a port and connection ---------------------------------------------------- */
+/* ---- flows: one entry per port and connection -------------------------------------------------- */
 
 struct weir_flow_key {
 	__u32 ifindex;
-	__u32 local[4]; /* the host behind the port: the source of what comes in there */
+	__u32 local[4]; /* the host behind the port: the source of packets that enter by it */
 	__u32 remote[4];
 	__u16 local_port;
 	__u16 remote_port;
 };
 
-/* Of an IPv4 flow in its bucket. */
+/* The key of an IPv4 flow in its bucket. */
 struct weir_ipv4_flow_key {
 	__u32 ifindex;
 	__u32 local;
@@ -127,76 +129,76 @@ struct weir_ipv4_flow_key {
 	__u16 remote_port;
 };
 
-enum weir_seen {
+enum weir_flow_flag {
 	WEIR_SYN_IN = 1,
 	WEIR_SYN_OUT = 2,
 	WEIR_FIN_IN = 4,
 	WEIR_FIN_OUT = 8,
 	WEIR_RST = 16,
 	WEIR_WAS_COUNTED = 32,
-	WEIR_IDLE = 64,        /* counted before, not now: no payload for long */
+	WEIR_IDLE = 64, /* was in N_i and has left it, for it sent no payload for long */
 	WEIR_ESTABLISHED = 128,
-	WEIR_SYN_AGAIN = 256,  /* a SYN was repeated: the handshake tells no RTT */
-	WEIR_FITTED = 512,     /* the segments towards the local host fill whole steps of its windows */
-	WEIR_SINGLE = 1024,    /* its window was last told to hold one of them at the least */
-	WEIR_HALVES = 2048,    /* the remote host was never told a window of two: it sends halves of one */
-	WEIR_BEGINS = 4096     /* it sends after turns without, and was told no share of those that send yet */
+	WEIR_SYN_REPEATED = 256,   /* a SYN was repeated: the handshake gives no RTT */
+	WEIR_FITTED = 512,         /* the MSS towards the local host is a whole number of window steps */
+	WEIR_ONE_SEGMENT = 1024,   /* its window was last computed with a floor of one segment */
+	WEIR_HALF_SEGMENTS = 2048, /* the remote host has seen no window of two segments, so it sends half segments */
+	WEIR_RESUMED = 4096        /* resumed after idle turns; it has not yet received the share of an active sender */
 };
 
-struct weir_half {
-	__u16 mss;       /* offered in its SYN; 536 where it offered none (RFC 9293, 3.7.1) */
-	__u8 scale;      /* offered in its SYN, as it went on; WEIR_NO_SCALE where it offered none */
-	__u8 timestamps; /* offered in its SYN */
+struct weir_offer {
+	__u16 mss;       /* 536 if the SYN has no MSS option (RFC 9293, section 3.7.1) */
+	__u8 scale;      /* as forwarded; WEIR_NO_SCALE if the SYN has no such option */
+	__u8 timestamps; /* whether the SYN has the option */
 };
 
-/* What each packet of a flow asks for comes first, up to first_ns. */
+/* The fields that every packet reads come first, up to first_ns: one cache line. */
 struct weir_flow {
-	struct weir_half local;
-	struct weir_half remote;
-	__u64 last_ns;     /* of the last segment, either way */
-	__u64 payload_ns;  /* of the last payload that left by the port */
-	__u64 out_bytes;   /* leaving by the port, headers included */
-	__u32 seen;        /* enum weir_seen */
-	__u32 turn;        /* the port's in which it was last counted as one that sends */
-	__u32 acked;       /* by the local host */
-	__u32 late_ack_us; /* of the last pure ACK that came long after its data; 0: none */
-	__u32 no_exact_in; /* the rules_epoch in which the flow's ACKs have no exact rule */
-	__u32 paired;      /* its window never falls below two segments; one of the port's `paired` */
-	__u16 segment;     /* payload of the largest that left by the port */
-	__u8 finer;        /* so much less than its own is the local host's scale told to be */
+	struct weir_offer local;
+	struct weir_offer remote;
+	__u64 last_ns;         /* of the last segment in either direction */
+	__u64 last_payload_ns; /* of the last payload that left by the port */
+	__u64 out_bytes;       /* bytes that left by the port, headers included */
+	__u32 flags;           /* enum weir_flow_flag */
+	__u32 last_turn;       /* the port's turn in which this flow was last counted as an active sender */
+	__u32 last_ack_seq;    /* the acknowledgement number of the local host */
+	__u32 delayed_ack_us;  /* when a pure ACK came long after its data; 0: the last ACK did not */
+	__u32 no_exact_epoch;  /* the rules_epoch in which no exact rule matches the flow's ACKs */
+	__u32 two_segments;    /* 1: its window stays at two segments or more; counted in two_segment_flows */
+	__u16 max_payload;     /* payload of the largest segment that left by the port */
+	__u8 scale_shift;      /* the translated window scale is the local host's own minus this */
 	__u8 pad[5];
 	__u64 first_ns;    /* of the first SYN */
-	__u64 reported_ns; /* when it was last reported active */
-	__u64 swept_ns;    /* now_ns of the sweep that last came by */
-	__u32 counted;     /* this flow is one of the port's N_i */
+	__u64 reported_ns; /* when it was last reported as active */
+	__u64 swept_ns;    /* now_ns of the last sweep that visited it */
+	__u32 counted;     /* 1: this flow is one of the port's N_i */
 	__u32 local_isn;   /* initial sequence numbers */
 	__u32 remote_isn;
-	__u32 spare[3];    /* to the end of a line */
+	__u32 spare[3]; /* to the end of a cache line */
 };
 
-/* Of IPv4, with its key: two cache lines. */
-struct weir_place {
-	struct weir_ipv4_flow_key key; /* ifindex 0: the place is free */
+/* An IPv4 flow with its key: two cache lines. */
+struct weir_slot {
+	struct weir_ipv4_flow_key key; /* ifindex 0: the slot is free */
 	struct weir_flow flow;
 };
 
 struct weir_bucket {
-	struct weir_place places[WEIR_FLOW_PLACES];
+	struct weir_slot slots[WEIR_BUCKET_SLOTS];
 };
 
-/* What weir_sweep is asked for and answers. */
+/* The request to weir_sweep and its result. */
 struct weir_sweep {
 	__u64 now_ns;
-	__u64 closed_ns; /* flows that have ended leave when silent for this long, */
-	__u64 silent_ns; /* others when silent for this long, */
-	__u64 translated_ns; /* and those for this long whose windows would be too small for good; */
-	__u64 idle_ns;   /* those without payload for this long leave N_i; 0: none */
-	__u64 active_ns; /* active flows are reported this often; 0: never */
-	__u32 ifindex;   /* not 0: all flows of this port leave, whatever their state */
+	__u64 closed_ns;     /* timeout of a flow that has ended: it is removed if silent for this long */
+	__u64 silent_ns;     /* timeout of other flows, */
+	__u64 translated_ns; /* and of flows with a translated window scale, whose windows would stay too small */
+	__u64 idle_ns;       /* a flow without payload for this long leaves N_i; 0: never */
+	__u64 active_ns;     /* active flows are reported this often; 0: never */
+	__u32 ifindex;       /* not 0: remove all flows of this port, whatever their state */
 	__u32 removed;
 	__u32 idled;
-	__u32 all;       /* not 0: every flow is reported, as active or idle */
-	__u32 over;      /* not 0: all flows have been looked at; else it is run again with the same now_ns */
+	__u32 report_all; /* not 0: report every flow, as active or idle (roll call) */
+	__u32 done;       /* set when all flows have been visited; else call again with the same now_ns */
 };
 
 /* ---- the extension table ----------------------------------------------------------------------- */
@@ -206,7 +208,7 @@ struct weir_action {
 	__u64 hard_end_ns; /* 0: none */
 	__u64 idle_ns;     /* 0: none */
 	__u32 window_bytes;
-	__u32 count_ofport; /* WEIR_ANY_PORT: the port by which the segment leaves */
+	__u32 count_ofport; /* the output port that is counted; WEIR_ANY_PORT: the port by which the segment leaves */
 	__u16 priority;
 	__u16 idle_timeout_s;
 	__u16 hard_timeout_s;
@@ -216,8 +218,8 @@ struct weir_action {
 	__u8 alpha;
 	__u8 ip_version;
 	__u8 pad;
-	__u32 rank;          /* of a reflex entry, */
-	__u32 armed_ifindex; /* and the port whose crossing switches it on */
+	__u32 rank;          /* of an armed (reflex) entry: its rank, */
+	__u32 armed_ifindex; /* and the port whose crossing activates it */
 };
 
 struct weir_counts {
@@ -227,10 +229,10 @@ struct weir_counts {
 };
 
 struct weir_tally {
-	struct weir_counts counts; /* of a listed rule they are in the map of counts */
+	struct weir_counts counts; /* of an exact rule; a listed rule has its counts in list_counts */
 	__u64 used_ns;
-	__u32 window_bytes; /* MOD_WINDOW: what is left of it */
-	__u32 epoch;        /* of a reflex entry: for which crossing that is */
+	__u32 window_bytes; /* MOD_WINDOW: the window that its decreases have left */
+	__u32 epoch;        /* of an armed entry: the reflex_epoch to which window_bytes belongs */
 };
 
 struct weir_exact_key {
@@ -246,7 +248,7 @@ struct weir_rule {
 	struct weir_tally tally;
 };
 
-/* A rule with something wild in it. A segment matches where (its value & mask) == value. */
+/* A rule with a wildcard. A segment matches if (its value & mask) == value. */
 struct weir_listed {
 	struct weir_action action;
 	__u32 src[4];
@@ -261,7 +263,7 @@ struct weir_listed {
 	__u16 flags_mask;
 	__u32 in_ofport;
 	__u32 in_ofport_mask; /* 0: any */
-	__u32 tally;          /* its place in the maps of tallies and of counts */
+	__u32 tally;          /* index of the rule in tallies and list_counts */
 };
 
 struct weir_list_key {
@@ -269,20 +271,21 @@ struct weir_list_key {
 	__u32 direction; /* enum weir_direction */
 };
 
-/* By falling priority. */
+/* Sorted by falling priority. */
 struct weir_list {
 	__u32 len;
-	__u32 tables; /* bit t: a rule of table t is here */
+	__u32 tables; /* bit t: the list has a rule of table t */
 	struct weir_listed rules[WEIR_MAX_LISTED];
 };
 
 /*
- * What a list does with all segments of an IP version and a set of flags: nothing, what the one rule does whose
- * tally lies at FIRST_RULE and so many places, or different things with some of them.
+ * What a list does with all segments of an IP version and a set of flags: nothing (WEIR_NO_RULE); what the one rule
+ * with the tally n does (WEIR_FIRST_RULE + n); or it depends on the segment, so that the list must be searched
+ * (WEIR_ASK_LIST).
  */
 enum weir_by_flags { WEIR_NO_RULE, WEIR_FIRST_RULE, WEIR_ASK_LIST = 0xffff };
 
-/* First of IPv4, then of IPv6. */
+/* First the flags of IPv4 segments, then of IPv6 segments. */
 struct weir_flags_table {
 	__u16 rule[2 * WEIR_PLAIN_FLAGS];
 };
@@ -298,13 +301,13 @@ struct weir_event {
 	__u32 queue_pkts;
 	__u32 queue_bytes;
 	__u32 n_i;
-	__u32 rank; /* of the reflex entry that went on; with WEIR_REFLEX_OFF all are off */
+	__u32 rank; /* of the armed entry that became active; with WEIR_REFLEX_OFF none is active any longer */
 };
 
 enum weir_report_kind { WEIR_FLOW_OPENED = 1, WEIR_FLOW_ACTIVE, WEIR_FLOW_IDLE, WEIR_FLOW_CLOSED };
 enum weir_close_reason { WEIR_NOT_CLOSED, WEIR_BY_FIN, WEIR_BY_RST, WEIR_BY_SILENCE };
 
-/* One record of OFPT_FLOW_REPORT as it goes over the wire (docs/wire-format.md): big endian. */
+/* One record of OFPT_FLOW_REPORT in its wire format (docs/wire-format.md): big endian. */
 struct weir_report {
 	__u32 bridge; /* for the agent, not on the wire; host order */
 	__u32 pad0;

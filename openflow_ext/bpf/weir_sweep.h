@@ -1,85 +1,99 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the agent has the kernel do now and then over all flows: those that have ended and those silent for
- * too long (ghosts) leave the table, those without payload (idle) leave N_i (SCCP, section III.E).
+ * The sweep, which the agent runs periodically over all flows. It removes ended flows and flows that were silent for
+ * too long (ghosts), and takes flows without payload (idle) out of N_i (SCCP, section III.E).
  */
 #ifndef WEIR_SWEEP_H
 #define WEIR_SWEEP_H
 
-static __always_inline __u64 since(__u64 now_ns, __u64 then_ns)
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+
+#include "weir_flow.h"
+#include "weir_flow_table.h"
+#include "weir_maps.h"
+#include "weir_port.h"
+#include "weir_report.h"
+#include "weir_structs.h"
+
+static __always_inline __u64 sweep_elapsed_ns(__u64 now_ns, __u64 then_ns)
 {
 	return now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
-static __always_inline bool leaves(const struct weir_sweep *s, const struct weir_flow_key *key,
-				   const struct weir_flow *flow)
+static __always_inline bool sweep_removes(const struct weir_sweep *s, const struct weir_flow_key *key,
+					  const struct weir_flow *flow)
 {
 	if (s->ifindex)
 		return key->ifindex == s->ifindex;
-	return since(s->now_ns, flow->last_ns) >=
-	       (ended(flow) ? s->closed_ns : flow->finer ? s->translated_ns : s->silent_ns);
+	return sweep_elapsed_ns(s->now_ns, flow->last_ns) >= (flow_ended(flow)    ? s->closed_ns
+							      : flow->scale_shift ? s->translated_ns
+										  : s->silent_ns);
 }
 
-/* No longer one of those that share the port: by its payload, or where it is known for longer than others are. */
-static __always_inline bool falls_idle(const struct weir_sweep *s, const struct weir_flow *flow)
+/*
+ * The flow leaves N_i: it has sent no payload for long, or it was silent for as long as would remove a flow without
+ * translated windows.
+ */
+static __always_inline bool sweep_makes_idle(const struct weir_sweep *s, const struct weir_flow *flow)
 {
-	return (s->idle_ns && since(s->now_ns, flow->payload_ns) >= s->idle_ns) ||
-	       (flow->finer && !ended(flow) && since(s->now_ns, flow->last_ns) >= s->silent_ns);
+	return (s->idle_ns && sweep_elapsed_ns(s->now_ns, flow->last_payload_ns) >= s->idle_ns) ||
+	       (flow->scale_shift && !flow_ended(flow) && sweep_elapsed_ns(s->now_ns, flow->last_ns) >= s->silent_ns);
 }
 
-/* It sent since it was last reported, and that is long enough ago. */
-static __always_inline bool active_again(const struct weir_sweep *s, const struct weir_flow *flow)
+/* It has sent since its last report, and that was long enough ago. */
+static __always_inline bool sweep_reports_active(const struct weir_sweep *s, const struct weir_flow *flow)
 {
-	return s->active_ns && flow->payload_ns > flow->reported_ns &&
-	       since(s->now_ns, flow->reported_ns) >= s->active_ns;
+	return s->active_ns && flow->last_payload_ns > flow->reported_ns &&
+	       sweep_elapsed_ns(s->now_ns, flow->reported_ns) >= s->active_ns;
 }
 
-/* False: it has left. */
+/* False: the flow was removed. */
 static __always_inline bool sweep_flow(const struct weir_flow_key *key, struct weir_flow *flow, struct weir_sweep *s)
 {
 	struct weir_port_state *state;
 	struct weir_port *port;
-	bool known = find_port(key->ifindex, &port, &state);
-	bool told = known && flow->seen & WEIR_ESTABLISHED && !(flow->seen & (WEIR_FIN_OUT | WEIR_RST));
+	bool known = port_find(key->ifindex, &port, &state);
+	bool reported = known && flow->flags & WEIR_ESTABLISHED && !(flow->flags & (WEIR_FIN_OUT | WEIR_RST));
 
-	if (leaves(s, key, flow)) {
+	if (sweep_removes(s, key, flow)) {
 		if (known)
-			end_count(flow, state);
-		if (told)
-			report(key, flow, port, WEIR_FLOW_CLOSED, WEIR_BY_SILENCE, 0);
-		forget_flow(key);
+			flow_end_count(flow, state);
+		if (reported)
+			report_send(key, flow, port, WEIR_FLOW_CLOSED, WEIR_BY_SILENCE, 0);
+		flow_delete(key);
 		s->removed++;
 		return false;
 	}
 	if (s->ifindex)
 		return true;
-	if (known && falls_idle(s, flow) && make_idle(flow, state)) {
+	if (known && sweep_makes_idle(s, flow) && flow_make_idle(flow, state)) {
 		s->idled++;
-		if (told)
-			report(key, flow, port, WEIR_FLOW_IDLE, WEIR_NOT_CLOSED, 0);
-	} else if (told && (s->all || active_again(s, flow))) {
+		if (reported)
+			report_send(key, flow, port, WEIR_FLOW_IDLE, WEIR_NOT_CLOSED, 0);
+	} else if (reported && (s->report_all || sweep_reports_active(s, flow))) {
 		flow->reported_ns = s->now_ns;
-		report(key, flow, port, flow->seen & WEIR_IDLE ? WEIR_FLOW_IDLE : WEIR_FLOW_ACTIVE,
-		       WEIR_NOT_CLOSED, 0);
+		report_send(key, flow, port, flow->flags & WEIR_IDLE ? WEIR_FLOW_IDLE : WEIR_FLOW_ACTIVE,
+			    WEIR_NOT_CLOSED, 0);
 	}
 	return true;
 }
 
-/* The next flow, which goes to the queue's end. */
+/* Visits the next flow, and puts its key at the end of the queue. */
 static long sweep_next(struct bpf_map *map, __u32 *step, __u8 *nothing, struct weir_sweep *s)
 {
 	struct weir_flow_key key = {};
 	struct weir_flow *flow;
 
 	if (bpf_map_pop_elem(&flow_keys, &key)) {
-		s->over = 1;
+		s->done = 1;
 		return 1;
 	}
-	flow = flow_at(&key);
+	flow = flow_find(&key);
 	if (!flow)
 		return 0;
 	if (flow->swept_ns == s->now_ns) {
-		s->over = 1;
+		s->done = 1;
 		bpf_map_push_elem(&flow_keys, &key, 0);
 		return 1;
 	}

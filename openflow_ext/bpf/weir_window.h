@@ -1,65 +1,98 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * The window arithmetic, exact and in integers, written once: the BPF programs, the ns-3 models and
- * the tests include this file. No state, no I/O, no libc.
+ * The window arithmetic in integers, rounded down. It has no state, no I/O and needs no libc, so that the BPF
+ * programs and the tests can both include it. weir_base/window.py is the same arithmetic in Python, and
+ * tests/unit/openflow_ext/test_window_arithmetic.py compares both.
  *
- * A window is in bytes unless it is called a field: the field is the 16 bits of the TCP header, and
- * field << scale is the window in bytes (RFC 7323, section 2.2).
+ * A window is in bytes. A "field" is the 16-bit window of a TCP header, and field << scale is the window in
+ * bytes (RFC 7323, section 2.2).
  */
 #ifndef WEIR_WINDOW_H
 #define WEIR_WINDOW_H
 
 #ifdef __bpf__
+#include "vmlinux.h"
+
 typedef __u8 weir_u8;
 typedef __u16 weir_u16;
 typedef __u32 weir_u32;
 typedef __u64 weir_u64;
+typedef __s64 weir_s64;
 #else
 #include <stdint.h>
 typedef uint8_t weir_u8;
 typedef uint16_t weir_u16;
 typedef uint32_t weir_u32;
 typedef uint64_t weir_u64;
+typedef int64_t weir_s64;
 #endif
 
 #ifndef WEIR_INLINE
 #define WEIR_INLINE static inline __attribute__((always_inline, unused))
 #endif
 
-#define WEIR_BITS_US_PER_BYTE_S 8000000ull
-#define WEIR_MAX_SCALE 14 /* RFC 7323, section 2.3 */
+#define WEIR_NS_PER_S 1000000000ull
+#define WEIR_BITS_US_PER_BYTE_S 8000000ull /* bits in a byte x microseconds in a second */
+#define WEIR_MAX_SCALE 14                  /* RFC 7323, section 2.3 */
 #define WEIR_MAX_FIELD 0xffffu
 
 /*
- * Bytes that a path of capacity_bps holds in common_rtt_us: the numerator of SCCP's equation (1).
- * Exact for capacity_bps * common_rtt_us < 2^64 (10 Tbit/s for 1.8 s).
+ * The bandwidth-delay product: the bytes that a path of capacity_bps holds in rtt_us. Exact if
+ * capacity_bps * rtt_us < 2^64 (10 Tbit/s for 1.8 s). The agent computes it (in Python) for each port.
  */
-WEIR_INLINE weir_u64 weir_bdp_bytes(weir_u64 capacity_bps, weir_u64 common_rtt_us)
+WEIR_INLINE weir_u64 weir_bdp_bytes(weir_u64 capacity_bps, weir_u64 rtt_us)
 {
-	return capacity_bps * common_rtt_us / WEIR_BITS_US_PER_BYTE_S;
+	return capacity_bps * rtt_us / WEIR_BITS_US_PER_BYTE_S;
 }
 
-/* SCCP equation (1): fair_share_i = bdp_i / N_i; the whole of it for an empty port. */
-WEIR_INLINE weir_u32 weir_fair_share_bytes(weir_u64 bdp_bytes, weir_u64 n_i)
+/* SCCP, equation (1): fair_share_i = bdp_i / N_i. The whole BDP if the port has no flow. */
+WEIR_INLINE weir_u32 weir_fair_share_bytes(weir_u64 bdp_bytes, weir_u64 flows)
 {
-	weir_u64 share = n_i ? bdp_bytes / n_i : bdp_bytes;
+	weir_u64 share = flows ? bdp_bytes / flows : bdp_bytes;
 
 	return share > 0xffffffffull ? 0xffffffffu : (weir_u32)share;
 }
 
-#define WEIR_HEADERS 86       /* of a segment on the wire: Ethernet 14, IPv6 40, TCP with timestamps 32 */
-#define WEIR_LEAST_SEGMENT 256 /* with less, headers take over a quarter of the link */
+/*
+ * The flows among which a port is shared: the most that sent in one of the last two turns, at most N_i.
+ * sent_in_turn holds the flows that sent in the last even and in the last odd turn. turns_passed is the number of
+ * whole turns since the current turn began (negative if the caller's clock lags behind the one that began it).
+ * All of N_i if no flow has sent: the port has only now learned how long a turn lasts.
+ */
+WEIR_INLINE weir_u64 weir_active_senders(const weir_u64 sent_in_turn[2], weir_u32 turn, weir_s64 turns_passed,
+					 weir_u64 n_i)
+{
+	weir_u64 flows = turns_passed < 2 ? sent_in_turn[turn & 1] : 0;
+	weir_u64 last_turn = turns_passed < 1 ? sent_in_turn[(turn + 1) & 1] : 0;
+
+	if (last_turn > flows)
+		flows = last_turn;
+	return flows && flows < n_i ? flows : n_i;
+}
+
+/* The time in ns in which a link of capacity_bps (not 0) sends so many bytes. */
+WEIR_INLINE weir_u64 weir_drain_ns(weir_u64 bytes, weir_u64 capacity_bps)
+{
+	return bytes * 8 * WEIR_NS_PER_S / capacity_bps;
+}
+
+#define WEIR_HEADERS 86          /* headers of a segment on the wire: Ethernet 14, IPv6 40, TCP with timestamps 32 */
+#define WEIR_SPARE_FRACTION 8    /* part of a queue that segment fitting leaves free */
+#define WEIR_MAX_LOSS_FRACTION 8 /* a segment is not cut by more than this part of the MSS */
+#define WEIR_LEAST_SEGMENT 256   /* in smaller segments headers take over a quarter of the link */
 
 /*
- * The most that a window may be for Linux to fill it with one segment: one of over 536 bytes, whatever the segment,
- * is filled with two halves (tcp_bound_to_half_wnd), for as long as none was larger.
+ * The largest window that Linux fills with one segment. A sender fills a window over 536 bytes with two half segments,
+ * whatever its MSS, until it sees a larger one (tcp_bound_to_half_wnd).
  */
 #define WEIR_SMALL_WINDOW 512
 
-#define WEIR_FINE_SCALE 7 /* windows in steps of 128 bytes, up to 8 MB */
-#define WEIR_MOST_FINER 3 /* so that windows which nobody translates any more are an eighth, and do not stop a flow */
+#define WEIR_FINE_SCALE 7 /* the finest scale that is advertised: steps of 128 bytes, windows up to 8 MB */
+#define WEIR_MOST_FINER                                                                                                \
+	3 /* limits the translation, so that if the switch stops translating, windows are an eighth and the flow       \
+	     continues */
 
-/* By how much less than its own a host's window scale is told, for windows in finer steps. */
+/* By how much the advertised window scale is less than the host's own, for finer window steps. */
 WEIR_INLINE weir_u32 weir_finer(weir_u32 scale)
 {
 	weir_u32 finer = scale > WEIR_FINE_SCALE ? scale - WEIR_FINE_SCALE : 0;
@@ -68,21 +101,22 @@ WEIR_INLINE weir_u32 weir_finer(weir_u32 scale)
 }
 
 /*
- * The payload of a segment, at most mss, of which a port whose queue and link together hold room_bytes can take one
- * of each of its flows, with an eighth to spare: a multiple of the scale's step, so that a window can hold whole
- * ones and no runt, at least WEIR_LEAST_SEGMENT and one step. mss itself, where steps are so coarse that a multiple
- * would cost over an eighth of it, and a window just above one segment (a segment and a runt, see
- * weir_window_field) fits that often.
+ * The payload of a segment, at most mss, such that the queue and the link of a port (room_bytes) can hold one segment
+ * of each of its flows, with an eighth to spare. It is a multiple of the window step, so that a window holds whole
+ * segments and no runt, and at least WEIR_LEAST_SEGMENT and one step.
+ *
+ * mss itself if the largest multiple of the step is less than mss by over an eighth of mss, and windows just above one
+ * segment fit (a segment and a runt, see weir_window_field).
  */
 WEIR_INLINE weir_u32 weir_fitted_segment(weir_u64 room_bytes, weir_u32 flows, weir_u32 mss, weir_u32 scale)
 {
-	weir_u64 fits = (room_bytes - room_bytes / 8) / (flows ? flows : 1);
+	weir_u64 fits = (room_bytes - room_bytes / WEIR_SPARE_FRACTION) / (flows ? flows : 1);
 	weir_u32 step = 1u << (scale > WEIR_MAX_SCALE ? WEIR_MAX_SCALE : scale);
 	weir_u32 least = step > WEIR_LEAST_SEGMENT ? step : WEIR_LEAST_SEGMENT;
 	weir_u32 whole = mss / step * step;
 	weir_u64 segment;
 
-	if (mss - whole > mss / 8 && fits >= whole + step + 2 * WEIR_HEADERS)
+	if (mss - whole > mss / WEIR_MAX_LOSS_FRACTION && fits >= whole + step + 2 * WEIR_HEADERS)
 		return mss;
 	segment = fits > WEIR_HEADERS ? fits - WEIR_HEADERS : 0;
 	segment = (segment < mss ? segment : mss) / step * step;
@@ -90,7 +124,8 @@ WEIR_INLINE weir_u32 weir_fitted_segment(weir_u64 room_bytes, weir_u32 flows, we
 	return segment < mss ? (weir_u32)segment : mss;
 }
 
-/* MOD_WINDOW's own decrease (SDTCP, sections III.D and IV.D): alpha MSS a matching segment, not under one MSS. */
+/* SDTCP, equation (4), which the switch applies for each ACK (MOD_WINDOW, section IV.D): alpha MSS less, at least one.
+ */
 WEIR_INLINE weir_u32 weir_mod_window_next(weir_u32 window_bytes, weir_u32 alpha, weir_u32 mss)
 {
 	weir_u32 step = alpha * mss;
@@ -98,20 +133,26 @@ WEIR_INLINE weir_u32 weir_mod_window_next(weir_u32 window_bytes, weir_u32 alpha,
 	return window_bytes > mss + step ? window_bytes - step : mss;
 }
 
+/* The least field above one segment: the window holds a segment and a runt. */
+WEIR_INLINE weir_u32 weir_field_above_one_segment(weir_u32 mss, weir_u32 scale)
+{
+	return (mss >> scale) + 1;
+}
+
 /*
- * The field that says window_bytes to a sender whose segments carry mss bytes, so that no runt is
- * let out for nothing: whole segments, k = window_bytes / mss.
+ * The field that advertises window_bytes to a sender whose segments carry mss bytes, such that it sends whole segments
+ * and no needless runt. The window holds k = window_bytes / mss segments.
  *
- * k >= 2: k segments rounded down to the scale's step. The last segment falls short by less than a
- *         step; rounding up would let out a runt of less than a step besides.
- * k <= 1: the least field above one segment. A window below one segment stops a Linux sender until
- *         its persist timer; a window of exactly one leaves each segment to the receiver's delayed
- *         ACK (RFC 1122, 4.2.3.2), so here the runt, which brings the ACK at once, is worth its cost.
+ * k >= 2: k segments, rounded down to the scale's step. The last segment is short by less than a step; rounding up
+ *         would add a runt of less than a step.
+ * k <= 1: the least field above one segment. A window below one segment stops a Linux sender until its persist timer.
+ *         A window of exactly one leaves each segment to the receiver's delayed ACK (RFC 1122, 4.2.3.2). Here the
+ *         runt is worth its cost, because it makes the receiver acknowledge at once.
  *
- * least_bytes moves that floor; 0: one segment.
- * Below mss: less than a segment is allowed, for senders that do without SWS avoidance (SCCP, section
- *         IV): window_bytes is taken as it is, rounded down, at least one step.
- * mss and above: so many bytes, rounded up, where less is asked for.
+ * least_bytes replaces that floor unless it is 0:
+ * - below mss, windows below one segment are allowed, for senders without SWS avoidance (SCCP, section IV):
+ *   window_bytes is rounded down, to at least one step;
+ * - from mss on, it is the least window, rounded up.
  */
 WEIR_INLINE weir_u32 weir_window_field(weir_u32 window_bytes, weir_u32 scale, weir_u32 mss, weir_u32 least_bytes)
 {
@@ -129,14 +170,14 @@ WEIR_INLINE weir_u32 weir_window_field(weir_u32 window_bytes, weir_u32 scale, we
 		field = bytes >> scale;
 		field = field ? field : 1;
 	} else {
-		field = (mss >> scale) + 1;
+		field = weir_field_above_one_segment(mss, scale);
 	}
 	return field > WEIR_MAX_FIELD ? WEIR_MAX_FIELD : field;
 }
 
 /*
- * The field that a segment leaves with, given the one it came with. Never raises a window; leaves a
- * closed window (0) closed.
+ * The field that a segment leaves with, given the one that it arrived with. Never raises a window, and leaves a closed
+ * window (0) closed.
  */
 WEIR_INLINE weir_u32 weir_clamp_field(weir_u32 field, weir_u32 window_bytes, weir_u32 scale, weir_u32 mss,
 				      weir_u32 least_bytes)

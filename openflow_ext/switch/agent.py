@@ -1,4 +1,4 @@
-"""The agent's life: take over bridges, keep ports and rules true, hand everything back."""
+"""The agent: it takes bridges over, keeps ports and rules up to date, and restores everything at the end."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from openflow_ext.switch import capacity, takeover, tls
-from openflow_ext.switch.bridge import Bridge
 from openflow_ext.switch.config import SwitchSettings
-from openflow_ext.switch.dataplane import DataPlane, DataPlaneError, QueueEvent
+from openflow_ext.switch.dataplane.interface import DataPlane, DataPlaneError, QueueEvent
 from openflow_ext.switch.errors import SwitchError
 from openflow_ext.switch.locks import locked
-from openflow_ext.switch.ovsdb import Ovsdb, Row, as_list
-from openflow_ext.switch.ports import Link, Port, Ports
-from openflow_ext.switch.proxy import Controller, Proxy
-from openflow_ext.switch.reports import FlowReports
-from openflow_ext.switch.session import Session
-from openflow_ext.switch.table import ExtensionTable
+from openflow_ext.switch.openflow.bridge import Bridge
+from openflow_ext.switch.openflow.extension_table import ExtensionTable
+from openflow_ext.switch.openflow.flow_reports import FlowReports
+from openflow_ext.switch.openflow.proxy import Controller, Proxy
+from openflow_ext.switch.openflow.session import Session
+from openflow_ext.switch.ovs import egress, takeover, tls
+from openflow_ext.switch.ovs.ovsdb import Ovsdb, Row, as_list
+from openflow_ext.switch.ovs.ports import Link, Port, Ports
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +31,14 @@ TICK_S = 1.0
 _FIRST_RESERVED_OFPORT = 0xFF00
 
 Ready = Callable[[int, list[str]], None]
-"""Told once: how many ports carry the programs, and the names of those that do not."""
+"""Called once with the number of ports that carry the programs, and the names of the other ports."""
 
 
 class Extended:
-    """One bridge that the agent extends: its state, and a proxy for each of its controllers."""
+    """One bridge that the agent extends, with a proxy for each of its controllers.
+
+    ``bypassed``: somebody has given the bridge other controllers.
+    """
 
     def __init__(self, bridge: Bridge, controllers: list[Controller], rundir: Path) -> None:
         self.bridge = bridge
@@ -47,29 +50,32 @@ class Extended:
 
     @property
     def targets(self) -> list[str]:
-        """The controllers that Open vSwitch shall have."""
+        """The controller targets of the bridge: the agent's sockets."""
         return [proxy.target for proxy in self.proxies]
 
-    def look_after(self) -> None:
-        """Let every session ask Open vSwitch what it has to ask by now."""
+    def send_due_requests(self) -> None:
+        """Let each session send Open vSwitch the request that is due."""
         for proxied in [proxied for proxy in self.proxies for proxied in proxy.sessions]:
-            proxied.look_after()
+            proxied.send_due_request()
 
-    def tell(self, port: Port, event: QueueEvent) -> None:
-        """Send a queue event to every controller whose handshake is through."""
+    def report(self, port: Port, event: QueueEvent) -> None:
+        """Send a queue event to every controller whose handshake is complete."""
         ranks = port.switched(event)
         for proxied in [proxied for proxy in self.proxies for proxied in proxy.sessions]:
             if not proxied.notify(proxied.session.event(port, event, ranks)):
-                log.warning("bridge %s: a controller reads too slowly: alarm lost", self.bridge.name)
+                log.warning("bridge %s: an alarm is lost: a controller reads too slowly", self.bridge.name)
 
 
 def socket_path(rundir: Path, bridge: str, index: int = 0) -> Path:
-    """Where the agent listens for a bridge. Open vSwitch connects to sockets in its own rundir only."""
+    """The socket on which the agent listens for a bridge.
+
+    It is in the run directory of Open vSwitch, which refuses to connect to sockets elsewhere.
+    """
     return rundir / (f"{bridge}.controller{index}" if index else f"{bridge}.controller")
 
 
 class Agent:
-    """The agent of one host; ``open_dataplane`` is called once the bridges are known to be there."""
+    """The agent of one host. ``open_dataplane`` is called after the bridges have been found."""
 
     def __init__(
         self, settings: SwitchSettings, open_dataplane: Callable[[], DataPlane], ready: Ready
@@ -80,17 +86,17 @@ class Agent:
         self._extended: list[Extended] = []
         self._db: Ovsdb
         self._reports: FlowReports
-        self._trouble = ""
+        self._last_error = ""
         self._next_tick = 0.0
 
     async def run(self, stop: asyncio.Event, keep: bool = False) -> None:
-        """Extend the bridges until ``stop``; then hand all back, or with ``keep`` leave it to a successor.
+        """Extend the bridges until ``stop``, then restore them. ``keep``: leave all to the next agent.
 
-        Raises SwitchError, DataPlaneError, and nothing has changed then.
+        Raises SwitchError, DataPlaneError; nothing has changed then.
         """
         settings = self._settings
         if not settings.bridges:
-            raise SwitchError("no bridge: give --bridge NAME, or bridges in [switch]")
+            raise SwitchError("no bridge given: use --bridge NAME, or set bridges in [switch]")
         for target in settings.controllers:
             Controller.parse(target)
         async with AsyncExitStack() as stack:
@@ -114,7 +120,7 @@ class Agent:
         await self._db.close()
 
     def _controllers(self, name: str) -> list[Controller]:
-        """The controllers that were asked for, else those that the bridge has itself."""
+        """The controllers of the settings; without any, the bridge's own."""
         targets = self._settings.controllers or self._own_targets(name)
         context = partial(tls.client_context, self._settings, self._db)
         return [Controller.parse(target, context) for target in targets]
@@ -126,7 +132,7 @@ class Agent:
         else:
             found = takeover.targets(self._db, bridge)
         if not found:
-            raise SwitchError(f"bridge {name} has no controller: give --controller tcp:HOST:PORT")
+            raise SwitchError(f"bridge {name} has no controller: use --controller tcp:HOST:PORT")
         return found
 
     async def _start(
@@ -165,9 +171,9 @@ class Agent:
         )
 
     async def _serve(self, dataplane: DataPlane, stop: asyncio.Event) -> None:
-        """Follow Open vSwitch, the queues and the clock until ``stop``."""
+        """Handle changes of Open vSwitch, queue events and timers until ``stop``."""
         loop = asyncio.get_running_loop()
-        loop.add_reader(dataplane.events_fd(), self._tell_controllers, dataplane)
+        loop.add_reader(dataplane.events_fd(), self._report_queue_events, dataplane)
         stopping = asyncio.create_task(stop.wait())
         self._reports.start()
         try:
@@ -183,8 +189,8 @@ class Agent:
             self._reports.stop()
 
     async def _tick(self, dataplane: DataPlane) -> None:
-        """Bring everything up to date; trouble is logged when it comes, not as long as it lasts."""
-        trouble = ""
+        """Bring everything up to date. An error is logged when it first occurs, not each time."""
+        error_text = ""
         try:
             await self._reports.sweep()
             if not self._db.changed.is_set() and time.monotonic() < self._next_tick:
@@ -196,22 +202,22 @@ class Agent:
             await self._sync_bridges()
             await self._sync_ports()
             for extended in self._extended:
-                extended.look_after()
+                extended.send_due_requests()
         except (SwitchError, DataPlaneError) as error:
-            trouble = str(error)
-            if trouble != self._trouble:
+            error_text = str(error)
+            if error_text != self._last_error:
                 log.error("%s", error)
-        self._trouble = trouble
+        self._last_error = error_text
 
     async def _reconnect(self) -> None:
-        """Connect to OVSDB again where the connection has ended. Raises SwitchError."""
+        """Connect to OVSDB again if the connection has ended. Raises SwitchError."""
         if self._db.closed.done():
             await self._db.close()
             self._db = await watch(self._settings.rundir)
-            log.info("connected to OVSDB again")
+            log.info("reconnected to OVSDB")
 
     async def _sync_bridges(self) -> None:
-        """Take a bridge over again that was made anew; notice when others took it from the agent."""
+        """Take over bridges that were created again, and log if somebody replaced the agent as controller."""
         for extended in self._extended:
             found = takeover.find_bridge(self._db, extended.bridge.name)
             if found is None:
@@ -219,27 +225,29 @@ class Agent:
             _, row = found
             extended.bridge.ports.kernel_datapath = row["datapath_type"] != "netdev"
             if takeover.NAME not in row["external_ids"]:
-                log.warning("bridge %s was made anew: taking it over", row["name"])
+                log.warning("bridge %s was created again: taking it over", row["name"])
                 extended.bridge.table.purge()
                 await self._take_over(extended)
                 continue
             now = takeover.targets(self._db, row)
             bypassed = set(now) != set(extended.targets)
             if bypassed and not extended.bypassed:
-                log.warning("bridge %s has other controllers now (%s): not extended", row["name"], now)
+                log.warning(
+                    "bridge %s is not extended any more: its controllers are now %s", row["name"], now
+                )
             extended.bypassed = bypassed
 
     async def _sync_ports(self) -> None:
         links = {e.bridge.name: links_of(self._db, e.bridge.name) for e in self._extended}
         names = {link.ifindex: link.name for some in links.values() for link in some}
-        egresses = await asyncio.to_thread(capacity.read_egresses, names)
+        egresses = await asyncio.to_thread(egress.read_egresses, names)
         for extended in self._extended:
-            extended.bridge.ports.let_go(links[extended.bridge.name])
+            extended.bridge.ports.detach_missing(links[extended.bridge.name])
         for extended in self._extended:
             extended.bridge.ports.sync(links[extended.bridge.name], egresses)
 
     def _expire(self, dataplane: DataPlane) -> None:
-        """Remove rules past their timeouts."""
+        """Remove the rules whose timeouts have passed."""
         tables = {extended.bridge.number: extended.bridge.table for extended in self._extended}
         for number, rule, _, _ in list(dataplane.expired()):
             if number in tables:
@@ -247,13 +255,13 @@ class Agent:
             else:
                 dataplane.remove(number, rule)
 
-    def _tell_controllers(self, dataplane: DataPlane) -> None:
-        """Pass queue events on to every controller of the port's bridge."""
+    def _report_queue_events(self, dataplane: DataPlane) -> None:
+        """Report queue events to every controller of the port's bridge."""
         for event in dataplane.events():
             for extended in self._extended:
                 port = extended.bridge.ports.get(event.ifindex)
                 if port is not None:
-                    extended.tell(port, event)
+                    extended.report(port, event)
 
     async def _stop(self, dataplane: DataPlane, keep: bool) -> None:
         for extended in self._extended:
@@ -271,20 +279,22 @@ class Agent:
             await self._reconnect()
             await takeover.restore(self._db, name, str(self._settings.rundir))
         except SwitchError as error:
-            log.error("bridge %s keeps the agent's controllers: %s. Run weir switch --detach", name, error)
+            log.error(
+                "bridge %s: its controllers are not restored: %s. Run weir switch --detach", name, error
+            )
 
 
 def enter_locks(stack: AsyncExitStack, rundir: Path, name: str, bridges: tuple[str, ...]) -> None:
-    """Hold the locks of the data plane and of the bridges for as long as ``stack`` lives."""
+    """Hold the locks of the data plane and of the bridges until ``stack`` closes. Raises SwitchError."""
     if not rundir.is_dir():
-        raise SwitchError(f"no directory {rundir}: start Open vSwitch, or give its --rundir")
+        raise SwitchError(f"no directory {rundir}: start Open vSwitch, or set --rundir")
     stack.enter_context(locked(rundir / f"weir.{name}.lock", f"the data plane {name}"))
     for bridge in bridges:
         stack.enter_context(locked(rundir / f"{bridge}.weir.lock", f"bridge {bridge}"))
 
 
 async def watch(rundir: Path) -> Ovsdb:
-    """A connection to OVSDB whose replica holds what the agent needs. Raises SwitchError."""
+    """A connection to OVSDB with a replica of the columns that the agent needs. Raises SwitchError."""
     db = await Ovsdb.connect(rundir / "db.sock")
     try:
         await db.monitor(takeover.COLUMNS)
@@ -302,12 +312,12 @@ def check_running(rundir: Path, bridge: str) -> None:
             probe.connect(str(path))
         except OSError as error:
             raise SwitchError(
-                f"ovs-vswitchd does not serve bridge {bridge} ({path}: {error.strerror}): is it running?"
+                f"ovs-vswitchd does not serve bridge {bridge} ({path}: {error.strerror}): start ovs-vswitchd"
             ) from error
 
 
 def links_of(db: Ovsdb, bridge_name: str) -> list[Link]:
-    """The ports of a bridge that can carry programs: all but its own and those without a device."""
+    """The ports of a bridge that can carry programs: those with a device, except the bridge's own port."""
     found = takeover.find_bridge(db, bridge_name)
     if found is None:
         return []
@@ -324,10 +334,10 @@ def _has_device(row: Row, bridge_name: str) -> bool:
 
 
 async def detach(settings: SwitchSettings, remove_dataplane: Callable[[str], None]) -> list[str]:
-    """Undo what an agent that was killed has left; the names of the bridges that got controllers back.
+    """Remove what a killed agent left behind. Returns the names of the bridges whose controllers it restored.
 
-    Raises SwitchError when that agent still runs; and, with the data plane gone all the same, when OVSDB
-    cannot be reached.
+    Raises SwitchError if that agent still runs, or if OVSDB cannot be reached. In the second case the data
+    plane is already removed.
     """
     async with AsyncExitStack() as stack:
         enter_locks(stack, settings.rundir, settings.name, ())

@@ -1,4 +1,4 @@
-"""``weir switch``: options, settings, the process."""
+"""``weir switch``: its options, its settings, its process."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 
 import click
 
-from openflow_ext.settings import SettingsError, check, load
 from openflow_ext.switch.agent import Agent, detach
 from openflow_ext.switch.config import SwitchSettings
-from openflow_ext.switch.dataplane import DataPlaneError
+from openflow_ext.switch.dataplane.interface import DataPlaneError
+from openflow_ext.switch.dataplane.kernel import KernelDataPlane
+from openflow_ext.switch.dataplane.removal import remove_data_plane
 from openflow_ext.switch.errors import SwitchError
-from openflow_ext.switch.kernel import KernelDataPlane
-from openflow_ext.switch.remains import remove_left
+from weir_base.settings import SettingsError, check, load
 
 
 class _JsonLines(logging.Formatter):
@@ -30,63 +30,66 @@ class _JsonLines(logging.Formatter):
 
 
 @click.command()
-@click.option("--bridge", "bridges", multiple=True, help="A bridge to extend; may be given again.")
+@click.option("--bridge", "bridges", multiple=True, help="A bridge to extend; can be repeated.")
 @click.option(
     "--controller",
     "controllers",
     multiple=True,
-    help="tcp:HOST[:PORT], ssl:HOST[:PORT] or unix:PATH; may be given again. Else: the bridge's own.",
+    help="tcp:HOST[:PORT], ssl:HOST[:PORT] or unix:PATH; can be repeated. Default: the bridge's own.",
 )
 @click.option("--name", help="Name of the data plane and its pins (default weir).")
 @click.option("--rundir", type=click.Path(path_type=Path), help="Open vSwitch's run directory.")
 @click.option(
     "--count",
     type=click.Choice(["flows", "simple"]),
-    help="What N_i is: live flows (default), or SCCP's plain integer, without flow state.",
+    help="N_i counts live flows (default), or is SCCP's plain integer without flow state.",
 )
-@click.option("--keep", is_flag=True, help="At the end, leave the data plane working for a successor.")
-@click.option("--detach", "do_detach", is_flag=True, help="Remove what a killed agent has left, and end.")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable lines.")
+@click.option("--keep", is_flag=True, help="At the end, leave the data plane running for the next agent.")
+@click.option(
+    "--detach", "do_detach", is_flag=True, help="Remove what a killed agent left behind, then exit."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 @click.option("-q", "--quiet", is_flag=True, help="Log warnings only.")
 def switch(keep: bool, do_detach: bool, as_json: bool, quiet: bool, **options: Any) -> None:
-    """Extend Open vSwitch bridges: the agent that understands Weir's OpenFlow extension.
+    """Extend Open vSwitch bridges with Weir's OpenFlow extension: run the agent.
 
-    The agent puts itself between a bridge and its controllers, BPF programs on the bridge's ports, and
-    what it replaced back when it ends (Ctrl-C, SIGTERM). Forwarding goes on whatever becomes of it; killed,
-    it leaves counting, clamping and marking at work for a successor.
-
-    \b
-    Files, below Open vSwitch's run directory:
-      BRIDGE.controller*   the sockets that Open vSwitch connects to
-      weir.NAME.lock, BRIDGE.weir.lock   one agent a data plane, one a bridge
-    and /sys/fs/bpf/NAME, the data plane.
+    The agent stands between a bridge and its controllers and attaches BPF programs to the bridge's ports.
+    When it ends (Ctrl-C, SIGTERM) it restores what it replaced. If it is killed, forwarding continues, and
+    the data plane keeps counting, clamping and marking until the next agent adopts it.
 
     \b
-    Settings: section [switch] of the file that $WEIR_CONFIG names; options overrule it.
+    Files in Open vSwitch's run directory:
+      BRIDGE.controller*   the sockets to which Open vSwitch connects
+      weir.NAME.lock       the lock of the data plane
+      BRIDGE.weir.lock     the lock of a bridge
+    The data plane itself is pinned in /sys/fs/bpf/NAME.
+
+    \b
+    Settings: section [switch] of the file that $WEIR_CONFIG names. Options override it.
       bridges, controllers, name, rundir        as the options
-      private_key, certificate, ca_certificate  for ssl: controllers (default: ovs-vsctl set-ssl's)
-      max_flows       TCP flows that can be tracked (1000000), 0.3 KB of memory each
-      assumed_scale   window scale where no handshake was seen (none: such flows are not clamped)
-      idle_s          a flow without payload for so long leaves N_i (1; 0: never)
+      private_key, certificate, ca_certificate  for ssl: controllers (default: as in ovs-vsctl set-ssl)
+      max_flows       TCP flows that can be tracked (1000000); each takes 0.3 KB of memory
+      assumed_scale   window scale if no handshake was seen (none: such flows are not clamped)
+      idle_s          a flow without payload for this time in seconds leaves N_i (1; 0: never)
       count           flows, or simple: SCCP's plain integer
-      mark_pkts       mark ECN-capable packets that join a longer queue (0: none); a controller's PORT_CONFIG
-                      overrules it
-      framing         experimenter, or native: alarms as message types of OpenFlow 1.3
+      mark_pkts       mark ECN-capable packets that join a queue longer than this (0: never);
+                      a controller's PORT_CONFIG overrides it
+      framing         experimenter, or native: alarms are message types of OpenFlow 1.3
 
     \b
     Examples:
       weir switch --bridge br0 --controller tcp:192.0.2.1:6653
-      weir switch --bridge br0 --keep      under a service manager (sd_notify is spoken)
-      weir switch --bridge br0 --detach    after a crash, to have the bridge as it was
+      weir switch --bridge br0 --keep      under a service manager (supports sd_notify)
+      weir switch --bridge br0 --detach    after a crash, to restore the bridge
 
-    Exit code 1, and one line that says why, where it cannot start; nothing has changed then.
+    If the agent cannot start, it changes nothing, prints one line with the reason and exits with code 1.
     """
     _set_up_log(as_json, quiet)
     try:
         settings = _settings(options)
         _require_root()
         if do_detach:
-            _report_detached(asyncio.run(detach(settings, remove_left)), as_json)
+            _report_detached(asyncio.run(detach(settings, remove_data_plane)), as_json)
         else:
             asyncio.run(_run(settings, keep, as_json))
     except (SwitchError, DataPlaneError, SettingsError) as error:
@@ -94,7 +97,7 @@ def switch(keep: bool, do_detach: bool, as_json: bool, quiet: bool, **options: A
 
 
 def _settings(options: dict[str, Any]) -> SwitchSettings:
-    """The [switch] section, overruled by the options that were given."""
+    """The [switch] section, overridden by the options that were given."""
     given = {name: value for name, value in options.items() if value}
     if "bridges" in given:
         given["bridges"] = tuple(dict.fromkeys(given["bridges"]))
@@ -104,7 +107,7 @@ def _settings(options: dict[str, Any]) -> SwitchSettings:
 
 def _require_root() -> None:
     if os.geteuid() != 0:
-        raise SwitchError("not root: BPF programs need it; run with sudo")
+        raise SwitchError("not root: loading BPF programs requires root; run with sudo")
 
 
 def _open_dataplane(settings: SwitchSettings) -> KernelDataPlane:
@@ -129,15 +132,15 @@ async def _run(settings: SwitchSettings, keep: bool, as_json: bool) -> None:
             click.echo(json.dumps({"event": "ready", "ports": ports, "failed": failed}))
         else:
             click.echo(
-                f"weir switch: ready, {ports} ports" + (f", not {', '.join(failed)}" if failed else "")
+                f"weir switch: ready, {ports} ports" + (f", failed: {', '.join(failed)}" if failed else "")
             )
-        _tell_service_manager("READY=1")
+        _notify_service_manager("READY=1")
 
     await Agent(settings, lambda: _open_dataplane(settings), ready).run(stop, keep)
 
 
-def _tell_service_manager(state: str) -> None:
-    """sd_notify(3), where a service manager listens."""
+def _notify_service_manager(state: str) -> None:
+    """sd_notify(3), if a service manager listens."""
     address = os.environ.get("NOTIFY_SOCKET")
     if address:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:

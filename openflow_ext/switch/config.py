@@ -8,9 +8,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from openflow_ext.settings import Section
-from openflow_ext.switch.dataplane import PortSettings
+from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.wire import Framing, MarkMode
+from weir_base.settings import Section
 
 
 def _default_rundir() -> Path:
@@ -18,39 +18,56 @@ def _default_rundir() -> Path:
 
 
 class SwitchSettings(Section):
-    """What ``weir switch`` runs with; its options overrule these."""
+    """The settings of ``weir switch``. Its options override them."""
 
-    name: str = Field("weir", pattern=r"^[A-Za-z0-9_-]{1,32}$", description="of the data plane and its pins")
-    bridges: tuple[str, ...] = Field((), description="the bridges to extend")
-    controllers: tuple[str, ...] = Field(
-        (), description="tcp:HOST[:PORT], ssl:HOST[:PORT] or unix:PATH; none: those that the bridge has"
+    name: str = Field(
+        "weir",
+        pattern=r"^[A-Za-z0-9_-]{1,32}$",
+        description="name of the data plane and of its folder below /sys/fs/bpf",
     )
-    private_key: Path | None = Field(None, description="for ssl: controllers; none: Open vSwitch's (set-ssl)")
-    certificate: Path | None = Field(None, description="the switch's own, for ssl: controllers")
-    ca_certificate: Path | None = Field(None, description="of who signed the controllers' certificates")
+    bridges: tuple[str, ...] = Field((), description="the bridges that the agent extends")
+    controllers: tuple[str, ...] = Field(
+        (), description="tcp:HOST[:PORT], ssl:HOST[:PORT] or unix:PATH; none: the bridge's own controllers"
+    )
+    private_key: Path | None = Field(
+        None, description="private key for ssl: controllers; none: the files of ovs-vsctl set-ssl"
+    )
+    certificate: Path | None = Field(None, description="the switch's certificate for ssl: controllers")
+    ca_certificate: Path | None = Field(
+        None, description="certificate of the CA that signed the controllers' certificates"
+    )
     rundir: Path = Field(default_factory=_default_rundir, description="Open vSwitch's run directory")
-    max_flows: int = Field(1_000_000, ge=1, description="TCP flows that the data plane can hold, 0.3 KB each")
+    max_flows: int = Field(
+        1_000_000, ge=1, description="TCP flows that the data plane can track; each takes 0.3 KB of memory"
+    )
     assumed_scale: int | None = Field(
-        None, ge=0, le=14, description="window scale of flows whose handshake was not seen; none: leave them"
+        None,
+        ge=0,
+        le=14,
+        description="window scale of flows whose handshake was not seen; none: do not clamp them",
     )
     idle_s: float = Field(
-        1.0, ge=0, allow_inf_nan=False, description="a flow without payload for so long leaves N_i; 0: never"
+        1.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="a flow that sends no payload for this time in seconds leaves N_i; 0: never",
     )
     count: Literal["flows", "simple"] = Field(
-        "flows", description='"simple": N_i is the plain integer of SCCP, section III.A, without flow state'
+        "flows",
+        description='"flows": N_i counts live flows; "simple": the plain integer of SCCP, section III.A',
     )
     mark_pkts: int = Field(
         0,
         ge=0,
-        description="mark ECN-capable packets that join a longer queue; a controller may overrule it; 0: no",
+        description="mark ECN-capable packets that join a longer queue; a controller can override it; 0: no",
     )
     framing: Framing = Field(
-        "experimenter", description='"native": BUF_ALARM and BUF_NORMAL as message types, in OpenFlow 1.3'
+        "experimenter", description='"native": BUF_ALARM and BUF_NORMAL are message types of OpenFlow 1.3'
     )
 
     @property
     def port_settings(self) -> PortSettings:
-        """What holds at a port until a controller changes it."""
+        """The settings of each port until a controller changes them."""
         if not self.mark_pkts:
             return PortSettings()
         return PortSettings(mark_mode=MarkMode.STEP, mark_min_pkts=self.mark_pkts)

@@ -1,29 +1,31 @@
-"""Why the agent refuses something.
+"""The exceptions of the agent.
 
-SwitchError        anything the agent gives up on; one clear line for the operator
-  BadFraming       a byte stream that is no OpenFlow; ends that session
-  OvsdbError       the OVSDB server refused, or its answer makes no sense
+SwitchError        the agent cannot continue with something; one clear line for the operator
+  BadFraming       a byte stream that is not OpenFlow; it ends that session
+  OvsdbError       the OVSDB server refused a request, or sent an invalid answer
 Refused            a controller's request that gets an OpenFlow error; carries its type and code
 Declined           a request of the extension that gets an error; carries the whole answer
+
+DataPlaneError and its subclasses are defined in dataplane/interface.py.
 """
 
 from __future__ import annotations
 
 
 class SwitchError(Exception):
-    """Something that the agent cannot do; the message says what and what to do about it."""
+    """The agent cannot do something. The message states what, and what to do about it."""
 
 
 class BadFraming(SwitchError):
-    """A byte stream that is no OpenFlow."""
+    """A byte stream that is not OpenFlow."""
 
 
 class OvsdbError(SwitchError):
-    """The OVSDB server refused a request, or answered nonsense."""
+    """The OVSDB server refused a request, or sent an invalid answer."""
 
 
 class Refused(Exception):
-    """A request that is answered by OFPT_ERROR (``error_type``, ``code``) and has changed nothing."""
+    """A request that changed nothing and is answered by OFPT_ERROR (``error_type``, ``code``)."""
 
     def __init__(self, error_type: int, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -32,7 +34,7 @@ class Refused(Exception):
 
 
 class Declined(Exception):
-    """A request of the extension that was not carried out; ``answer`` is the error that goes back."""
+    """A request of the extension that was not carried out. ``answer`` is the error message."""
 
     def __init__(self, answer: bytes, reason: str) -> None:
         super().__init__(reason)

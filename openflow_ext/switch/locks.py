@@ -1,4 +1,4 @@
-"""Lock files: one agent for a data plane, one for a bridge."""
+"""Lock files: at most one agent for each data plane and for each bridge."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from openflow_ext.switch.errors import SwitchError
 
 @contextlib.contextmanager
 def locked(path: Path, what: str) -> Iterator[None]:
-    """Hold ``path`` and remove it at the end. Raises SwitchError when another process holds it."""
+    """Hold the lock file ``path`` and remove it at the end.
+
+    ``what`` names in the error what the lock protects. Raises SwitchError if another process holds the lock.
+    """
     fd = _take(path, what)
     try:
         yield
@@ -34,14 +37,16 @@ def _take(path: Path, what: str) -> int:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(fd)
-            raise SwitchError(f"another agent already runs for {what}: it holds {path}") from error
+            raise SwitchError(
+                f"another agent already runs for {what}: it holds {path}; stop it first"
+            ) from error
         if _is_at(fd, path):
             return fd
         os.close(fd)
 
 
 def _is_at(fd: int, path: Path) -> bool:
-    """Whether ``path`` still is the locked file: a holder that ends removes it."""
+    """Whether ``path`` is still the locked file. A process that releases the lock removes the file."""
     try:
         return os.path.samestat(os.fstat(fd), path.stat())
     except FileNotFoundError:

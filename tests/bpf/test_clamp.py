@@ -1,4 +1,4 @@
-"""The clamp at ingress: scale from the handshake, rounding, what is left alone, the checksum."""
+"""The clamp at ingress: scale from the handshake, rounding, packets that are not changed, the checksum."""
 
 from __future__ import annotations
 
@@ -10,10 +10,20 @@ from dataclasses import replace
 
 import pytest
 
-from openflow_ext.switch.dataplane import PortSettings
-from openflow_ext.switch.rules import Rule, TcpMatch, WindowOp
-from tests.bpf.conftest import OFPORT, PORT, Bench, reverse
-from tests.bpf.packets import ACK, FIN, PSH, RST, SYN, Offer, Segment, checksum_is_right, window_of
+from openflow_ext.switch.dataplane.interface import PortSettings
+from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
+from tests.support.data_plane.bench import OFPORT, PORT, Bench, reverse
+from tests.support.data_plane.packets import (
+    ACK,
+    FIN,
+    PSH,
+    RST,
+    SYN,
+    Offer,
+    Segment,
+    checksum_is_right,
+    window_of,
+)
 
 LOCAL = Segment()
 LOCAL6 = Segment(src="fd00::1", dst="fd00::2")
@@ -29,7 +39,7 @@ def test_window_is_just_above_one_segment_at_every_scale(bench: Bench, scale: in
     assert window == (1448 >> scale) + 1
 
 
-def test_scale_counts_only_when_both_sides_offered_one(bench: Bench) -> None:
+def test_scale_applies_only_if_both_sides_offered_one(bench: Bench) -> None:
     bench.clamp_all_to(1)
     bench.handshake(LOCAL, Offer(scale=9), Offer(scale=None))
 
@@ -46,14 +56,16 @@ def test_scale_counts_only_when_both_sides_offered_one(bench: Bench) -> None:
         (Offer(mss=20), Offer(mss=1460), 88),
     ],
 )
-def test_segment_size_from_both_offers(bench: Bench, ours: Offer, theirs: Offer, segment_bytes: int) -> None:
+def test_segment_size_follows_from_both_offers(
+    bench: Bench, ours: Offer, theirs: Offer, segment_bytes: int
+) -> None:
     bench.clamp_all_to(1)
     bench.handshake(LOCAL, replace(ours, scale=0), replace(theirs, scale=0))
 
     assert window_of(bench.ingress(LOCAL), LOCAL) == segment_bytes + 1
 
 
-def test_whole_segments_rounded_down_from_two_on(bench: Bench) -> None:
+def test_two_segments_and_more_are_rounded_down_to_whole_ones(bench: Bench) -> None:
     bench.clamp_all_to(2 * 1448 + 700)
     bench.handshake(LOCAL, Offer(scale=7))
 
@@ -75,7 +87,7 @@ def test_whole_segments_rounded_down_from_two_on(bench: Bench) -> None:
         replace(LOCAL6, extensions=((44, bytes(7)),)),
     ],
 )
-def test_lowered_window_keeps_checksum_right(bench: Bench, segment: Segment) -> None:
+def test_checksum_is_right_after_a_clamp(bench: Bench, segment: Segment) -> None:
     bench.put(Rule(0, 1, 0, TcpMatch(), WindowOp.SET_WINDOW, 1))
     bench.put(Rule(0, 1, 0, TcpMatch(ip_version=6), WindowOp.SET_WINDOW, 1))
     bench.handshake(replace(segment, payload=b""))
@@ -98,7 +110,7 @@ def test_lowered_window_keeps_checksum_right(bench: Bench, segment: Segment) -> 
     ],
     ids=["closed window", "smaller window", "SYN", "no ACK", "later fragment", "handshake not seen"],
 )
-def test_left_alone(bench: Bench, segment: Segment) -> None:
+def test_packet_is_not_changed(bench: Bench, segment: Segment) -> None:
     bench.clamp_all_to(1448)
     bench.handshake(LOCAL)
 
@@ -114,8 +126,8 @@ def test_unknown_scale_is_counted(bench: Bench) -> None:
     assert bench.counters.unscaled == 1
 
 
-def test_mod_window_falls_by_alpha_segments_to_one(bench: Bench) -> None:
-    """SDTCP, section IV.D: the parameter decreases itself by 5 MSS with each packet that matches."""
+def test_mod_window_decreases_by_alpha_segments_to_one(bench: Bench) -> None:
+    """SDTCP, section IV.D: each packet that matches decreases the window by 5 MSS."""
     match = TcpMatch(
         src=ipaddress.IPv4Network(LOCAL.src),
         dst=ipaddress.IPv4Network(LOCAL.dst),
@@ -132,7 +144,7 @@ def test_mod_window_falls_by_alpha_segments_to_one(bench: Bench) -> None:
     assert (stats.packets, stats.clamped) == (5, 5)
 
 
-def test_fair_share_is_the_ports(bench: Bench) -> None:
+def test_fair_share_is_the_bdp_of_the_port_divided_by_n_i(bench: Bench) -> None:
     """SCCP equation (1): 100 Mbit/s x 2 ms / 4 flows = 6250 bytes: four whole segments of 1448."""
     bench.count_by_flags()
     bench.put(Rule(1, 1, 0, TcpMatch(), WindowOp.FAIR_SHARE))
@@ -147,7 +159,7 @@ def test_fair_share_is_the_ports(bench: Bench) -> None:
     assert window_of(frame, LOCAL) == 4 * 181
 
 
-def test_one_entry_a_table_and_the_smaller_window_of_two(bench: Bench) -> None:
+def test_one_entry_per_table_acts_and_the_smaller_window_wins(bench: Bench) -> None:
     bench.put(Rule(0, 10, 0, TcpMatch(), WindowOp.SET_WINDOW, 9 * 1448))
     bench.put(Rule(0, 20, 0, TcpMatch(src_port=LOCAL.src_port), WindowOp.SET_WINDOW, 12 * 1448))
     bench.handshake(LOCAL, Offer(scale=3))
@@ -158,8 +170,8 @@ def test_one_entry_a_table_and_the_smaller_window_of_two(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("priority", "segments"), [(9, 5), (10, 7), (11, 7)])
-def test_one_connections_entry_and_one_for_all_in_a_table(bench: Bench, priority: int, segments: int) -> None:
-    """The higher priority acts; in another table both do, and the smaller window is left."""
+def test_exact_and_wildcard_entry_by_priority(bench: Bench, priority: int, segments: int) -> None:
+    """In one table the higher priority acts. In two tables both act, and the smaller window wins."""
     match = TcpMatch(
         src=ipaddress.IPv4Network(LOCAL.src),
         dst=ipaddress.IPv4Network(LOCAL.dst),
@@ -189,15 +201,15 @@ def test_one_connections_entry_and_one_for_all_in_a_table(bench: Bench, priority
         (TcpMatch(ip_version=6), False),
     ],
 )
-def test_matches(bench: Bench, match: TcpMatch, hit: bool) -> None:
+def test_entry_matches_only_its_segments(bench: Bench, match: TcpMatch, hit: bool) -> None:
     bench.put(Rule(0, 1, 0, match, WindowOp.SET_WINDOW, 1))
     bench.handshake(LOCAL)
 
     assert (window_of(bench.ingress(LOCAL), LOCAL) < LOCAL.window) is hit
 
 
-def test_entry_past_its_hard_timeout_does_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("openflow_ext.switch.ruleforms.NS", 1)
+def test_entry_does_not_act_after_its_hard_timeout(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("openflow_ext.switch.dataplane.rule_structs.NS_PER_S", 1)
     bench.put(Rule(0, 1, 0, TcpMatch(), WindowOp.SET_WINDOW, 1, hard_timeout_s=1))
     bench.handshake(LOCAL)
     time.sleep(0.05)  # the programs see the time of the last clock tick
@@ -207,7 +219,7 @@ def test_entry_past_its_hard_timeout_does_nothing(bench: Bench, monkeypatch: pyt
 
 
 def rounds(bench: Bench, local: Segment, segment: int) -> Callable[..., int]:
-    """One segment out, then an ACK of it after a while: the ACK's window. `ack` counts on by itself."""
+    """A function that sends a segment out, waits, acknowledges it, and returns the window of that ACK."""
     acks = itertools.count(1, segment)
 
     def one_round(wait_s: float = 0, acked: int = 1, between: bytes = b"") -> int:
@@ -224,16 +236,18 @@ def rounds(bench: Bench, local: Segment, segment: int) -> Callable[..., int]:
 DELAYED_S = 0.03
 
 
-def test_a_sender_that_waits_for_delayed_acks_gets_two_segments(bench: Bench) -> None:
-    """A pure ACK, of one segment, long after it, and the next segment at once."""
+def test_sender_that_waits_for_delayed_acks_gets_two_segments(bench: Bench) -> None:
+    """The signs: a pure ACK of one segment long after that segment, and the next segment at once."""
     bench.clamp_all_to(1)
     bench.handshake(LOCAL, Offer(scale=9))
     one_round = rounds(bench, LOCAL, 1448)
     one, two = (1448 >> 9) + 1, -(-2 * 1448 // 512)
 
     assert [one_round(), one_round(), one_round()] == [one] * 3
-    assert [one_round(DELAYED_S, between=b"query"), one_round()] == [one] * 2, "an ACK that rides on data"
-    assert [one_round(DELAYED_S, acked=2), one_round()] == [one] * 2, "a busy host, not a delayed ACK"
+    assert [one_round(DELAYED_S, between=b"query"), one_round()] == [one] * 2, (
+        "an ACK with data was not delayed"
+    )
+    assert [one_round(DELAYED_S, acked=2), one_round()] == [one] * 2, "an ACK of two segments was not delayed"
     assert [one_round(DELAYED_S), one_round(), one_round()] == [one, two, two]
 
 
@@ -249,27 +263,27 @@ def share_out(bench: Bench, flows: int, buffer_bytes: int) -> list[Segment]:
 
 
 @pytest.mark.parametrize(("segment", "field"), [(768, 3), (769, 4), (1280, 5), (1448, 6)])
-def test_segments_that_do_not_go_twice_into_the_least_window_have_room_for_two(
+def test_segments_of_which_two_exceed_the_least_window_get_room_for_two(
     bench: Bench, segment: int, field: int
 ) -> None:
-    """3 x 512 is one segment of 1448 and a rest; two of 768."""
+    """A window of 3 x 512 bytes holds one segment of 1448 bytes, or two of 768."""
     (sender,) = share_out(bench, 1, buffer_bytes=150_000)
     assert window_of(bench.ingress(sender), sender) == 3
 
     assert rounds(bench, sender, segment)() == field
 
 
-def test_the_queue_holds_what_two_segments_add(bench: Bench) -> None:
-    """Five segments of room: three flows have one each, so two of them have a second one."""
+def test_flows_get_two_segments_only_while_the_queue_has_room(bench: Bench) -> None:
+    """The queue holds five segments. Three flows have one each, so two of them get a second one."""
     senders = share_out(bench, 3, buffer_bytes=5 * 1448)
     assert [rounds(bench, sender, 1448)() for sender in senders] == [6, 6, 3]
     assert [rounds(bench, senders[2], 1448)(DELAYED_S) for _ in range(3)] == [3] * 3
 
     bench.egress(replace(reverse(senders[0]), flags=ACK | FIN))
-    assert rounds(bench, senders[2], 1448)() == 6, "the flow that ended gave it back"
+    assert rounds(bench, senders[2], 1448)() == 6, "the ended flow released its second segment"
 
 
-def test_a_queue_that_nobody_knows_grants_only_what_is_seen_to_be_needed(bench: Bench) -> None:
+def test_queue_of_unknown_size_grants_two_segments_only_after_a_delayed_ack(bench: Bench) -> None:
     (sender,) = share_out(bench, 1, buffer_bytes=0)
     one_round = rounds(bench, sender, 1448)
     assert [one_round(), one_round(DELAYED_S), one_round()] == [3, 3, 6]

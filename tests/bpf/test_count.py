@@ -1,4 +1,4 @@
-"""N_i at egress: each connection once, whatever is retransmitted; the sweep; the full table."""
+"""N_i at egress: each connection counts once in spite of retransmissions; the sweep; the full table."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from openflow_ext.switch.dataplane import HostSettings, SweepTimes
-from tests.bpf.conftest import PORT, Bench, reverse
-from tests.bpf.packets import ACK, FIN, RST, SYN, Offer, Segment
-from tests.bpf.reference import Reference
+from openflow_ext.switch.dataplane.interface import HostSettings, SweepTimes
+from tests.support.data_plane.bench import PORT, Bench, reverse
+from tests.support.data_plane.ni_reference import Reference
+from tests.support.data_plane.packets import ACK, FIN, RST, SYN, Offer, Segment
 
 LOCAL = Segment()
 OUT = reverse(LOCAL)
@@ -22,7 +22,7 @@ def syn(segment: Segment, isn: int = 1) -> Segment:
     return replace(segment, flags=SYN, seq=isn, options=Offer().pack())
 
 
-def test_syn_and_fin_by_the_egress(bench: Bench) -> None:
+def test_syn_and_fin_at_egress_change_n_i(bench: Bench) -> None:
     bench.count_by_flags()
 
     bench.egress(syn(OUT))
@@ -31,7 +31,7 @@ def test_syn_and_fin_by_the_egress(bench: Bench) -> None:
     assert bench.counters.n_i == 0
 
 
-def test_what_comes_in_is_not_counted(bench: Bench) -> None:
+def test_packets_at_ingress_do_not_change_n_i(bench: Bench) -> None:
     bench.count_by_flags()
 
     bench.ingress(syn(LOCAL))
@@ -39,7 +39,7 @@ def test_what_comes_in_is_not_counted(bench: Bench) -> None:
     assert bench.counters.n_i == 0
 
 
-def test_retransmissions_count_once(bench: Bench) -> None:
+def test_retransmitted_syn_and_fin_count_once(bench: Bench) -> None:
     bench.count_by_flags()
     for _ in range(3):
         bench.egress(syn(OUT))
@@ -58,7 +58,7 @@ def test_reset_by_either_side_ends_the_flow(bench: Bench) -> None:
         assert bench.counters.n_i == 0
 
 
-def test_ports_used_again_count_again(bench: Bench) -> None:
+def test_reused_ports_count_as_a_new_connection(bench: Bench) -> None:
     bench.count_by_flags()
     bench.egress(syn(OUT, isn=1))
     bench.egress(replace(OUT, flags=FIN | ACK))
@@ -68,12 +68,12 @@ def test_ports_used_again_count_again(bench: Bench) -> None:
     assert bench.counters.n_i == 1
 
 
-def test_without_entries_nothing_is_counted(bench: Bench) -> None:
+def test_n_i_stays_0_without_count_entries(bench: Bench) -> None:
     bench.egress(syn(OUT))
     assert bench.counters.n_i == 0
 
 
-def test_sweep_drops_ghosts_and_what_has_ended(bench: Bench) -> None:
+def test_sweep_removes_ended_and_silent_flows(bench: Bench) -> None:
     bench.count_by_flags()
     ghost, ended = replace(OUT, dst_port=1), replace(OUT, dst_port=2)
     bench.egress(syn(ghost))
@@ -86,8 +86,8 @@ def test_sweep_drops_ghosts_and_what_has_ended(bench: Bench) -> None:
     assert bench.counters.n_i == 0
 
 
-def test_a_sweep_of_many_meets_each_flow_once(bench: Bench) -> None:
-    """More than are swept at once; those that stay are met again by the next."""
+def test_sweep_visits_each_flow_once(bench: Bench) -> None:
+    """There are more flows than one call visits. The next sweep visits the remaining flows again."""
     bench.count_by_flags()
     for port in range(900):
         bench.egress(syn(replace(OUT, dst_port=port)))
@@ -101,39 +101,41 @@ def test_a_sweep_of_many_meets_each_flow_once(bench: Bench) -> None:
     assert [bench.plane.sweep(SweepTimes(silent_s=0)) for _ in range(2)] == [450, 0]
     for port in range(1000):
         bench.egress(syn(replace(OUT, dst_port=port)))
-    assert bench.counters.n_i == 1000, "who has left leaves room"
+    assert bench.counters.n_i == 1000, "removed flows make room"
 
 
 @pytest.mark.parametrize("kinds", [(OUT,), (OUT_6,), (OUT, OUT_6)], ids=["v4", "v6", "both"])
-def test_full_table_refuses_and_says_so(bench: Bench, kinds: tuple[Segment, ...]) -> None:
-    """There is room for so many flows, whatever their kind."""
+def test_full_table_counts_flows_that_it_does_not_track(bench: Bench, kinds: tuple[Segment, ...]) -> None:
+    """The limit holds for IPv4 and IPv6 flows together."""
     bench.count_by_flags()
     for number in range(1100):
         bench.egress(syn(replace(kinds[number % len(kinds)], dst_port=number)))
 
     assert bench.counters.n_i == 1000
     assert bench.counters.untracked == 100
-    assert sum(1 for _ in bench.plane.flows()) == 1000
+    assert sum(1 for _ in bench.plane.pinned.flows()) == 1000
     bench.plane.detach(PORT)
     bench.plane.enter_port(PORT, 3, 7)
     assert bench.counters.n_i == 0
 
 
-def test_flows_of_both_kinds_are_read_as_one(bench: Bench) -> None:
+def test_flows_of_buckets_and_hash_are_read_together(bench: Bench) -> None:
     for out in (OUT, OUT_6):
         bench.egress(syn(out))
 
-    read = [(flow.local, flow.local_port, flow.remote, flow.remote_port) for flow in bench.plane.flows()]
+    read = [
+        (flow.local, flow.local_port, flow.remote, flow.remote_port) for flow in bench.plane.pinned.flows()
+    ]
 
     assert read == [(out.dst, out.dst_port, out.src, out.src_port) for out in (OUT, OUT_6)]
 
 
-def test_one_mapped_address_makes_no_flow_of_ipv4(bench: Bench) -> None:
-    """What a frame of IPv6 may say, and no host does."""
+def test_flow_with_one_mapped_address_is_ipv6(bench: Bench) -> None:
+    """No host sends such a packet, but an attacker may."""
     bench.egress(syn(OUT))
     bench.egress(syn(replace(OUT, dst=f"::ffff:{OUT.dst}", src="fd00::a00:2")))
 
-    assert [flow.remote for flow in bench.plane.flows()] == [OUT.src, "fd00::a00:2"]
+    assert [flow.remote for flow in bench.plane.pinned.flows()] == [OUT.src, "fd00::a00:2"]
 
 
 _EVENTS = st.lists(
@@ -149,7 +151,7 @@ _EVENTS = st.lists(
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(events=_EVENTS)
 def test_n_i_equals_the_reference_model(bench: Bench, events: list[tuple[int, str, int]]) -> None:
-    """Small cases that shrink; test_reference.py has the long run."""
+    """Small cases, which hypothesis can shrink. test_reference.py has the long run."""
     bench.plane.detach(PORT)
     bench.plane.enter_port(PORT, 3, 7)
     for rule, _ in bench.plane.rules(3):
@@ -171,7 +173,7 @@ def data(segment: Segment) -> Segment:
     return replace(segment, flags=ACK, payload=b"x" * 100)
 
 
-def test_idle_flows_leave_and_come_back_with_their_next_payload(bench: Bench) -> None:
+def test_idle_flows_leave_n_i_until_their_next_payload(bench: Bench) -> None:
     """SCCP, section III.E."""
     bench.count_by_flags()
     bench.egress(syn(OUT))
@@ -181,14 +183,14 @@ def test_idle_flows_leave_and_come_back_with_their_next_payload(bench: Bench) ->
     bench.plane.sweep(SweepTimes(idle_s=1e-9))
     assert bench.counters.n_i == 0
     bench.egress(replace(OUT, flags=ACK))
-    assert bench.counters.n_i == 0, "a pure ACK is no payload"
+    assert bench.counters.n_i == 0, "a pure ACK has no payload"
     bench.egress(data(OUT))
     assert bench.counters.n_i == 1
     bench.egress(replace(OUT, flags=FIN | ACK))
     assert bench.counters.n_i == 0
 
 
-def test_an_idle_flow_that_ends_does_not_come_back(bench: Bench) -> None:
+def test_idle_flow_that_ends_stays_out_of_n_i(bench: Bench) -> None:
     bench.count_by_flags()
     bench.egress(syn(OUT))
     bench.plane.sweep(SweepTimes(idle_s=1e-9))
@@ -199,8 +201,8 @@ def test_an_idle_flow_that_ends_does_not_come_back(bench: Bench) -> None:
     assert bench.counters.n_i == 0
 
 
-def test_simple_count_is_the_papers_integer(bench: Bench) -> None:
-    """SCCP, section III.A: one a matching packet, no flow state; here at least never below 0."""
+def test_simple_count_is_the_integer_of_the_paper(bench: Bench) -> None:
+    """SCCP, section III.A: one per matching packet, without flow state; never below 0."""
     bench.plane.configure_host(HostSettings(simple_count=True))
     bench.count_by_flags()
     for _ in range(3):

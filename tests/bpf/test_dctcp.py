@@ -1,4 +1,4 @@
-"""weir_dctcp in two network namespaces, held against RFC 8257 segment by segment."""
+"""weir_dctcp between two network namespaces, compared with RFC 8257 segment by segment."""
 
 from __future__ import annotations
 
@@ -10,8 +10,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bpf.wire import CE, CWR, ECE, MSS, STEPS, SYN, Ack, Connection, Seen, Step, Wire, compiled_script
-from tests.unit.dctcp_reference import Reference, section_3_3
+from tests.support.data_plane.dctcp_reference import Reference, section_3_3
+from tests.support.data_plane.scripted_wire import (
+    CE,
+    CWR,
+    ECE,
+    MSS,
+    STEPS,
+    SYN,
+    Ack,
+    Connection,
+    Seen,
+    Step,
+    Wire,
+    compiled_script,
+)
+from tests.support.waiting import wait_until
 from transports.congestion import TransportError, available, load, loaded, require_settable, unload
 from transports.sockets import ALPHA_ONE, DctcpSocket, SocketReader, socket_reader
 
@@ -42,7 +56,7 @@ def reader() -> Iterator[SocketReader]:
 
 
 def state(wire: Wire, reader: SocketReader, connection: Connection) -> DctcpSocket:
-    """What the kernel holds of the sender's end."""
+    """The kernel's state of the sender's end."""
     local = connection.client.getsockname()
     return next(one for one in wire.sender.run(reader.read) if one.local == local)
 
@@ -68,7 +82,7 @@ def acks(trace: list[Seen]) -> list[Seen]:
 
 
 def replay(acks: list[Ack]) -> Iterator[tuple[Ack, Reference]]:
-    """The sender of section 3.3 after each ACK."""
+    """Each ACK with the reference sender's state after it (section 3.3)."""
     sender = Reference(0, 0)
     for ack in acks:
         una = sender.una + ack.acked
@@ -76,7 +90,7 @@ def replay(acks: list[Ack]) -> Iterator[tuple[Ack, Reference]]:
         yield ack, sender
 
 
-def test_ecn_is_asked_for_and_data_is_capable_of_it(dctcp: Connection) -> None:
+def test_handshake_negotiates_ecn_and_data_is_ecn_capable(dctcp: Connection) -> None:
     dctcp.send(10)
     trace = dctcp.seen()
 
@@ -85,8 +99,8 @@ def test_ecn_is_asked_for_and_data_is_capable_of_it(dctcp: Connection) -> None:
     assert all(one.ecn in (1, 2) for one in data(trace))
 
 
-def test_without_ecn_the_connection_is_renos(wire: Wire) -> None:
-    """Its packets must not pass for ECN-capable: nobody would answer their marks."""
+def test_connection_without_ecn_uses_reno(wire: Wire) -> None:
+    """Its packets must not be ECN-capable, because the receiver would not echo their marks."""
     wire.receiver.sysctl("tcp_ecn", "0")
     try:
         wire.play(every(2))
@@ -102,7 +116,7 @@ def test_without_ecn_the_connection_is_renos(wire: Wire) -> None:
 
 
 def echoes(connection: Connection) -> tuple[list[bool], list[bool]]:
-    """Of each segment: whether it came with CE, and whether the ACK that covers it has ECE."""
+    """For each segment, whether it arrived with CE, and whether the ACK that covers it has ECE."""
     trace = connection.seen()
     echoed, una = [], 0
     for ack in acks(trace):
@@ -112,8 +126,8 @@ def echoes(connection: Connection) -> tuple[list[bool], list[bool]]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_every_byte_is_echoed_as_it_came(wire: Wire, dctcp: Connection, seed: int) -> None:
-    """Section 3.2: the ACK that covers a byte says whether it came with CE, whatever ACKs are held back."""
+def test_each_byte_is_echoed_as_it_arrived(wire: Wire, dctcp: Connection, seed: int) -> None:
+    """Section 3.2: the ACK that covers a byte echoes its CE, even if ACKs were delayed before."""
     chosen = random.Random(seed)
     wire.play(bytes(chosen.choices((Step.PASS, Step.MARK), (4, 1), k=3000)))
     dctcp.send(3000)
@@ -123,8 +137,8 @@ def test_every_byte_is_echoed_as_it_came(wire: Wire, dctcp: Connection, seed: in
     assert echoed == sent
 
 
-def test_the_first_bytes_are_echoed_as_they_came(wire: Wire) -> None:
-    """There each segment has an ACK, which waits while the reader has the socket."""
+def test_first_bytes_are_echoed_as_they_arrived(wire: Wire) -> None:
+    """At first the receiver acknowledges each segment; such an ACK waits while a process owns the socket."""
     for seed in range(30):
         chosen = random.Random(seed)
         wire.play(bytes(chosen.choices((Step.PASS, Step.MARK), k=60)))
@@ -136,8 +150,8 @@ def test_the_first_bytes_are_echoed_as_they_came(wire: Wire) -> None:
         assert echoed == sent
 
 
-def test_a_change_of_ce_is_acknowledged_at_once(wire: Wire) -> None:
-    """Section 3.2: one ACK for what was held back, one for the segment that brought the change."""
+def test_change_of_ce_is_acknowledged_at_once(wire: Wire) -> None:
+    """Section 3.2: one ACK for the data before the change, one for the segment with the change."""
     wire.play(every(7))
     with wire.connection(NAME, NAME, read=False) as connection:
         connection.send(400)
@@ -148,7 +162,7 @@ def test_a_change_of_ce_is_acknowledged_at_once(wire: Wire) -> None:
     assert len(changes) == 114
     for change in changes:
         assert {change.seq, change.seq + MSS} <= acknowledged
-    assert len(acknowledged) < 300  # between changes ACKs are still held back
+    assert len(acknowledged) < 300  # between changes ACKs are still delayed
 
 
 @pytest.mark.parametrize("period", [3, 10, 40])
@@ -167,10 +181,12 @@ def test_alpha_converges_to_the_marked_fraction(
 
     assert held.alpha == alphas[-1]
     assert sum(late) / len(late) == pytest.approx(1 / period, rel=0.25)
-    assert held.cwnd < 4 * period  # Reno's growth and marks balance near 2 / alpha; no window ran away
+    assert (
+        held.cwnd < 4 * period
+    )  # Reno's growth and marks balance near 2 / alpha; no cwnd grew without limit
 
 
-def test_cwnd_falls_by_half_of_alpha(wire: Wire, dctcp: Connection, reader: SocketReader) -> None:
+def test_mark_reduces_cwnd_by_half_of_alpha(wire: Wire, dctcp: Connection, reader: SocketReader) -> None:
     """One mark in slow start, while alpha is still large."""
     wire.play(at(Step.MARK, 150))
     dctcp.send(400)
@@ -185,10 +201,10 @@ def test_cwnd_falls_by_half_of_alpha(wire: Wire, dctcp: Connection, reader: Sock
 @pytest.mark.parametrize(
     "steps", [at(Step.DROP, 400), at(Step.MARK, 399)[:-1] + bytes([Step.MARK, Step.DROP])]
 )
-def test_a_loss_halves_whatever_alpha_says(
+def test_loss_halves_cwnd_whatever_alpha_is(
     wire: Wire, dctcp: Connection, reader: SocketReader, steps: bytes
 ) -> None:
-    """Section 3.5; and a mark in the same window as the loss takes nothing more."""
+    """Section 3.5; a mark in the same window as the loss reduces cwnd no further."""
     wire.play(steps)
     dctcp.send(450)
     held = state(wire, reader, dctcp)
@@ -198,7 +214,7 @@ def test_a_loss_halves_whatever_alpha_says(
     assert held.ssthresh == held.prior_cwnd // 2
 
 
-def test_a_loss_that_a_tail_loss_probe_repairs_halves_too(
+def test_loss_that_a_tail_loss_probe_repairs_halves_cwnd(
     wire: Wire, dctcp: Connection, reader: SocketReader
 ) -> None:
     wire.play(at(Step.DROP, 149))
@@ -210,30 +226,32 @@ def test_a_loss_that_a_tail_loss_probe_repairs_halves_too(
     assert held.ssthresh == held.prior_cwnd // 2
 
 
-def test_after_a_timeout_cwnd_is_the_loss_window(wire: Wire, dctcp: Connection, reader: SocketReader) -> None:
-    """All of a flight and its probes are lost: ssthresh is half, and slow start begins anew."""
+def test_timeout_sets_cwnd_to_the_loss_window(wire: Wire, dctcp: Connection, reader: SocketReader) -> None:
+    """A flight and all its probes are lost: ssthresh is half of cwnd, and slow start begins again."""
     wire.play(at(Step.DROP, *range(100, 133)))
     dctcp.send(100)
     before = state(wire, reader, dctcp)
     dctcp.client.sendall(bytes(30 * MSS))
-    until = time.monotonic() + 5
-    while (held := state(wire, reader, dctcp)).cwnd >= before.cwnd and time.monotonic() < until:
-        time.sleep(0.01)
+    held = wait_until(
+        lambda: state(wire, reader, dctcp),
+        "cwnd falls after the timeout",
+        lambda held: held.cwnd < before.cwnd,
+    )
 
     assert held.cwnd <= 2
     assert held.ssthresh == held.prior_cwnd // 2
 
 
-def test_what_was_marked_before_an_idle_time_is_forgotten(wire: Wire, reader: SocketReader) -> None:
-    """The window that was observed half is begun anew, so the marks in it do not count; alpha stays."""
+def test_marks_from_before_a_pause_are_discarded(wire: Wire, reader: SocketReader) -> None:
+    """The observation window starts again, so the marks in it do not count; alpha stays."""
     wire.play()
     with wire.connection(NAME, NAME, read=False) as connection:
         connection.send(43)
         wire.play(every(1))
-        connection.send(24)  # one flight, many ACKs: one of the first begins the window
+        connection.send(24)  # one flight with many ACKs; one of the first starts the window
         before = state(wire, reader, connection)
         wire.play()
-        time.sleep(0.6)  # idle time has to be longer than an RTO, 200 ms
+        time.sleep(0.6)  # longer than an RTO of 200 ms
         connection.send(1)
         after = state(wire, reader, connection)
 
@@ -241,7 +259,7 @@ def test_what_was_marked_before_an_idle_time_is_forgotten(wire: Wire, reader: So
     assert round(after.alpha * ALPHA_ONE) == section_3_3(round(before.alpha * ALPHA_ONE), 0, MSS)
 
 
-def test_loading_and_unloading_can_be_said_twice(wire: Wire) -> None:
+def test_loading_and_unloading_twice_is_harmless(wire: Wire) -> None:
     assert load(NAME) is False
     assert NAME in available()
     assert unload(NAME) is True
@@ -252,7 +270,7 @@ def test_loading_and_unloading_can_be_said_twice(wire: Wire) -> None:
     assert load(NAME) is True
 
 
-def test_connections_outlive_the_unloading(wire: Wire, dctcp: Connection) -> None:
+def test_connections_survive_unloading(wire: Wire, dctcp: Connection) -> None:
     unload(NAME)
     try:
         dctcp.send(100)

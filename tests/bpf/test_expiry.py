@@ -1,4 +1,4 @@
-"""Timeouts of exact rules: who is looked at when, and that the others are not read."""
+"""Timeouts of exact rules: when each rule is checked, and that other rules are not read."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from typing import Any
 
 import pytest
 
-from openflow_ext.switch import ruleforms
-from openflow_ext.switch.libbpf import Map
-from openflow_ext.switch.rulemaps import RuleMaps
-from openflow_ext.switch.rules import Rule, WindowOp
-from tests.bpf.conftest import BRIDGE, Bench
-from tests.bpf.packets import ACK
-from tests.bpf.test_reflex import LOCAL, entry
+from libbpf_cffi.libbpf import Map
+from openflow_ext.switch.dataplane import rule_structs
+from openflow_ext.switch.dataplane.rule_maps import RuleMaps
+from openflow_ext.switch.dataplane.rules import Rule, WindowOp
+from tests.support.data_plane.bench import BRIDGE, Bench, reflex_entry
+from tests.support.data_plane.packets import ACK, Segment
+
+LOCAL = Segment()
 
 MS_NS = 1_000_000
 
 
 @pytest.fixture(autouse=True)
 def _timeouts_in_ms(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ruleforms, "NS", MS_NS)
+    monkeypatch.setattr(rule_structs, "NS_PER_S", MS_NS)
 
 
 def rule(port: int, **timeouts: int) -> Rule:
-    match = entry(replace(LOCAL, src_port=port)).match
+    match = reflex_entry(replace(LOCAL, src_port=port)).match
     return Rule(0, 1, 0, match, WindowOp.SET_WINDOW, 1000, **timeouts)
 
 
@@ -34,7 +35,7 @@ def expired(rules: Any) -> list[tuple[Rule, bool]]:
     return [(one, hard) for bridge, one, _, hard in rules.expired() if bridge == BRIDGE]
 
 
-def test_rules_end_by_either_timeout_and_are_told_until_they_are_removed(bench: Bench) -> None:
+def test_expired_rules_are_reported_until_they_are_removed(bench: Bench) -> None:
     hard, idle, long = rule(1, hard_timeout_s=1), rule(2, idle_timeout_s=1), rule(3, hard_timeout_s=60_000)
     for one in (hard, idle, long, rule(4)):
         bench.put(one)
@@ -47,7 +48,7 @@ def test_rules_end_by_either_timeout_and_are_told_until_they_are_removed(bench: 
     assert expired(bench.plane) == []
 
 
-def test_use_keeps_an_idle_rule(bench: Bench) -> None:
+def test_use_keeps_a_rule_with_an_idle_timeout(bench: Bench) -> None:
     kept = rule(LOCAL.src_port, idle_timeout_s=60)
     bench.handshake(LOCAL)
     assert expired(bench.plane) == []
@@ -60,16 +61,16 @@ def test_use_keeps_an_idle_rule(bench: Bench) -> None:
     assert expired(bench.plane) == [(kept, False)]
 
 
-def test_a_new_agent_finds_the_rules_of_the_one_before(bench: Bench) -> None:
+def test_new_agent_finds_the_rules_of_the_previous_one(bench: Bench) -> None:
     left = rule(1, hard_timeout_s=1)
     bench.put(left)
     time.sleep(0.01)
-    maps = bench.plane._maps
+    maps = bench.plane.pinned.maps
     names = ("exact_rules", "lists", "list_flags", "tallies", "list_counts")
     assert expired(RuleMaps(*(maps[name] for name in names))) == [(left, True)]
 
 
-def test_rules_whose_time_has_not_come_are_not_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_that_cannot_have_expired_are_not_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert expired(bench.plane) == []
     for port in range(1, 1001):
         bench.put(rule(port, hard_timeout_s=50_000 if port % 2 else 0))
@@ -90,8 +91,10 @@ def test_rules_whose_time_has_not_come_are_not_read(bench: Bench, monkeypatch: p
     assert reads == {"items lists": 1}
 
 
-def test_what_is_armed_is_read_back_without_a_walk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    rules = [entry(replace(LOCAL, src_port=port)) for port in (9, 7, 8)]
+def test_armed_entries_are_read_without_a_walk_through_the_map(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = [reflex_entry(replace(LOCAL, src_port=port)) for port in (9, 7, 8)]
     bench.plane.arm(1, BRIDGE, rules)
     with monkeypatch.context() as patched:
         patched.setattr(Map, "items", lambda _self: pytest.fail("the map was walked through"))

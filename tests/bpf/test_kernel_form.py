@@ -1,7 +1,7 @@
-"""The kernel datapath's form on real links, a Linux bridge in Open vSwitch's place.
+"""The kernel datapath's form on real links, with a Linux bridge instead of Open vSwitch.
 
-The hosts leave checksums to be filled in and send super-packets; the bridge's ports fill in and cut them
-behind the programs, so that the hosts check what the programs left.
+The hosts send super-packets with partial checksums. The bridge's ports complete the checksums and segment
+the packets after the programs have run, so that the receiving host checks the result.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from openflow_ext.switch.kernel import KernelDataPlane
-from openflow_ext.switch.rules import Rule, TcpMatch, WindowOp
-from tests.bpf.test_alarm import run
-from tests.bpf.wire import MSS, PATIENCE_S, Space
+from openflow_ext.switch.dataplane.kernel import KernelDataPlane
+from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
+from tests.support.data_plane.scripted_wire import MSS, Space
+from tests.support.data_plane.slow_port import run
+from tests.support.waiting import DEADLINE_S
 
 BRIDGE, TCP_PORT = 1, 5001
 BYTES = 1 << 20
@@ -32,7 +33,7 @@ SND_WND = struct.Struct("228xI")  # of struct tcp_info, since Linux 5.4
 @dataclass(frozen=True, slots=True)
 class Host:
     space: Space
-    port: str  # of the bridge, to which it is attached
+    port: str  # the bridge's port to which the host is attached
     address: str
 
     @property
@@ -47,7 +48,7 @@ class Host:
 
     def socket(self) -> socket.socket:
         made = self.space.run(socket.socket)
-        made.settimeout(PATIENCE_S)
+        made.settimeout(DEADLINE_S)
         return made
 
 
@@ -104,7 +105,7 @@ def snd_wnd_of(end: socket.socket) -> int:
     return int(window)
 
 
-def test_windows_fall_under_checksums_that_are_still_to_be_filled_in(
+def test_windows_are_lowered_in_packets_with_partial_checksums(
     hosts: tuple[Host, Host], plane: KernelDataPlane
 ) -> None:
     client, server = hosts

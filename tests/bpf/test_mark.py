@@ -1,11 +1,11 @@
-"""CE at egress: the step, the ramp, what is never marked, the IPv4 header's checksum."""
+"""CE at egress: the step, the ramp, packets that are never marked, the checksum of the IPv4 header."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.bpf.conftest import PORT, Bench
-from tests.bpf.packets import Segment, checksum
+from tests.support.data_plane.bench import PORT, Bench
+from tests.support.data_plane.packets import Segment, checksum
 
 ECT0, ECT1, CE, NOT_ECT = 2, 1, 3, 0
 V4, V6 = Segment(), Segment(src="fd00::1", dst="fd00::2")
@@ -13,8 +13,8 @@ STEP, RAMP = 1, 2
 
 
 def with_queue(bench: Bench, pkts: int) -> None:
-    """Say that so many packets wait, as the tracepoints would."""
-    states = bench.plane._maps["port_states"]
+    """Set the length of the port's queue, as the tracepoints would."""
+    states = bench.plane.pinned.maps["port_states"]
     state = states.get(states.key(PORT))
     state.queue_pkts = pkts
     states.put(states.key(PORT), state)
@@ -38,7 +38,7 @@ def ecn_of(frame: bytes, segment: Segment) -> int:
 @pytest.mark.parametrize("segment", [V4, V6], ids=["v4", "v6"])
 @pytest.mark.parametrize(("ecn", "after"), [(ECT0, CE), (ECT1, CE), (CE, CE), (NOT_ECT, NOT_ECT)])
 def test_step_marks_ecn_capable_packets_above_k(bench: Bench, segment: Segment, ecn: int, after: int) -> None:
-    """DCTCP, section 3.1: an arriving packet is marked where the queue is greater than K."""
+    """DCTCP, section 3.1: an arriving packet is marked if the queue is longer than K."""
     bench.configure(mark_mode=STEP, mark_min_pkts=20)
     with_queue(bench, 21)
     frame = with_ecn(segment, ecn)
@@ -51,7 +51,7 @@ def test_step_marks_ecn_capable_packets_above_k(bench: Bench, segment: Segment, 
     assert bench.counters.marked == (after != ecn)
 
 
-def test_step_leaves_a_queue_of_k_alone(bench: Bench) -> None:
+def test_step_marks_nothing_in_a_queue_of_k(bench: Bench) -> None:
     bench.configure(mark_mode=STEP, mark_min_pkts=20)
     with_queue(bench, 20)
     assert bench.egress_raw(with_ecn(V4, ECT0)) == with_ecn(V4, ECT0)
@@ -60,7 +60,7 @@ def test_step_leaves_a_queue_of_k_alone(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("queue", "share"), [(10, 0.0), (20, 0.0), (40, 0.25), (60, 0.5), (100, 1.0), (200, 1.0)]
 )
-def test_ramp_marks_in_proportion(bench: Bench, queue: int, share: float) -> None:
+def test_ramp_marks_in_proportion_to_the_queue(bench: Bench, queue: int, share: float) -> None:
     """DCUDP: from th_min (20) to th_max (100)."""
     bench.configure(mark_mode=RAMP, mark_min_pkts=20, mark_max_pkts=100)
     with_queue(bench, queue)
@@ -71,7 +71,7 @@ def test_ramp_marks_in_proportion(bench: Bench, queue: int, share: float) -> Non
     assert bench.counters.marked == pytest.approx(2000 * share, abs=120 if 0 < share < 1 else 0)
 
 
-def test_any_transport_is_marked(bench: Bench) -> None:
+def test_packets_of_any_transport_are_marked(bench: Bench) -> None:
     bench.configure(mark_mode=STEP, mark_min_pkts=1)
     with_queue(bench, 2)
     udp = bytearray(with_ecn(V4, ECT0))

@@ -1,4 +1,4 @@
-"""Ports under SCCP: SYNs offer segments that fit and finer windows, which hold one segment; it is pushed."""
+"""Segment fitting on SCCP ports: MSS, finer window scale, windows of one segment, PSH."""
 
 from __future__ import annotations
 
@@ -8,10 +8,20 @@ from dataclasses import replace
 
 import pytest
 
-from openflow_ext.switch.dataplane import HostSettings, PortSettings, SweepTimes
-from openflow_ext.switch.rules import Rule, TcpMatch, WindowOp
-from tests.bpf.conftest import PORT, Bench, reverse
-from tests.bpf.packets import ACK, PSH, RST, SYN, Offer, Segment, checksum_is_right, tcp_of, window_of
+from openflow_ext.switch.dataplane.interface import HostSettings, PortSettings, SweepTimes
+from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
+from tests.support.data_plane.bench import PORT, Bench, reverse
+from tests.support.data_plane.packets import (
+    ACK,
+    PSH,
+    RST,
+    SYN,
+    Offer,
+    Segment,
+    checksum_is_right,
+    tcp_of,
+    window_of,
+)
 
 LOCAL = Segment()
 QUEUE_BYTES = 150_000
@@ -22,7 +32,7 @@ TOLD_SCALE = 7
 
 
 def crowd(bench: Bench, flows: int, buffer_bytes: int = QUEUE_BYTES) -> None:
-    """A port of 100 Mbit/s under SCCP with so many flows, and one more before."""
+    """An SCCP port of 100 Mbit/s with open flows; one more flow has ended."""
     bench.plane.configure(PORT, PortSettings(common_rtt_us=600), 100_000_000, buffer_bytes)
     bench.count_by_flags()
     for version in (4, 6):
@@ -30,11 +40,11 @@ def crowd(bench: Bench, flows: int, buffer_bytes: int = QUEUE_BYTES) -> None:
         bench.put(Rule(1, 100, 0, share, window_op=WindowOp.FAIR_SHARE))
     for number in range(flows + 1):
         bench.handshake(replace(LOCAL, src_port=1 + number))
-    end(bench, flows)
+    end_flow(bench, flows)
     time.sleep(1.2 * BURST_S)
 
 
-def end(bench: Bench, number: int) -> None:
+def end_flow(bench: Bench, number: int) -> None:
     bench.ingress(replace(LOCAL, src_port=1 + number, flags=RST | ACK))
 
 
@@ -42,8 +52,8 @@ def syn(segment: Segment, offer: Offer | None = None) -> Segment:
     return replace(segment, flags=SYN, options=(offer or Offer()).pack())
 
 
-def told_scale(frame: bytes, segment: Segment) -> int:
-    """Where Offer.pack has it: behind the MSS and the timestamps, if any."""
+def advertised_scale(frame: bytes, segment: Segment) -> int:
+    """The window scale option, where Offer.pack puts it: after the MSS and the timestamps, if any."""
     options = tcp_of(frame, segment)[20:]
     at = options.index(b"\x03\x03", 14 if options[4] == 8 else 4)
     return options[at + 2]
@@ -68,12 +78,10 @@ def mss_of(frame: bytes, segment: Segment) -> int:
         (119, 14, 1448),
     ],
 )
-def test_the_mss_that_is_offered_by_how_many_flows_there_are(
-    bench: Bench, flows: int, scale: int, segment_bytes: int
-) -> None:
+def test_fitted_mss_by_number_of_flows(bench: Bench, flows: int, scale: int, segment_bytes: int) -> None:
     """Each flow's segment with its headers fits into seven eighths of queue and link, from 256 bytes on.
 
-    Steps of 2 KB (scale 14 is told as 11) hold no whole segment.
+    Steps of 2 KB (scale 14 is advertised as 11) hold no whole segment.
     """
     crowd(bench, flows)
     for run in (bench.ingress, bench.ingress_tc):
@@ -85,40 +93,42 @@ def test_the_mss_that_is_offered_by_how_many_flows_there_are(
 
 
 @pytest.mark.parametrize("src", ["10.0.0.1", "fd00::1"])
-def test_ipv6_and_a_repeated_syn(bench: Bench, src: str) -> None:
+def test_repeated_syn_gets_the_same_offer(bench: Bench, src: str) -> None:
     crowd(bench, 119)
     offered = syn(replace(LOCAL, src=src, dst=src[:-1] + "2"))
     first = bench.ingress(offered)
     assert (mss_of(first, offered), checksum_is_right(first, offered)) == (1036, True)
     for number in range(200):
         bench.handshake(replace(LOCAL, src_port=20_000 + number))
-    assert bench.ingress(offered) == first, "a repeated SYN says what the first did"
+    assert bench.ingress(offered) == first, "a repeated SYN gets the offer of the first"
 
 
 @pytest.mark.parametrize("src", ["10.0.0.1", "fd00::1"])
 @pytest.mark.parametrize(
-    ("own", "told", "timestamps"),
+    ("own", "advertised", "timestamps"),
     [(0, 0, True), (7, 7, True), (8, 7, False), (9, 7, True), (10, 7, False), (11, 8, True), (14, 11, False)],
 )
-def test_windows_are_in_finer_steps(bench: Bench, src: str, own: int, told: int, timestamps: bool) -> None:
-    """The told scale's byte is the second of its word or the first, as the timestamps have it."""
+def test_windows_are_translated_to_the_finer_scale(
+    bench: Bench, src: str, own: int, advertised: int, timestamps: bool
+) -> None:
+    """The byte with the scale is the first or the second of its word, depending on the timestamps option."""
     crowd(bench, 5)
     flow = replace(LOCAL, src=src, dst=src[:-1] + "2")
     for number, run in enumerate((bench.ingress, bench.ingress_tc)):
         offered = syn(replace(flow, src_port=3000 + number), Offer(scale=own, timestamps=timestamps))
         frame = run(offered)
-        assert (told_scale(frame, offered), checksum_is_right(frame, offered)) == (told, True)
+        assert (advertised_scale(frame, offered), checksum_is_right(frame, offered)) == (advertised, True)
     bench.handshake(flow, Offer(scale=own))
     for field in (0, 1, 5, 0xFFFF):
         with bench.unclamped():
             ack = replace(flow, window=field)
             frame = bench.ingress(ack)
-        assert window_of(frame, ack) == min(field << own - told, 0xFFFF)
+        assert window_of(frame, ack) == min(field << own - advertised, 0xFFFF)
         assert checksum_is_right(frame, ack)
 
 
-def test_a_silent_flow_leaves_n_i_and_its_windows_are_translated_on(bench: Bench) -> None:
-    """Nobody else knows how: forgotten, a connection of a pool would have an eighth of its windows."""
+def test_silent_flow_leaves_n_i_and_its_windows_are_still_translated(bench: Bench) -> None:
+    """If the switch forgot the flow, its windows would be an eighth of what the host means."""
     crowd(bench, 0)
     bench.handshake(LOCAL, Offer(scale=9))
     counted, clamped = bench.counters.n_i, bench.counters.clamped
@@ -133,14 +143,14 @@ def test_a_silent_flow_leaves_n_i_and_its_windows_are_translated_on(bench: Bench
     assert bench.counters.n_i == counted - 1
 
 
-def test_a_peer_that_does_not_scale_is_told_the_host_s_own_windows(bench: Bench) -> None:
+def test_windows_are_not_translated_if_the_peer_does_not_scale(bench: Bench) -> None:
     crowd(bench, 5)
     bench.handshake(LOCAL, theirs=Offer(scale=None))
     small = replace(LOCAL, window=700, payload=b"?")
     assert window_of(bench.ingress(small), small) == 700
 
 
-def test_what_is_left_alone(bench: Bench) -> None:
+def test_syn_is_not_changed(bench: Bench) -> None:
     crowd(bench, 119, buffer_bytes=0)
     unknown_queue = syn(LOCAL)
     assert bench.ingress(unknown_queue) == unknown_queue.pack()
@@ -149,7 +159,7 @@ def test_what_is_left_alone(bench: Bench) -> None:
         segment = replace(LOCAL, flags=SYN, seq=len(offer) + offer.count(b"\x02"), options=offer)
         assert bench.ingress(segment) == segment.pack()
     out = replace(reverse(LOCAL), flags=SYN, options=Offer().pack())
-    assert bench.egress(out) == out.pack(), "what the host is told stays"
+    assert bench.egress(out) == out.pack(), "the host receives it unchanged"
     bench.plane.configure_host(HostSettings(simple_count=True))
     assert bench.ingress(replace(unknown_queue, seq=76)) == replace(unknown_queue, seq=76).pack()
     bench.plane.configure_host(HostSettings())
@@ -157,37 +167,37 @@ def test_what_is_left_alone(bench: Bench) -> None:
     assert bench.ingress(replace(unknown_queue, seq=77)) == replace(unknown_queue, seq=77).pack()
 
 
-def test_a_round_of_connections_that_have_ended_is_remembered(bench: Bench) -> None:
+def test_crowd_of_ended_connections_is_remembered(bench: Bench) -> None:
     crowd(bench, 119)
     for number in range(119):
-        end(bench, number)
+        end_flow(bench, number)
     assert bench.counters.n_i == 0
     assert mss_of(bench.ingress(syn(LOCAL)), syn(LOCAL)) == 1036
 
-    forget(bench)
+    halve_crowd(bench)
     later = syn(replace(LOCAL, seq=9))
-    assert mss_of(bench.ingress(later), later) == 1420, "half of 120"
+    assert mss_of(bench.ingress(later), later) == 1420, "the crowd of 120 is halved"
 
 
-def forget(bench: Bench) -> None:
-    """Let the time pass in which half of a crowd is forgotten."""
-    for key, state in bench.plane._maps["port_states"].items():
+def halve_crowd(bench: Bench) -> None:
+    """Move the crowd into the past by the time after which it is halved."""
+    for key, state in bench.plane.pinned.maps["port_states"].items():
         if state.crowd:
             state.crowd_ns = max(0, state.crowd_ns - CROWD_NS)
-            bench.plane._maps["port_states"].put(key, state)
+            bench.plane.pinned.maps["port_states"].put(key, state)
 
 
-def test_a_crowd_that_grows_counts_twice(bench: Bench) -> None:
+def test_port_expects_twice_as_many_flows_as_a_growing_crowd(bench: Bench) -> None:
     crowd(bench, 45)
     for _ in range(8):
-        forget(bench)
-    assert mss_of(bench.ingress(syn(LOCAL)), syn(LOCAL)) == 1420, "ready for 92"
+        halve_crowd(bench)
+    assert mss_of(bench.ingress(syn(LOCAL)), syn(LOCAL)) == 1420, "the port expects 92 flows"
     bench.handshake(LOCAL)
     more = replace(LOCAL, src_port=50_000)
-    assert mss_of(bench.ingress(syn(more)), syn(more)) == 1292, "ready for 94"
+    assert mss_of(bench.ingress(syn(more)), syn(more)) == 1292, "the port expects 94 flows"
 
 
-def test_a_burst_of_syns_counts_before_it_is_answered(bench: Bench) -> None:
+def test_burst_of_syns_counts_before_any_is_answered(bench: Bench) -> None:
     crowd(bench, 0)
     sizes = []
     for number in range(60):
@@ -199,116 +209,124 @@ def test_a_burst_of_syns_counts_before_it_is_answered(bench: Bench) -> None:
     assert sizes == sorted(sizes, reverse=True) or 1420 in sizes[-10:]
 
 
-def all_share(bench: Bench) -> None:
-    """All flows of N_i, whenever they sent."""
-    for key, port in bench.plane._maps["ports"].items():
+def turn_off_turns(bench: Bench) -> None:
+    """Turn off turns, so that all flows of N_i share the port."""
+    for key, port in bench.plane.pinned.maps["ports"].items():
         port.turn_shift = 0
-        bench.plane._maps["ports"].put(key, port)
+        bench.plane.pinned.maps["ports"].put(key, port)
 
 
 @pytest.mark.parametrize(("flows", "segments"), [(1, 13), (2, 4), (3, 3), (5, 3), (6, 2), (10, 2), (11, 1)])
-def test_segments_of_a_window_by_how_many_share(bench: Bench, flows: int, segments: int) -> None:
-    """7,500 bytes a round trip and 9,375 more for one alone, segments of 1,408."""
+def test_segments_per_window_by_number_of_active_senders(bench: Bench, flows: int, segments: int) -> None:
+    """A BDP of 7,500 bytes, 9,375 bytes more for a lone flow, segments of 1,408 bytes."""
     crowd(bench, flows)
-    all_share(bench)
+    turn_off_turns(bench)
     first = replace(LOCAL, src_port=1)
-    assert told(bench, first) == 512
+    assert window_bytes(bench, first) == 512
     bench.egress(replace(reverse(first), payload=b"x"))
-    assert told(bench, first) == max(segments, 2) * 1408, "two at least, once, for whole ones"
-    assert told(bench, first) == segments * 1408
+    assert window_bytes(bench, first) == max(segments, 2) * 1408, (
+        "at least two segments once, so that the sender sends whole segments"
+    )
+    assert window_bytes(bench, first) == segments * 1408
 
 
-def test_one_segment_at_a_time_and_each_is_pushed(bench: Bench) -> None:
+def test_window_holds_one_segment_which_is_pushed(bench: Bench) -> None:
     crowd(bench, 119)
     bench.handshake(LOCAL)
-    assert told(bench, LOCAL) == 512
-    bench.let_wait(1514)  # a turn of 17 ms, for 1.2 are too few for 119 segments
+    assert window_bytes(bench, LOCAL) == 512
+    bench.set_queue_bytes(1514)  # a queue makes turns last 17 ms; 1.2 ms are too short for 119 segments
     keep_sending(bench, 119)
     data = replace(reverse(LOCAL), payload=bytes(1024))
     bench.egress(data)
-    assert told(bench, LOCAL) == 2048, "once, to have the sender make whole segments"
-    assert told(bench, LOCAL) == 1024
+    assert window_bytes(bench, LOCAL) == 2048, "once, so that the sender sends whole segments"
+    assert window_bytes(bench, LOCAL) == 1024
     sent = bench.egress(data)
     assert tcp_of(sent, data)[13] == ACK | PSH
     assert checksum_is_right(sent, data)
     assert bench.egress(replace(data, flags=ACK | PSH)) == replace(data, flags=ACK | PSH).pack()
-    assert told(bench, replace(LOCAL, payload=b"?")) == 1024
+    assert window_bytes(bench, replace(LOCAL, payload=b"?")) == 1024
 
 
-def test_a_port_whose_capacity_was_unknown_for_a_while_goes_on_as_before(bench: Bench) -> None:
+def test_port_continues_after_its_capacity_was_unknown(bench: Bench) -> None:
     crowd(bench, 119)
-    end(bench, 0)
+    end_flow(bench, 0)
     first, other = LOCAL, replace(LOCAL, src_port=50_000)
     for flow in (first, other):
         bench.handshake(flow)
-        assert told(bench, flow) == 512
+        assert window_bytes(bench, flow) == 512
     bench.plane.configure(PORT, PortSettings(common_rtt_us=600), 0, QUEUE_BYTES)
     bench.egress(replace(reverse(first), payload=bytes(1024)))
-    assert told(bench, first) > 10 * 1024, "as the host said"
+    assert window_bytes(bench, first) > 10 * 1024, "the window of the host is not lowered"
     bench.plane.configure(PORT, PortSettings(common_rtt_us=600), 100_000_000, QUEUE_BYTES)
-    all_share(bench)
+    turn_off_turns(bench)
     bench.egress(replace(reverse(other), payload=bytes(1024)))
-    assert told(bench, other) == 2048
+    assert window_bytes(bench, other) == 2048
 
 
-def told(bench: Bench, segment: Segment) -> int:
-    """The window with which a segment goes on."""
+def window_bytes(bench: Bench, segment: Segment) -> int:
+    """The window that the segment leaves with, in bytes."""
     return window_of(bench.ingress(segment), segment) << TOLD_SCALE
 
 
-def test_before_a_flow_sends_it_is_told_a_small_window_which_what_asks_can_raise(bench: Bench) -> None:
-    """A window of 512 bytes is filled with one segment; the first of a connection, seen once."""
+def test_first_window_is_small_and_the_request_raises_it(bench: Bench) -> None:
+    """A sender fills a window of 512 bytes with one segment. Only the first ACK of a connection gets it."""
     request = replace(LOCAL, payload=b"?")
     crowd(bench, 5)
     bench.handshake(LOCAL)
-    assert (told(bench, LOCAL), told(bench, request)) == (512, 2 * 1408)
+    assert (window_bytes(bench, LOCAL), window_bytes(bench, request)) == (512, 2 * 1408)
     crowd(bench, 119)
     other = replace(LOCAL, src_port=50_000)
     bench.handshake(other)
-    assert (told(bench, other), told(bench, replace(other, payload=b"?"))) == (512, 512)
+    assert (window_bytes(bench, other), window_bytes(bench, replace(other, payload=b"?"))) == (512, 512)
 
 
-def test_whole_segments_are_begun_one_flow_after_the_other(bench: Bench) -> None:
-    """Each is told two at once for that; four segments take 35 s of a link of 1 kbit/s."""
+def test_flows_receive_two_segments_one_after_the_other(bench: Bench) -> None:
+    """Each flow receives a window of two segments once. The link of 1 kbit/s needs 35 s for four segments."""
     crowd(bench, 119)
     bench.plane.configure(PORT, PortSettings(common_rtt_us=60_000_000), 1000, QUEUE_BYTES)
-    all_share(bench)
-    end(bench, 0)
+    turn_off_turns(bench)
+    end_flow(bench, 0)
     flows = [replace(LOCAL, src_port=50_001 + number) for number in range(2)]
     for flow in flows:
         bench.handshake(flow)
-        assert told(bench, flow) == 512
+        assert window_bytes(bench, flow) == 512
     for flow in flows:
         bench.egress(replace(reverse(flow), payload=bytes(512)))
-    assert [told(bench, flow) for flow in flows] == [2048, 512], "the other with what it cannot halve"
-    assert told(bench, flows[0]) == 1024
+    assert [window_bytes(bench, flow) for flow in flows] == [2048, 512], (
+        "the other flow gets a window for one small segment"
+    )
+    assert window_bytes(bench, flows[0]) == 1024
 
 
 @pytest.mark.parametrize(("waiting", "window"), [(7, 2048), (8, 512)], ids=["an eighth is spare", "less"])
-def test_whole_segments_are_begun_while_the_queue_has_room(bench: Bench, waiting: int, window: int) -> None:
+def test_flow_receives_two_segments_only_while_the_queue_has_room(
+    bench: Bench, waiting: int, window: int
+) -> None:
     crowd(bench, 119)
-    all_share(bench)
-    end(bench, 0)
+    turn_off_turns(bench)
+    end_flow(bench, 0)
     bench.handshake(LOCAL)
-    assert told(bench, LOCAL) == 512
+    assert window_bytes(bench, LOCAL) == 512
     bench.egress(replace(reverse(LOCAL), payload=bytes(512)))
-    bench.let_wait(waiting * QUEUE_BYTES // 8)
-    assert told(bench, LOCAL) == window
+    bench.set_queue_bytes(waiting * QUEUE_BYTES // 8)
+    assert window_bytes(bench, LOCAL) == window
 
 
 def keep_sending(bench: Bench, flows: int) -> None:
-    """A segment of each flow of `crowd`: those that send share."""
+    """Send a segment of each flow of `crowd`, so that it is an active sender."""
     for number in range(flows):
         bench.egress(replace(reverse(replace(LOCAL, src_port=1 + number)), payload=b"x"))
 
 
-def test_where_few_share_each_has_its_share_rounded_up_and_one_segment_more(bench: Bench) -> None:
+def test_few_flows_get_their_share_rounded_up_plus_one_segment(bench: Bench) -> None:
     crowd(bench, 119)
     bench.handshake(LOCAL)
     for number in range(117):
-        end(bench, number)
+        end_flow(bench, number)
     data = replace(reverse(LOCAL), payload=bytes(1024))
     assert bench.egress(data) == data.pack()
     keep_sending(bench, 0)
     windows = window_of(bench.ingress(LOCAL), LOCAL) << TOLD_SCALE
-    assert windows in (18 * 1024, 5 * 1024, 4 * 1024), "as one, two or three of them have sent of late"
+    assert windows in (18 * 1024, 5 * 1024, 4 * 1024), (
+        "depending on whether one, two or three flows are active senders"
+    )

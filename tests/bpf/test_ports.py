@@ -1,4 +1,4 @@
-"""Where ports lie: interface numbers that want the same place."""
+"""The slots of ports: interface numbers that map to the same slot."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from openflow_ext.switch.dataplane import DataPlaneError, NoSuchPort
-from openflow_ext.switch.layout import constants
-from tests.bpf.conftest import BRIDGE, OFPORT, PORT, Bench, reverse
-from tests.bpf.packets import SYN, Offer, Segment
+from openflow_ext.switch.dataplane.interface import DataPlaneError, NoSuchPort
+from openflow_ext.switch.dataplane.structs import constants
+from tests.support.data_plane.bench import BRIDGE, OFPORT, PORT, Bench, reverse
+from tests.support.data_plane.packets import SYN, Offer, Segment
 
-PLACES, PORTS = int(constants.WEIR_PORT_PLACES), int(constants.WEIR_MAX_PORTS)
-RIVALS = [PORT + PORTS * n for n in range(1, PLACES + 1)]
+SLOTS, PORTS = int(constants.WEIR_PORT_SLOTS), int(constants.WEIR_MAX_PORTS)
+RIVALS = [PORT + PORTS * n for n in range(1, SLOTS + 1)]
 
 
 def count_one(bench: Bench) -> None:
     bench.egress(replace(reverse(Segment()), flags=SYN, options=Offer().pack()))
 
 
-def test_a_port_whose_place_is_taken_lies_further_on(bench: Bench) -> None:
+def test_port_whose_slot_is_taken_uses_the_next_free_one(bench: Bench) -> None:
     bench.count_by_flags()
     bench.plane.detach(PORT)
     for ifindex in (RIVALS[0], PORT):
@@ -35,12 +35,12 @@ def test_a_port_whose_place_is_taken_lies_further_on(bench: Bench) -> None:
         bench.plane.counters(RIVALS[0])
 
 
-def test_a_port_that_finds_no_place_is_refused_by_name(bench: Bench) -> None:
+def test_port_without_a_free_slot_is_refused_with_the_others_names(bench: Bench) -> None:
     *others, last = RIVALS
     try:
         for ifindex in others:
             bench.plane.enter_port(ifindex, BRIDGE, OFPORT)
-        with pytest.raises(DataPlaneError, match=f"no place for interface {last}"):
+        with pytest.raises(DataPlaneError, match=f"no slot for interface {last}"):
             bench.plane.enter_port(last, BRIDGE, OFPORT)
     finally:
         for ifindex in others:
@@ -48,7 +48,7 @@ def test_a_port_that_finds_no_place_is_refused_by_name(bench: Bench) -> None:
     assert set(bench.plane.attached()) == {PORT}
 
 
-def test_a_place_is_as_new_for_the_next_port(bench: Bench) -> None:
+def test_slot_is_cleared_for_the_next_port(bench: Bench) -> None:
     bench.count_by_flags()
     count_one(bench)
     bench.plane.detach(PORT)

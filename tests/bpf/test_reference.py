@@ -1,7 +1,8 @@
-"""N_i against the reference model, over many random segments: WEIR_SEGMENTS=1000000 for the issue's million.
+"""N_i against the reference model, over many random segments; WEIR_SEGMENTS sets their number.
 
-Connections open and close in every way that TCP has; what they send is lost, duplicated, reordered and
-retransmitted before it comes to the port. In between the table is swept, the link flaps, the agent restarts.
+Connections open and close in every way that TCP allows. Their segments are lost, duplicated, reordered
+and retransmitted before they reach the port. Meanwhile the table is swept, the link flaps, and the
+agent restarts.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from operator import itemgetter
 
 import pytest
 
-from openflow_ext.switch import libbpf
-from openflow_ext.switch.dataplane import PortSettings
-from openflow_ext.switch.kernel import KernelDataPlane
-from tests.bpf.conftest import BRIDGE, OFPORT, PORT, Bench
-from tests.bpf.packets import ACK, FIN, RST, SYN, Offer, Segment
-from tests.bpf.reference import Reference
+from libbpf_cffi import libbpf
+from openflow_ext.switch.dataplane.interface import PortSettings
+from openflow_ext.switch.dataplane.kernel import KernelDataPlane
+from tests.support.data_plane.bench import BRIDGE, OFPORT, PORT, Bench
+from tests.support.data_plane.ni_reference import Reference
+from tests.support.data_plane.packets import ACK, FIN, RST, SYN, Offer, Segment
 
 SEGMENTS = int(os.environ.get("WEIR_SEGMENTS", "150000"))
 ROOM = 40
@@ -58,7 +59,7 @@ CLOSINGS = (
 
 
 class Traffic:
-    """Segments of KEYS flows, one connection after the other on each."""
+    """Random segments on KEYS 5-tuples, with one connection after the other on each."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -114,7 +115,7 @@ def frame(step: Step) -> bytes:
 
 
 class Trial:
-    """A data plane of its own beside the reference, and what both went through."""
+    """A data plane and the reference model, and the steps that both have processed."""
 
     def __init__(self, name: str, seed: int) -> None:
         self._name = name
@@ -133,7 +134,7 @@ class Trial:
         self._programs = {
             way: self.plane.program(name) for way, name in (("in", "weir_ingress"), ("out", "weir_egress"))
         }
-        states = self.plane._maps["port_states"]
+        states = self.plane.pinned.maps["port_states"]
         self._states, self._key = states, states.key(PORT)
 
     def _plug(self) -> None:
@@ -148,14 +149,14 @@ class Trial:
         self.reference.segment(*step, at=self.at)
 
     def let_time_pass(self) -> None:
-        """Until the kernel's coarse clock has passed this moment: the programs stamp most segments by it."""
+        """Wait for the next tick of the coarse clock, which the programs use for most segments."""
         now = time.monotonic_ns()
         self._moments.append((self.at, now))
         while time.clock_gettime_ns(CLOCK_MONOTONIC_COARSE) <= now:
             time.sleep(0.0005)
 
     def _moment(self, mean: int) -> tuple[int, int]:
-        """A moment of chance at which time passed, about `mean` segments ago."""
+        """A random moment at which time passed, about `mean` segments ago."""
         wanted = max(self.at - int(self.chance.expovariate(1 / mean)), 0)
         return self._moments[bisect.bisect(self._moments, wanted, key=itemgetter(0)) - 1]
 
@@ -201,7 +202,7 @@ def trial() -> Iterator[Trial]:
 
 
 @pytest.mark.timeout(max(120, SEGMENTS // 2000))
-def test_n_i_is_the_reference_models(trial: Trial) -> None:
+def test_n_i_equals_that_of_the_reference_model(trial: Trial) -> None:
     most = 0
     for step in itertools.islice(Traffic(trial.chance), SEGMENTS):
         trial.feed(step)

@@ -1,47 +1,34 @@
-"""Reflex: armed entries that the port's crossing switches on, rank by rank, and BUF_NORMAL off."""
+"""The reflex: a crossing activates armed entries rank by rank, and BUF_NORMAL deactivates them."""
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 from dataclasses import replace
 
 import pytest
 
-from openflow_ext.switch.dataplane import PortSettings, QueueEventKind, UnsupportedMatch
-from openflow_ext.switch.kernel import KernelDataPlane
-from openflow_ext.switch.rules import Rule, TcpMatch, WindowOp
-from tests.bpf.conftest import PORT, Bench
-from tests.bpf.packets import Offer, Segment, window_of
-from tests.bpf.test_alarm import K_PKTS, RTT_US, events_until_normal, port, send
-
-__all__ = ["port"]
+from openflow_ext.switch.dataplane.interface import PortSettings, QueueEventKind, UnsupportedMatch
+from openflow_ext.switch.dataplane.kernel import KernelDataPlane
+from openflow_ext.switch.dataplane.rules import TcpMatch, WindowOp
+from tests.support.data_plane.bench import PORT, Bench, reflex_entry
+from tests.support.data_plane.packets import Offer, Segment, window_of
+from tests.support.data_plane.slow_port import K_PKTS, RTT_US, events_until_normal, send_frames
 
 LOCAL = Segment()
 
 
-def entry(segment: Segment, window_bytes: int = 4 * 1448) -> Rule:
-    match = TcpMatch(
-        src=ipaddress.IPv4Network(segment.src),
-        dst=ipaddress.IPv4Network(segment.dst),
-        src_port=segment.src_port,
-        dst_port=segment.dst_port,
-    )
-    return Rule(0, 65535, 9, match, WindowOp.MOD_WINDOW, window_bytes, alpha=1)
-
-
 def at_level(bench: Bench, level: int, epoch: int) -> None:
-    states = bench.plane._maps["port_states"]
+    states = bench.plane.pinned.maps["port_states"]
     state = states.get(states.key(PORT))
     state.reflex_level, state.reflex_epoch = level, epoch
     states.put(states.key(PORT), state)
 
 
-def test_an_entry_is_on_while_its_rank_is_below_the_level(bench: Bench) -> None:
+def test_entry_is_active_while_its_rank_is_below_the_level(bench: Bench) -> None:
     flows = [replace(LOCAL, src_port=port) for port in (1, 2)]
     for flow in flows:
         bench.handshake(flow, Offer(scale=3))
-    bench.plane.arm(PORT, 3, [entry(flow) for flow in flows])
+    bench.plane.arm(PORT, 3, [reflex_entry(flow) for flow in flows])
 
     def windows() -> list[int]:
         return [window_of(bench.ingress(flow), flow) for flow in flows]
@@ -58,7 +45,7 @@ def test_an_entry_is_on_while_its_rank_is_below_the_level(bench: Bench) -> None:
 
 
 def test_arming_replaces_and_reads_back(bench: Bench) -> None:
-    first, second = entry(LOCAL), entry(replace(LOCAL, src_port=7))
+    first, second = reflex_entry(LOCAL), reflex_entry(replace(LOCAL, src_port=7))
     bench.plane.arm(PORT, 3, [first, second])
     assert [rule for rule, _ in bench.plane.armed(PORT)] == [first, second]
     bench.plane.arm(PORT, 3, [second])
@@ -67,8 +54,8 @@ def test_arming_replaces_and_reads_back(bench: Bench) -> None:
     assert bench.plane.armed(PORT) == []
 
 
-def test_what_is_not_one_connections_mod_window_is_refused(bench: Bench) -> None:
-    good = entry(LOCAL)
+def test_only_mod_window_on_one_connection_can_be_armed(bench: Bench) -> None:
+    good = reflex_entry(LOCAL)
     bench.plane.arm(PORT, 3, [good])
     for bad in (replace(good, match=TcpMatch()), replace(good, window_op=WindowOp.SET_WINDOW)):
         with pytest.raises(UnsupportedMatch):
@@ -76,14 +63,14 @@ def test_what_is_not_one_connections_mod_window_is_refused(bench: Bench) -> None
     assert [rule for rule, _ in bench.plane.armed(PORT)] == [good]
 
 
-def test_a_real_crossing_steps_through_the_ranks(port: tuple[str, KernelDataPlane]) -> None:
-    """The first rank with the crossing, the next after 3/2 RTT, all off on quiet."""
+def test_crossing_activates_the_ranks_one_after_the_other(port: tuple[str, KernelDataPlane]) -> None:
+    """The crossing activates the first rank, 3/2 RTT later the next; the end of the alarm deactivates all."""
     name, plane = port
     ifindex = socket.if_nametoindex(name)
     plane.configure(ifindex, PortSettings(alarm=True, k_pkts=K_PKTS, rtt_us=RTT_US), 1_000_000)
-    plane.arm(ifindex, 1, [entry(replace(LOCAL, src_port=p)) for p in range(1, 4)])
+    plane.arm(ifindex, 1, [reflex_entry(replace(LOCAL, src_port=p)) for p in range(1, 4)])
 
-    send(name, 30)
+    send_frames(name, 30)
     events = events_until_normal(plane)
 
     kinds = [e.kind for e in events]
@@ -96,11 +83,11 @@ def test_a_real_crossing_steps_through_the_ranks(port: tuple[str, KernelDataPlan
     assert step_us >= 3 * RTT_US // 2 - 1000
 
 
-def test_one_connection_is_armed_on_one_port(bench: Bench) -> None:
+def test_connection_can_be_armed_on_one_port_only(bench: Bench) -> None:
     bench.plane.enter_port(PORT + 1, 3, 8)
-    bench.plane.arm(PORT, 3, [entry(LOCAL)])
+    bench.plane.arm(PORT, 3, [reflex_entry(LOCAL)])
     try:
         with pytest.raises(UnsupportedMatch, match="another port"):
-            bench.plane.arm(PORT + 1, 3, [entry(LOCAL)])
+            bench.plane.arm(PORT + 1, 3, [reflex_entry(LOCAL)])
     finally:
         bench.plane.detach(PORT + 1)

@@ -1,4 +1,4 @@
-"""Flow reports from the kernel, as they go over the wire."""
+"""Flow reports from the kernel, in their wire format."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from openflow_ext.switch.dataplane import HostSettings, SweepTimes
-from tests.bpf.conftest import BRIDGE, OFPORT, Bench, reverse
-from tests.bpf.packets import ACK, FIN, RST, SYN, Offer, Segment
+from openflow_ext.switch.dataplane.interface import HostSettings, SweepTimes
+from tests.support.data_plane.bench import BRIDGE, OFPORT, Bench, reverse
+from tests.support.data_plane.packets import ACK, FIN, RST, SYN, Offer, Segment
 
 LOCAL = Segment()
 OUT = reverse(LOCAL)
@@ -25,7 +25,7 @@ def records(bench: Bench) -> list[bytes]:
 
 
 @pytest.mark.parametrize("wakes", [False, True])
-def test_a_report_wakes_who_waits_only_if_told_to(bench: Bench, wakes: bool) -> None:
+def test_report_wakes_the_agent_only_if_configured(bench: Bench, wakes: bool) -> None:
     bench.plane.configure_host(replace(ALL, report_wakes=wakes))
     with select.epoll() as waiting:
         waiting.register(bench.plane.reports_fd(), select.EPOLLIN)
@@ -35,7 +35,7 @@ def test_a_report_wakes_who_waits_only_if_told_to(bench: Bench, wakes: bool) -> 
     assert len(records(bench)) == 1
 
 
-def test_opened_with_the_handshakes_third_segment(bench: Bench) -> None:
+def test_third_segment_of_the_handshake_reports_the_opening(bench: Bench) -> None:
     bench.plane.configure_host(ALL)
     bench.handshake(LOCAL, Offer(mss=1400, scale=7), Offer(mss=1460, scale=9))
     assert records(bench) == []
@@ -57,7 +57,7 @@ def test_opened_with_the_handshakes_third_segment(bench: Bench) -> None:
     assert record[84] == 0
 
 
-def test_a_repeated_syn_hides_the_rtt(bench: Bench) -> None:
+def test_handshake_with_a_repeated_syn_has_no_rtt(bench: Bench) -> None:
     bench.plane.configure_host(ALL)
     bench.ingress(replace(LOCAL, flags=SYN, options=Offer().pack()))
     bench.handshake(LOCAL)
@@ -70,7 +70,7 @@ def test_a_repeated_syn_hides_the_rtt(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("way", "flags", "reason"), [("egress", FIN | ACK, 1), ("egress", RST, 2), ("ingress", RST | ACK, 2)]
 )
-def test_closed_once(bench: Bench, way: str, flags: int, reason: int) -> None:
+def test_end_is_reported_once(bench: Bench, way: str, flags: int, reason: int) -> None:
     bench.handshake(LOCAL)
     bench.ingress(LOCAL)
     bench.plane.configure_host(ALL)
@@ -81,7 +81,7 @@ def test_closed_once(bench: Bench, way: str, flags: int, reason: int) -> None:
     assert (record[0], record[84]) == (CLOSED, reason)
 
 
-def test_active_idle_and_silent_by_the_sweep(bench: Bench) -> None:
+def test_sweep_reports_active_idle_and_silent_flows(bench: Bench) -> None:
     bench.count_by_flags()
     bench.handshake(LOCAL)
     bench.ingress(LOCAL)
@@ -98,13 +98,13 @@ def test_active_idle_and_silent_by_the_sweep(bench: Bench) -> None:
     assert int.from_bytes(got[0][56:64]) > 1000
 
 
-def test_a_roll_call_tells_of_every_open_flow_each_time(bench: Bench) -> None:
+def test_roll_call_reports_every_open_flow_each_time(bench: Bench) -> None:
     bench.count_by_flags()
     for port in range(1000, 1003):
         bench.handshake(replace(LOCAL, src_port=port))
         bench.ingress(replace(LOCAL, src_port=port))
     bench.egress(replace(OUT, dst_port=1001, flags=FIN | ACK))
-    bench.handshake(replace(LOCAL, src_port=1003))  # its third segment is not here yet
+    bench.handshake(replace(LOCAL, src_port=1003))  # its third segment has not arrived
     bench.plane.configure_host(ALL)
 
     bench.plane.sweep(SweepTimes(roll_call=True))
@@ -114,11 +114,11 @@ def test_a_roll_call_tells_of_every_open_flow_each_time(bench: Bench) -> None:
     bench.plane.sweep(SweepTimes(idle_s=1e-9, roll_call=True))
 
     assert sorted((r[0], int.from_bytes(r[38:40])) for r in first) == [(ACTIVE, 1000), (ACTIVE, 1002)]
-    told = sorted((r[0], int.from_bytes(r[38:40])) for r in records(bench))
-    assert told == [(IDLE, 1000), (IDLE, 1000), (IDLE, 1002), (IDLE, 1002)]
+    reported = sorted((r[0], int.from_bytes(r[38:40])) for r in records(bench))
+    assert reported == [(IDLE, 1000), (IDLE, 1000), (IDLE, 1002), (IDLE, 1002)]
 
 
-def test_only_the_kinds_asked_for(bench: Bench) -> None:
+def test_only_configured_kinds_are_reported(bench: Bench) -> None:
     bench.plane.configure_host(HostSettings(report_kinds=1 << CLOSED))
     bench.handshake(LOCAL)
     bench.ingress(LOCAL)

@@ -1,4 +1,4 @@
-"""The smallest share of a path reaches the sender; beside a clamp of SDTCP's the smaller window does."""
+"""The smallest share of a path reaches the sender; beside a clamp of SDTCP, the smaller window does."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from openflow_ext.switch import libbpf
-from openflow_ext.switch.dataplane import PortSettings
-from openflow_ext.switch.rules import Rule, TcpMatch, WindowOp
-from tests.bpf.conftest import BRIDGE, PORT, Bench
-from tests.bpf.packets import Offer, Segment, window_of
-from tests.bpf.test_reflex import entry
+from libbpf_cffi import libbpf
+from openflow_ext.switch.dataplane.interface import PortSettings
+from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
+from tests.support.data_plane.bench import BRIDGE, PORT, Bench, reflex_entry
+from tests.support.data_plane.packets import Offer, Segment, window_of
 
 ACK_BACK = Segment(window=60_000)
 GBIT = 1_000_000_000
@@ -19,14 +18,14 @@ SEGMENT_BYTES = 500
 
 
 def share_fairly(bench: Bench) -> None:
-    """A port of figure 2: 1 Gbit/s and a common RTT of 200 µs are 25,000 bytes."""
+    """A port of figure 2: 1 Gbit/s and a common RTT of 200 µs give a BDP of 25,000 bytes."""
     bench.plane.configure(PORT, PortSettings(common_rtt_us=200), GBIT)
     bench.put(Rule(1, 100, 0, TcpMatch(), WindowOp.FAIR_SHARE))
     bench.handshake(ACK_BACK, *[Offer(mss=SEGMENT_BYTES, scale=0, timestamps=False)] * 2)
 
 
 def set_n_i(bench: Bench, n_i: int) -> None:
-    states = bench.plane._maps["port_states"]
+    states = bench.plane.pinned.maps["port_states"]
     state = states.get(states.key(PORT))
     state.n_i = n_i
     states.put(states.key(PORT), state)
@@ -36,8 +35,8 @@ def through(bench: Bench, frame: bytes) -> bytes:
     return libbpf.run(bench.plane.program("weir_ingress"), packet=frame)[1]
 
 
-def test_the_paper_s_path(bench: Bench) -> None:
-    """Figure 2: 5, 10 and 4 flows at the ports of the path; the ACK passes them from the receiver on."""
+def test_path_of_the_paper_gives_its_smallest_share(bench: Bench) -> None:
+    """Figure 2: the ACK passes ports with 5, 10 and 4 flows on its way from the receiver."""
     share_fairly(bench)
     frame, windows = ACK_BACK.pack(), []
     for n_i in (4, 10, 5):
@@ -48,11 +47,11 @@ def test_the_paper_s_path(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("n_i", "clamp_bytes", "expected"), [(10, 4_000, 2_500), (5, 4_000, 4_000)])
-def test_sdtcp_and_sccp_on_one_port(bench: Bench, n_i: int, clamp_bytes: int, expected: int) -> None:
-    """SDTCP's entry on the flow's ACKs stands in table 0, SCCP's Table I in table 1; both act."""
+def test_entries_of_sdtcp_and_sccp_both_act(bench: Bench, n_i: int, clamp_bytes: int, expected: int) -> None:
+    """SDTCP has an entry for the flow's ACKs in table 0, SCCP has Table I in table 1; both act."""
     share_fairly(bench)
     set_n_i(bench, n_i)
-    punished = entry(ACK_BACK).match
+    punished = reflex_entry(ACK_BACK).match
     bench.put(Rule(0, 65_535, 0, punished, WindowOp.SET_WINDOW, clamp_bytes))
     bench.put(Rule(0, 65_535, 0, replace(punished, src_port=9), WindowOp.SET_WINDOW, 1))
     assert window_of(through(bench, ACK_BACK.pack()), ACK_BACK) == expected

@@ -1,4 +1,4 @@
-"""The share of flows that send: those that wait hold nothing back, those that begin are taken in at once."""
+"""The share of active senders: waiting flows take no share, and a new sender counts at once."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from openflow_ext.switch.dataplane import PortSettings
-from openflow_ext.switch.rules import Rule, TcpMatch, WindowOp
-from tests.bpf.conftest import PORT, Bench, reverse
-from tests.bpf.packets import SYN, Offer, Segment, window_of
+from openflow_ext.switch.dataplane.interface import PortSettings
+from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
+from tests.support.data_plane.bench import PORT, Bench, reverse
+from tests.support.data_plane.packets import SYN, Offer, Segment, window_of
 
 LOCAL = Segment()
 FLOWS = 6
@@ -32,7 +32,7 @@ def configure(bench: Bench) -> None:
 
 
 def begin(bench: Bench) -> None:
-    """Some open flows of scale 7."""
+    """Open flows with window scale 7."""
     bench.count_by_flags()
     share = TcpMatch(ip_version=4, flags=0, flags_mask=SYN)
     bench.put(Rule(1, 100, 0, share, window_op=WindowOp.FAIR_SHARE))
@@ -43,7 +43,7 @@ def begin(bench: Bench) -> None:
 
 @pytest.fixture
 def shared(bench: Bench) -> Bench:
-    """A port with open flows none of which has sent of late."""
+    """A port with open flows, none of which has sent in the last two turns."""
     configure(bench)
     begin(bench)
     time.sleep(2.1 * TURN_S)
@@ -58,25 +58,27 @@ def window_bytes(bench: Bench, number: int) -> int:
     return window_of(bench.ingress(flow(number)), flow(number)) << 7
 
 
-def test_flows_that_wait_take_no_share(shared: Bench) -> None:
+def test_waiting_flows_take_no_share(shared: Bench) -> None:
     assert shared.counters.fair_share_bytes == BDP_BYTES
     send(shared, 0)
     assert shared.counters.fair_share_bytes == BDP_BYTES
     assert window_bytes(shared, 0) == pytest.approx(ALONE_BYTES, rel=0.01)
 
 
-def test_flows_counted_before_the_port_was_configured_take_none_either(bench: Bench) -> None:
+def test_flows_from_before_the_configuration_take_no_share(bench: Bench) -> None:
     begin(bench)
     configure(bench)
     time.sleep(2.1 * TURN_S)
     send(bench, 0)
-    assert window_bytes(bench, 0) == pytest.approx(BDP_BYTES, rel=0.01), "not fitted: no more"
+    assert window_bytes(bench, 0) == pytest.approx(BDP_BYTES, rel=0.01), (
+        "without segment fitting there is no headroom"
+    )
 
 
-def test_a_round_begins_with_the_share_of_all_but_for_the_first(shared: Bench) -> None:
+def test_round_starts_with_the_share_of_all_except_for_the_first_flow(shared: Bench) -> None:
     asked = replace(flow(0), payload=b"?")
     of_a_round = window_of(shared.ingress(asked), asked) << 7
-    assert of_a_round == pytest.approx(BDP_BYTES / FLOWS, rel=0.02), "of a whole round to come"
+    assert of_a_round == pytest.approx(BDP_BYTES / FLOWS, rel=0.02), "the share of the next round"
     windows, took_s = begin_all(shared)
     for _ in range(20):
         if took_s < TURN_S / 10:
@@ -87,7 +89,7 @@ def test_a_round_begins_with_the_share_of_all_but_for_the_first(shared: Bench) -
     assert shared.counters.fair_share_bytes == BDP_BYTES // FLOWS
 
 
-def test_the_next_has_its_share_when_the_link_has_had_time_twice(shared: Bench) -> None:
+def test_next_flow_gets_its_share_after_twice_the_drain_time(shared: Bench) -> None:
     send(shared, 0)
     assert window_bytes(shared, 0) == pytest.approx(ALONE_BYTES, rel=0.01)
     send(shared, 1)
@@ -96,7 +98,7 @@ def test_the_next_has_its_share_when_the_link_has_had_time_twice(shared: Bench) 
 
 
 def begin_all(bench: Bench) -> tuple[list[int], float]:
-    """Each flow sends and is acknowledged, one after the other: the windows, and the seconds it took."""
+    """Each flow sends and is acknowledged, one after the other. Returns the windows and the time in s."""
     began_s = time.monotonic()
     windows = []
     for number in range(FLOWS):
@@ -105,7 +107,7 @@ def begin_all(bench: Bench) -> tuple[list[int], float]:
     return windows, time.monotonic() - began_s
 
 
-def test_two_turns_later_the_one_that_goes_on_has_all(shared: Bench) -> None:
+def test_one_active_sender_has_the_whole_bdp_after_two_turns(shared: Bench) -> None:
     for number in range(FLOWS):
         send(shared, number)
     until = time.monotonic() + 2.1 * TURN_S
@@ -116,18 +118,20 @@ def test_two_turns_later_the_one_that_goes_on_has_all(shared: Bench) -> None:
     assert shared.counters.n_i == FLOWS
 
 
-def test_who_stopped_sending_while_the_queue_was_empty_waits_like_all_others(shared: Bench) -> None:
-    """Round trips of 10 ms, of which a turn lasts two there."""
+def test_turns_are_short_while_the_queue_is_empty(shared: Bench) -> None:
+    """With an empty queue a turn lasts two RTTs of 10 ms."""
     for number in range(FLOWS):
         send(shared, number)
     for _ in range(5):
         time.sleep(0.025)
         send(shared, 0)
     assert window_bytes(shared, 0) == pytest.approx(ALONE_BYTES, rel=0.01)
-    assert window_bytes(shared, 1) == pytest.approx(BDP_BYTES / FLOWS, rel=0.02), "of a round to come"
+    assert window_bytes(shared, 1) == pytest.approx(BDP_BYTES / FLOWS, rel=0.02), (
+        "the share of the next round"
+    )
 
 
-def test_a_flow_that_ends_shares_no_more(shared: Bench) -> None:
+def test_ended_flow_takes_no_share(shared: Bench) -> None:
     for number in range(FLOWS):
         send(shared, number)
     for number in range(1, FLOWS):

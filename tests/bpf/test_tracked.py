@@ -1,4 +1,4 @@
-"""Where flows lie: IPv4 in buckets of eight places, the rest in the kernel's hash; each once."""
+"""The flow table: IPv4 flows in buckets of eight slots, other flows in the kernel's hash, each once."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from openflow_ext.switch.dataplane import SweepTimes
-from tests.bpf.conftest import Bench, reverse
-from tests.bpf.packets import RST, SYN, Offer, Segment
+from openflow_ext.switch.dataplane.interface import SweepTimes
+from tests.support.data_plane.bench import Bench, reverse
+from tests.support.data_plane.packets import RST, SYN, Offer, Segment
 
 OUT = reverse(Segment())
 ROOM = 1000
@@ -22,18 +22,20 @@ def syn(port: int) -> Segment:
 
 
 def elsewhere(bench: Bench) -> int:
-    """How many flows are in no bucket."""
-    return sum(1 for _ in bench.plane._maps["other_flows"].keys())  # noqa: SIM118 - a BPF map is no dict
+    """The number of flows in the kernel's hash."""
+    return sum(1 for _ in bench.plane.pinned.maps["other_flows"].keys())  # noqa: SIM118 - a BPF map is no dict
 
 
-def test_flows_whose_bucket_is_full_are_tracked_like_all_others(bench: Bench) -> None:
-    """Four are expected in each of 250 buckets: some have more than the eight that they hold."""
+def test_flows_of_full_buckets_are_tracked_in_the_hash(bench: Bench) -> None:
+    """1,000 flows in 250 buckets: to some buckets more flows hash than their eight slots hold."""
     bench.count_by_flags()
     for port in range(ROOM):
         bench.egress(syn(port))
 
     assert 0 < elsewhere(bench) < ROOM // 20
-    read = {(flow.local, flow.local_port, flow.remote, flow.remote_port) for flow in bench.plane.flows()}
+    read = {
+        (flow.local, flow.local_port, flow.remote, flow.remote_port) for flow in bench.plane.pinned.flows()
+    }
     assert read == {(OUT.dst, port, OUT.src, OUT.src_port) for port in range(ROOM)}
     assert (bench.counters.n_i, bench.counters.untracked) == (ROOM, 0)
 
@@ -42,16 +44,16 @@ def test_flows_whose_bucket_is_full_are_tracked_like_all_others(bench: Bench) ->
     assert bench.plane.sweep(SweepTimes(closed_s=0)) == ROOM // 2
     for port in range(0, ROOM, 2):
         bench.egress(syn(port))
-    assert bench.counters.n_i == ROOM, "the places that became free are taken again"
+    assert bench.counters.n_i == ROOM, "free slots are used again"
     for port in range(ROOM):
         bench.egress(replace(OUT, dst_port=port, flags=RST))
     assert bench.counters.n_i == 0
     assert bench.plane.sweep(SweepTimes(closed_s=0)) == ROOM
-    assert (list(bench.plane.flows()), elsewhere(bench)) == ([], 0)
+    assert (list(bench.plane.pinned.flows()), elsewhere(bench)) == ([], 0)
 
 
-def test_a_connection_whose_syns_come_to_two_cpus_at_once_is_one_flow(bench: Bench) -> None:
-    """Both in the same microsecond, as often as that can be had."""
+def test_syns_on_two_cpus_at_once_make_one_flow(bench: Bench) -> None:
+    """Both CPUs process a SYN in the same microsecond, as often as possible."""
     bench.count_by_flags()
     frames = [syn(port).pack() for port in range(ROOM)]
     said = len(frames[0]).to_bytes(4) + b"".join(frames)
@@ -59,7 +61,7 @@ def test_a_connection_whose_syns_come_to_two_cpus_at_once_is_one_flow(bench: Ben
     os.truncate(memory, mmap.PAGESIZE)
 
     def send(me: str) -> None:
-        command = [sys.executable, "-m", "tests.bpf.lockstep", str(program), str(memory), me]
+        command = [sys.executable, "-m", "tests.support.data_plane.lockstep", str(program), str(memory), me]
         subprocess.run(command, input=said, pass_fds=(program, memory), check=True, timeout=60)
 
     with ThreadPoolExecutor() as senders:
@@ -67,12 +69,12 @@ def test_a_connection_whose_syns_come_to_two_cpus_at_once_is_one_flow(bench: Ben
     os.close(memory)
 
     assert (bench.counters.n_i, bench.counters.untracked) == (ROOM, 0)
-    assert len(list(bench.plane.flows())) == ROOM
+    assert len(list(bench.plane.pinned.flows())) == ROOM
     assert [bench.plane.sweep(SweepTimes(silent_s=0)) for _ in range(2)] == [ROOM, 0]
 
 
-def test_a_frame_of_ipv6_between_mapped_addresses_is_of_the_flow_of_ipv4(bench: Bench) -> None:
-    """No host sends such; whoever does makes no flow that nothing ends."""
+def test_ipv6_packet_between_mapped_addresses_belongs_to_the_ipv4_flow(bench: Bench) -> None:
+    """No host sends such packets. An attacker cannot use them to create flows that never end."""
     bench.count_by_flags()
     mapped = replace(OUT, src=f"::ffff:{OUT.src}", dst=f"::ffff:{OUT.dst}")
     bench.egress(replace(syn(OUT.dst_port), src=mapped.src, dst=mapped.dst))

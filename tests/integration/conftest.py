@@ -1,4 +1,4 @@
-"""What most tests of the switch begin with: a bench, a controller by hand, a session between them."""
+"""Fixtures of most tests of the switch: a bench, a scripted controller, and a session between them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.switch_bench import Bench, Controller, open_vswitch
+from tests.support.agent.switch_bench import Bench, Controller, open_vswitch
 from weir import probes
 
 

@@ -1,4 +1,4 @@
-"""A port's way out as the kernel and pyroute2 really tell of it."""
+"""The rate and queue of a port's egress, read from the real kernel by pyroute2."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from openflow_ext.switch.capacity import DEFAULT_RATE_BPS, Egress, read_egresses
-from openflow_ext.switch.dataplane import NoShare
+from openflow_ext.switch.dataplane.interface import NoShare
+from openflow_ext.switch.ovs.egress import DEFAULT_RATE_BPS, Egress, read_egresses
 
 HTB = ("root handle 1: htb default 1", "parent 1: classid 1:1 htb rate 20mbit")
 
@@ -40,7 +40,9 @@ def port() -> Iterator[str]:
         ((), Egress(DEFAULT_RATE_BPS, 0, NoShare.QUEUE)),
     ],
 )
-def test_what_is_read_of_a_port(port: str, qdiscs: tuple[str, ...], expected: Egress) -> None:
+def test_rate_and_queue_are_read_from_each_kind_of_qdisc(
+    port: str, qdiscs: tuple[str, ...], expected: Egress
+) -> None:
     for qdisc in qdiscs:
         kind = "class" if "classid" in qdisc else "qdisc"
         run(f"tc {kind} add dev {port} {qdisc}")

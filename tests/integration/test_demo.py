@@ -1,4 +1,4 @@
-"""`make demo`, as a user calls it, and what its table must show (a machine too busy for it voids the run)."""
+"""`make demo`, and what its rows must show. On a busy machine a run may be void; the test then repeats it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.shown import shown
+from tests.support.lab.void_runs import shown
+from weir_base.paths import PROJECT
 
-PROJECT = Path(__file__).resolve().parents[2]
 BOUND_S = 600
 ATTEMPTS = 3
 pytestmark = pytest.mark.timeout(ATTEMPTS * BOUND_S + 60)
@@ -25,8 +25,9 @@ RowOf = Callable[[str, str], dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def row() -> Iterator[RowOf]:
-    """The row of a case and a scheme, from the first demo in which the lab calls none of the case void; one
-    that is void in three demos shows nothing.
+    """Return the row of a case and a scheme from the first demo in which no run of the case is void.
+
+    If there is a void run in each of ATTEMPTS demos, the test shows nothing.
     """
     folders: list[Path] = []
     cases: dict[str, dict[str, dict[str, Any]]] = {}
@@ -45,7 +46,7 @@ def row() -> Iterator[RowOf]:
 
 
 def _shows(schemes: dict[str, dict[str, Any]]) -> bool:
-    """Whether a case was run, and no scheme's run of it is void."""
+    """Whether a case was run, and none of its runs is void."""
     return bool(schemes) and all(row["valid"] for row in schemes.values())
 
 
@@ -57,7 +58,7 @@ def _demo_folder() -> Path:
 
 
 def _cases(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    """The rows of a demo, by case and scheme."""
+    """Return the rows of a demo by case and scheme."""
     cases: dict[str, dict[str, dict[str, Any]]] = {}
     for row in json.loads((folder / "summary.json").read_text()):
         cases.setdefault(row["case"], {})[row["scheme"]] = row
@@ -65,7 +66,7 @@ def _cases(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _make_demo() -> str:
-    """What it prints. One that takes too long is interrupted as a user would, so that it cleans up."""
+    """Run the demo and return its output. SIGINT ends a demo that takes too long, so that it cleans up."""
     with subprocess.Popen(
         ("make", "demo"),
         cwd=PROJECT,
@@ -106,7 +107,7 @@ def test_sdtcp_slows_long_flows_for_the_burst_and_gives_them_their_rate_back(row
     assert sdtcp["recovery_s"] <= 3
 
 
-def test_sixty_workers_whose_window_is_less_than_a_segment(row: RowOf) -> None:
+def test_sixty_workers_with_shares_below_a_segment_lose_nothing(row: RowOf) -> None:
     sccp = row("C", "sccp")
     assert lossless(sccp)
     assert sccp["x_ideal"]["p99"] <= 1.3

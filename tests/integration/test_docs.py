@@ -21,8 +21,9 @@ import pytest
 
 from flowdb.db import FlowDb
 from flowdb.flow import FiveTuple, Flow, Hop
-from tests.integration.switch_bench import DEADLINE_S, Bench, open_vswitch, until
-from tests.unit.test_docs import PAGES, PROJECT, commands
+from tests.support.agent.switch_bench import Bench, open_vswitch
+from tests.support.waiting import DEADLINE_S, wait_until
+from tools.doc_checks import PAGES, PROJECT, page_commands
 
 PORT = 6653
 PINS = Path("/sys/fs/bpf/weir")
@@ -58,7 +59,6 @@ TRANSPORTS = (
 )
 WEB = (
     ".venv/bin/weir web",
-    ".venv/bin/weir web --listen 127.0.0.1:8080",
     ".venv/bin/weir web --db /var/lib/weir/weir.db --listen 127.0.0.1:8080",
 )
 ACCOUNTS = (
@@ -87,6 +87,16 @@ RUN_HERE = {
     WATCH,
 }
 RUN_ELSEWHERE = {"make test", "make demo", ".venv/bin/weir lab run quick --out results/quick"}
+# CONTRIBUTING.md: `make test` runs `make check`, which runs `make docs`; the tests are those that run now.
+RUN_BY_MAKE_TEST = {
+    "make check",
+    "make docs",
+    "make unit",
+    ".venv/bin/pre-commit install",
+    ".venv/bin/pytest tests/unit/sdtcp_app",
+    ".venv/bin/pytest tests/unit/sdtcp_app/test_core.py -k release",
+    "sudo .venv/bin/pytest tests/bpf/test_clamp.py",
+}
 
 
 class Shell:
@@ -146,7 +156,9 @@ def listens(port: int = PORT) -> bool:
 
 
 def test_each_command_of_the_pages_is_run() -> None:
-    assert {line for page in PAGES for line in commands(page)} == RUN_HERE | RUN_ELSEWHERE
+    assert {
+        line for page in PAGES for line in page_commands(page)
+    } == RUN_HERE | RUN_ELSEWHERE | RUN_BY_MAKE_TEST
 
 
 @pytest.mark.parametrize("line", [*SET_UP, DOCTOR, LAB_LIST])
@@ -155,7 +167,7 @@ def test_in_the_project(line: str) -> None:
 
 
 def test_the_settings_that_the_page_shows(tmp_path: Path) -> None:
-    page = (PROJECT / "docs" / "operating.md").read_text()
+    page = (PROJECT / "docs" / "guides" / "controller.md").read_text()
     (tmp_path / "weir.toml").write_text("\n".join(re.findall(r"```toml\n(.*?)```", page, re.DOTALL)))
     (tmp_path / ".venv").symlink_to(PROJECT / ".venv")
     subprocess.run(CONFIG.split(), cwd=tmp_path, check=True, capture_output=True, timeout=DEADLINE_S)
@@ -214,7 +226,7 @@ def test_the_dashboard(line: str, tmp_path: Path) -> None:
     argv = line.replace("/var/lib/weir", str(tmp_path)).split()
     with subprocess.Popen(argv, cwd=tmp_path, env=env) as dashboard:
         try:
-            until(lambda: listens(8080), "the dashboard listens")
+            wait_until(lambda: listens(8080), "the dashboard listens")
             with urllib.request.urlopen("http://127.0.0.1:8080/") as page:
                 assert b"Overview" in page.read()
         finally:
@@ -232,18 +244,18 @@ def test_congestion_controls(tmp_path: Path) -> None:
 
 def test_a_switch_and_its_controller(shell: Shell) -> None:
     with shell.going(SDTCP):
-        until(listens, "the controller listens")
+        wait_until(listens, "the controller listens")
         with shell.going(SWITCH):
-            until(shell.bench.ping, "ping by way of the controller")
+            wait_until(shell.bench.ping, "ping by way of the controller")
             for line in LOOKS:
                 assert shell.run(line)
             with shell.going(WATCH) as watch:
                 assert watch.stdout is not None
                 shown = watch.stdout
-                until(lambda: shell.bench.port(1) in shown.readline(), "the watch shows a port")
+                wait_until(lambda: shell.bench.port(1) in shown.readline(), "the watch shows a port")
         assert not PINS.exists(), "Ctrl-C takes the data plane off"
         switch = shell.start(SWITCH)
-        until(lambda: (PINS / "ports").exists() and shell.bench.ping(), "the switch works again")
+        wait_until(lambda: (PINS / "ports").exists() and shell.bench.ping(), "the switch works again")
         switch.kill()
         switch.communicate()
         assert PINS.exists(), "the data plane works on after a crash"
@@ -254,6 +266,6 @@ def test_a_switch_and_its_controller(shell: Shell) -> None:
 @pytest.mark.parametrize("line", [SCCP, OS_KEN])
 def test_controllers(shell: Shell, line: str) -> None:
     with shell.going(line):
-        until(listens, "the controller listens")
+        wait_until(listens, "the controller listens")
         with shell.going(SWITCH):
-            until(shell.bench.ping, "ping by way of the controller")
+            wait_until(shell.bench.ping, "ping by way of the controller")

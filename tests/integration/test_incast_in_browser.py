@@ -10,28 +10,28 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 
-from fabric_app.pipeline import TABLE_SDTCP
 from flowdb.models import ClampRow, DecisionRow, FlowRow, PortRow
-from mininet_topos.experiment import MSS_BYTES
-from mininet_topos.layout import star
-from mininet_topos.links import Bottleneck
-from mininet_topos.net import Network, network
-from mininet_topos.process import Program
-from mininet_topos.traffic import SINK_PORT
-from tests.integration.stage import ROOT_PORT, Stage, in_host, sockets, stage
-from tests.integration.switch_bench import until
-from tests.web.browser import chromium, dashboard, drawn, is_live, log_in, region
-from webui.text import count
+from mininet_topos.experiments.experiment import MSS_BYTES
+from mininet_topos.machine.programs import Program
+from mininet_topos.network.lab_network import Network, network
+from mininet_topos.network.layout import star
+from mininet_topos.network.shaping import Bottleneck
+from mininet_topos.running.traffic_programs import SINK_PORT
+from sdtcp_app.stage import STAGE
+from tests.support.dashboard.browser import chromium, dashboard, drawn, is_live, log_in, region
+from tests.support.lab.stage import ROOT_PORT, Stage, in_host, sockets, stage
+from tests.support.waiting import wait_until
+from webui.template_filters import count
 
 pytestmark = [pytest.mark.web, pytest.mark.timeout(240)]
 LIMITS = {"clamp_limit_s": 120.0, "idle_timeout_s": 120, "hard_timeout_s": 120}
-"""Clamps stand until the burst's FINs or a person ends them."""
+"""Clamps last until the burst's FINs or a person ends them."""
 SDTCP = {"policy": "longest-lived", "rtt_us": 10_000, "k_pkts": 40, **LIMITS}
 
 
 @pytest.fixture(scope="module")
 def net() -> Iterator[Network]:
-    """A star whose receiver, once it is stopped, is full within seconds also at the rate of a slowed flow."""
+    """A star whose receiver has a small buffer: even a slowed flow fills it within seconds."""
     with network(star(6, 2, Bottleneck(100_000_000, queue_bytes=150_000))) as built:
         in_host(built.root, "sysctl", "-qw", "net.ipv4.tcp_rmem=4096 131072 131072")
         yield built
@@ -60,7 +60,7 @@ def end_of(flow: FlowRow) -> tuple[str, int]:
 
 
 def all_slowed(on: Stage) -> list[FlowRow]:
-    """The long flows, once all of them are clamped in the switch and in the database."""
+    """The long flows, once each has a clamp in the switch and in the database."""
     long_flows = [row for row in on.rows(FlowRow) if row.dst_port == SINK_PORT and row.closed_ns is None]
     standing = {row.flow_id for row in on.rows(ClampRow) if row.lifted_ns is None}
     slowed = [row for row in long_flows if row.id in standing and end_of(row) in on.punished()]
@@ -68,7 +68,7 @@ def all_slowed(on: Stage) -> list[FlowRow]:
 
 
 def explained(browser: webdriver.Chrome, on: Stage, flow: FlowRow) -> bool:
-    """Whether the page shows the newest decision about a flow, with its equation's inputs and its window."""
+    """Whether the page shows the newest decision on a flow: the inputs of its equation and its window."""
     decision = [row for row in on.rows(DecisionRow) if row.flow_id == flow.id][-1]
     said = (
         f"equation ({decision.equation})",
@@ -79,9 +79,9 @@ def explained(browser: webdriver.Chrome, on: Stage, flow: FlowRow) -> bool:
 
 
 def slowed_by_an_incast(on: Stage) -> tuple[list[FlowRow], Program]:
-    """Begins one; the long flows that it slowed, and the burst's program."""
+    """Start an incast; return the long flows that it slowed, and the burst's program."""
     _, burst = on.start()
-    return until(lambda: all_slowed(on), "clamps of all long flows"), burst
+    return wait_until(lambda: all_slowed(on), "clamps of all long flows"), burst
 
 
 def test_an_incast_appears_while_the_pages_are_open(
@@ -90,18 +90,20 @@ def test_an_incast_appears_while_the_pages_are_open(
     """The alarm, the punished flow, its explanation and the lift."""
     with watched(net, tmp_path) as (on, root):
         browser.get(root)
-        until(lambda: is_live(browser), "the overview is live")
+        wait_until(lambda: is_live(browser), "the overview is live")
         assert "No flow is slowed down" in region(browser, "punished_now")
         (flow, *_), burst = slowed_by_an_incast(on)
-        until(lambda: f"{flow.src}:{flow.src_port}" in region(browser, "punished_now"), "the punished flow")
+        wait_until(
+            lambda: f"{flow.src}:{flow.src_port}" in region(browser, "punished_now"), "the punished flow"
+        )
         port = next(row.name for row in on.rows(PortRow) if row.port_no == ROOT_PORT)
-        until(lambda: f"{port}: queue of " in region(browser, "happened"), "the alarm")
+        wait_until(lambda: f"{port}: queue of " in region(browser, "recent_decisions"), "the alarm")
         browser.get(f"{root}/flows/{flow.id}")
-        until(lambda: is_live(browser) and drawn(browser), "the flow's page is live, with its chart")
+        wait_until(lambda: is_live(browser) and drawn(browser), "the flow's page is live, with its chart")
         assert f"Slowed down on purpose: the queue of {port} grew to " in region(browser, "verdict")
-        until(lambda: explained(browser, on, flow), "the explanation")
+        wait_until(lambda: explained(browser, on, flow), "the explanation")
         burst.stop()
-        until(lambda: "normal and burst over" in region(browser, "clamps"), "the lift and its reason")
+        wait_until(lambda: "normal and burst over" in region(browser, "clamps"), "the lift and its reason")
 
 
 def test_a_flow_released_from_the_page_is_released_in_the_switch(
@@ -111,25 +113,27 @@ def test_a_flow_released_from_the_page_is_released_in_the_switch(
         (flow, other, *_), _ = slowed_by_an_incast(on)
         log_in(browser, root)
         browser.get(f"{root}/flows/{flow.id}")
-        until(lambda: is_live(browser), "the flow's page is live")
+        wait_until(lambda: is_live(browser), "the flow's page is live")
         assert {end_of(flow), end_of(other)} <= on.punished()
         assert clamped_by_an_entry(on, flow)
         with on.sinks_stopped():  # once their receiver is full no alarm can choose one of them anew
-            until(lambda: max(windows(on)) < MSS_BYTES, "the receiver takes no more segments")
-            browser.find_element(By.XPATH, "//button[.='Release it']").click()
-            until(lambda: "released by hand" in region(browser, "clamps"), "the lift on the page")
-            until(lambda: " released" in region(browser, "clamps"), "the controller's answer on the page")
+            wait_until(lambda: max(windows(on)) < MSS_BYTES, "the receiver takes no more segments")
+            browser.find_element(By.XPATH, "//button[.='Release']").click()
+            wait_until(lambda: "released by hand" in region(browser, "clamps"), "the lift on the page")
+            wait_until(
+                lambda: " released" in region(browser, "clamps"), "the controller's answer on the page"
+            )
             assert end_of(flow) not in on.punished(), "its clamp is gone in the switch"
             assert not clamped_by_an_entry(on, flow)
             assert end_of(other) in on.punished()
 
 
 def windows(on: Stage) -> list[int]:
-    """What the long flows' receiver still takes."""
+    """The windows that the long flows' receiver advertises."""
     return [one.snd_wnd for host in on.net.senders for one in sockets(host, SINK_PORT)]
 
 
 def clamped_by_an_entry(on: Stage, flow: FlowRow) -> bool:
     """Whether Open vSwitch holds SDTCP's entry for the flow's ACKs."""
-    ours = (line for line in on.entries(TABLE_SDTCP) if "priority=65535" in line)
+    ours = (line for line in on.entries(STAGE.table) if "priority=65535" in line)
     return any(f"nw_dst={flow.src}," in line and f"tp_dst={flow.src_port}" in line for line in ours)

@@ -1,4 +1,4 @@
-"""`weir lab run quick`, as a user calls it: the trends that the papers' figures have in its files hold."""
+"""`weir lab run quick`: the trends of the quick experiments hold."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from mininet_topos import catalogue
-from mininet_topos.results.trends import HOLDS, Trend, sentence
-from tests.integration.shown import void
+from mininet_topos.experiments import catalogue
+from mininet_topos.experiments.trends import Trend
+from mininet_topos.results.verdicts import HOLDS, sentence
+from tests.support.lab.void_runs import void
 
 WEIR = str(Path(sys.executable).with_name("weir"))
 BOUND_S = 900
@@ -33,7 +34,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows(folder: Path, case: str, scheme: str) -> list[Row]:
-    """The valid rows of a case under a scheme; where the machine let none be valid, nothing is shown."""
+    """Return the valid rows of a case under a scheme; if every run is void, the test shows nothing."""
     every = json.loads((folder / "summary.json").read_text())
     some = [row for row in every if (row["case"], row["scheme"]) == (case, scheme)]
     found = [row for row in some if row["valid"]]
@@ -42,8 +43,8 @@ def rows(folder: Path, case: str, scheme: str) -> list[Row]:
 
 @pytest.mark.parametrize(("name", "trend"), TRENDS, ids=[f"{name}: {trend.says}" for name, trend in TRENDS])
 def test_the_trend_holds(out: Path, name: str, trend: Trend) -> None:
-    judged = json.loads((out / name / "trends.json").read_text())
-    (ours,) = [one for one in judged if one["says"] == trend.says]
+    verdicts = json.loads((out / name / "trends.json").read_text())
+    (ours,) = [one for one in verdicts if one["says"] == trend.says]
     rows(out / name, trend.case, trend.scheme)
     rows(out / name, trend.than_case or trend.case, trend.than or trend.scheme)
     assert ours["verdict"] == HOLDS, sentence(ours)

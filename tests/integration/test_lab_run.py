@@ -1,4 +1,4 @@
-"""`weir lab` for real: a small incast under plain TCP and SCCP, and every way in which a lab can end."""
+"""`weir lab` on a real network: a small incast, rehearsals, and each way in which a lab can end."""
 
 from __future__ import annotations
 
@@ -9,69 +9,25 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mininet_topos.machine.programs import wait_until
+from tests.support.lab.leftovers import assert_nothing_left, machine, processes_of
+
 WEIR = str(Path(sys.executable).with_name("weir"))
 BOUND_S = 90
-STATES = Path("/run/weir")
 
 
 def _lab(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run((WEIR, "lab", *args), capture_output=True, text=True, timeout=BOUND_S, check=False)
 
 
-def _pids_of(folder: Path) -> list[int]:
-    """Processes that a lab with this result folder has started: their logs lie in it."""
-    found = []
-    for fd in Path("/proc").glob("[0-9]*/fd/2"):
-        try:
-            if fd.readlink().is_relative_to(folder):
-                found.append(int(fd.parts[2]))
-        except OSError:
-            continue
-    return found
-
-
-def _is_host(pid: Path) -> bool:
-    """Whether a process is the shell that holds a Mininet host's namespace."""
-    try:
-        return b"mininet:" in (pid / "cmdline").read_bytes()
-    except OSError:
-        return False
-
-
-def _machine() -> dict[str, Any]:
-    """What a lab could leave behind, other than processes."""
-    links = {name for name in os.listdir("/sys/class/net") if name.startswith("s") and "-eth" in name}
-    bridges = subprocess.run(
-        ("ovs-vsctl", "list-br"), capture_output=True, text=True, check=True
-    ).stdout.split()
-    programs = json.loads(subprocess.run(("bpftool", "prog", "-j"), capture_output=True, check=True).stdout)
-    return {
-        "links": links,
-        "bridges": set(bridges),
-        "states": set(STATES.glob("*")),
-        "pins": {name for name in os.listdir("/sys/fs/bpf") if name.startswith("lab")},
-        "probes": sum(program.get("name") in ("on_enqueue", "on_dequeue") for program in programs),
-        "hosts": sum(_is_host(pid) for pid in Path("/proc").glob("[0-9]*")),
-    }
-
-
 @pytest.fixture
 def before() -> dict[str, Any]:
-    return _machine()
-
-
-def _nothing_left(before: dict[str, Any], folder: Path) -> None:
-    until = time.monotonic() + 10  # the kernel takes namespaces down on its own time
-    while (left := _machine()) != before and time.monotonic() < until:
-        time.sleep(0.1)
-    assert left == before
-    assert _pids_of(folder) == []
+    return machine()
 
 
 def test_incast_under_plain_tcp_and_sccp(tmp_path: Path, before: dict[str, Any]) -> None:
@@ -79,7 +35,7 @@ def test_incast_under_plain_tcp_and_sccp(tmp_path: Path, before: dict[str, Any])
     options = ("--schemes", "plain,sccp", "--workers", "12", "--background", "2", "--queries", "4")
     done = _lab("incast", *options, "--out", str(out), "--json")
     assert done.returncode == 0, done.stderr
-    _nothing_left(before, out)
+    assert_nothing_left(before, out)
     plain, sccp = json.loads(done.stdout)
     assert (plain["scheme"], sccp["scheme"]) == ("plain", "sccp")
     for row in (plain, sccp):
@@ -92,15 +48,15 @@ def test_incast_under_plain_tcp_and_sccp(tmp_path: Path, before: dict[str, Any])
     assert (sccp["drops"], sccp["ovs_drops"], sccp["timeouts"]) == (0, 0, 0)
     assert sccp["clamps"] > 0
     assert sccp["qct_ms"]["p50"] < plain["qct_ms"]["p50"]
-    _folder_is_whole(out)
+    _assert_folder_complete(out)
 
 
-def test_fitted_cases_run_on_a_network_each(tmp_path: Path, before: dict[str, Any]) -> None:
+def test_each_fitted_case_runs_on_its_own_network(tmp_path: Path, before: dict[str, Any]) -> None:
     out = tmp_path / "out"
     options = ("--schemes", "plain,ecn", "--workers", "4,2", "--fitted", "--queries", "2", "--size", "10000")
     done = _lab("incast", *options, "--out", str(out), "--json")
     assert done.returncode == 0, done.stderr
-    _nothing_left(before, out)
+    assert_nothing_left(before, out)
     assert [(row["workers"], row["scheme"]) for row in json.loads(done.stdout)] == [
         (4, "plain"),
         (4, "ecn"),
@@ -113,17 +69,17 @@ def test_fitted_cases_run_on_a_network_each(tmp_path: Path, before: dict[str, An
 @pytest.mark.parametrize(
     ("spec", "scheme"), [("star,149", "plain"), ("fattree,4", "sccp"), ("bcube,2,1", "plain")]
 )
-def test_networks_come_up_reach_all_hosts_and_go_down(
+def test_a_rehearsal_builds_reaches_and_removes_a_network(
     tmp_path: Path, before: dict[str, Any], spec: str, scheme: str
 ) -> None:
     done = _lab("rehearse", spec, "--scheme", scheme, "--out", str(tmp_path / "out"), "--json")
     assert done.returncode == 0, done.stderr
-    _nothing_left(before, tmp_path / "out")
+    assert_nothing_left(before, tmp_path / "out")
     (row,) = json.loads(done.stdout)
     assert all(0 < row[stage] < 60 for stage in ("up_s", "reached_s", "down_s")), row
 
 
-def _folder_is_whole(out: Path) -> None:
+def _assert_folder_complete(out: Path) -> None:
     names = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
     assert {"metadata.json", "summary.json", "report.html", "plots/query_times.svg"} <= names
     assert {"raw/sccp/agent.log", "raw/sccp/controller.log", "raw/sccp/flowdb.sqlite"} <= names
@@ -141,27 +97,30 @@ def _start(out: Path) -> subprocess.Popen[str]:
 
 
 def _await(lab: subprocess.Popen[str], out: Path, pattern: str) -> None:
-    """Until a file of the folder, named by a pattern, holds something."""
-    until = time.monotonic() + BOUND_S
-    while not any(path.stat().st_size for path in out.glob(pattern)):
+    """Wait until a file of the folder, named by a pattern, is not empty."""
+
+    def written() -> bool:
         assert lab.poll() is None, lab.stderr
-        assert time.monotonic() < until
-        time.sleep(0.02)
+        return any(path.stat().st_size for path in out.glob(pattern))
+
+    assert wait_until(written, BOUND_S), f"{pattern} is still empty"
 
 
 MOMENTS = ("metadata.json", "raw/sccp/weir.toml", "raw/sccp/agent.log", "raw/sccp/reachability.jsonl")
 
 
 @pytest.mark.parametrize("moment", [*MOMENTS, "raw/incast-sccp-1/traffic.jsonl"])
-def test_ctrl_c_leaves_nothing(tmp_path: Path, before: dict[str, Any], moment: str) -> None:
+def test_an_interrupted_lab_leaves_nothing_behind(
+    tmp_path: Path, before: dict[str, Any], moment: str
+) -> None:
     out = tmp_path / "out"
     with _start(out) as lab:
         _await(lab, out, moment)
         lab.send_signal(signal.SIGINT)
         _, errors = lab.communicate(timeout=BOUND_S)
     assert lab.returncode == 130
-    assert errors.splitlines()[-1] == "weir lab: broken off; nothing is left behind"
-    _nothing_left(before, out)
+    assert errors.splitlines()[-1] == "weir lab: interrupted; the network and its programs are removed"
+    assert_nothing_left(before, out)
 
 
 def test_what_a_killed_lab_leaves_is_cleaned(tmp_path: Path, before: dict[str, Any]) -> None:
@@ -169,14 +128,14 @@ def test_what_a_killed_lab_leaves_is_cleaned(tmp_path: Path, before: dict[str, A
     with _start(out) as lab:
         _await(lab, out, "raw/incast-sccp-1/traffic.jsonl")
         lab.kill()
-    assert _machine()["bridges"] > before["bridges"]
+    assert machine()["bridges"] > before["bridges"]
     cleaned = _lab("clean", "--json")
     assert cleaned.returncode == 0, cleaned.stderr
     assert any(line.startswith("bridge s") for line in json.loads(cleaned.stdout)["removed"])
-    _nothing_left(before, out)
+    assert_nothing_left(before, out)
 
 
-def test_a_lab_that_lives_is_not_cleaned(tmp_path: Path) -> None:
+def test_clean_spares_a_running_lab(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with _start(out) as lab:
         _await(lab, out, "raw/incast-sccp-1/traffic.jsonl")
@@ -187,21 +146,21 @@ def test_a_lab_that_lives_is_not_cleaned(tmp_path: Path) -> None:
     assert lab.returncode == 128 + signal.SIGTERM
 
 
-def test_a_controller_that_dies_ends_the_run_with_its_last_words(
+def test_a_controller_that_dies_ends_the_run_with_the_end_of_its_log(
     tmp_path: Path, before: dict[str, Any]
 ) -> None:
     out = tmp_path / "out"
     with _start(out) as lab:
         _await(lab, out, "raw/incast-sccp-1/traffic.jsonl")
-        commands = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in _pids_of(out)}
+        commands = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in processes_of(out)}
         os.kill(next(pid for pid, command in commands.items() if "ryu-manager" in command), signal.SIGKILL)
         _, errors = lab.communicate(timeout=BOUND_S)
     assert lab.returncode == 1
     assert "weir lab: controller ended with status -9" in errors
-    _nothing_left(before, out)
+    assert_nothing_left(before, out)
 
 
-def test_a_port_in_use_is_one_line(tmp_path: Path, before: dict[str, Any]) -> None:
+def test_a_port_in_use_is_refused_in_one_line(tmp_path: Path, before: dict[str, Any]) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -210,32 +169,34 @@ def test_a_port_in_use_is_one_line(tmp_path: Path, before: dict[str, Any]) -> No
     assert done.returncode == 1
     assert done.stderr.startswith(f"weir lab: port {port} is in use")
     assert done.stderr.count("\n") == 1
-    _nothing_left(before, tmp_path)
+    assert_nothing_left(before, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--workers", "5000"), "5001 hosts are more than the 1022 addresses"),
-        (("--schemes", "plain,nosuch"), "schemes are some of"),
+        (("--schemes", "plain,nosuch"), "no scheme is called 'nosuch'"),
         (("--out", "."), "exists already: give another --out"),
     ],
 )
-def test_bad_input_is_one_line(options: tuple[str, ...], message: str, before: dict[str, Any]) -> None:
+def test_bad_input_is_refused_in_one_line(
+    options: tuple[str, ...], message: str, before: dict[str, Any]
+) -> None:
     done = _lab("incast", *options)
     assert done.returncode == 1
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
-    assert _machine() == before
+    assert machine() == before
 
 
-def test_not_root_is_one_line() -> None:
+def test_a_lab_without_root_is_refused_in_one_line() -> None:
     as_nobody = ("setpriv", "--reuid", "65534", "--clear-groups", WEIR, "lab", "incast")
     done = subprocess.run(as_nobody, capture_output=True, text=True, check=False, cwd="/")
     assert (done.returncode, done.stderr) == (1, "weir lab: the lab needs root: run it with sudo\n")
 
 
-def test_open_vswitch_that_does_not_run_is_one_line(tmp_path: Path) -> None:
+def test_a_stopped_open_vswitch_is_reported_in_one_line(tmp_path: Path) -> None:
     nowhere = {**os.environ, "OVS_RUNDIR": str(tmp_path)}
     done = subprocess.run((WEIR, "lab", "demo"), capture_output=True, text=True, env=nowhere, check=False)
     assert done.returncode == 1

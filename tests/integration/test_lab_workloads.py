@@ -1,4 +1,4 @@
-"""Planned flows, fresh connections, resume, and a starved run: the lab for real."""
+"""The lab on a real network: planned flows, fresh connections, resumption, a full disk, a starved run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from mininet_topos.errors import Unable
-from mininet_topos.netem import require_netem
-from mininet_topos.process import wait_until
-from tests.integration.test_lab_run import _machine as machine
-from tests.integration.test_lab_run import _nothing_left as nothing_left
+from mininet_topos.machine.programs import wait_until
+from mininet_topos.network.impairment import require_netem
+from tests.support.lab.leftovers import assert_nothing_left, machine
 
 WEIR = str(Path(sys.executable).with_name("weir"))
 BOUND_S = 400
@@ -33,7 +32,7 @@ def _lab(*args: str) -> subprocess.CompletedProcess[str]:
 
 
 def _rows(folder: Path, name: str, text: str, *options: str) -> dict[str, dict[str, Any]]:
-    """Run an experiment from its text; its rows by scheme."""
+    """Run an experiment from its text, and return its rows by scheme."""
     path = folder / f"{name}.toml"
     path.write_text(text)
     done = _lab("run", str(path), "--out", str(folder / "out"), "--json", *options)
@@ -41,7 +40,7 @@ def _rows(folder: Path, name: str, text: str, *options: str) -> dict[str, dict[s
     return {row["scheme"]: row for row in json.loads(done.stdout)}
 
 
-def test_planned_flows_go_by_their_seed_and_a_broken_off_run_is_resumed(tmp_path: Path) -> None:
+def test_planned_flows_depend_on_the_seed_and_an_interrupted_run_is_resumed(tmp_path: Path) -> None:
     text = f"""
 schemes = ["plain", "dctcp"]
 {LINK}
@@ -79,7 +78,7 @@ deadlines = {{ mean_us = 500_000 }}
     assert (raw / again["dctcp"]["run"] / "plan.csv").read_bytes() == asked[0]
 
 
-def test_queries_on_fresh_connections(tmp_path: Path) -> None:
+def test_fresh_queries_open_new_connections(tmp_path: Path) -> None:
     options = ("--workers", "4,8", "--total", "80000", "--queries", "3", "--fresh", "--deadline", "2000")
     out = tmp_path / "out"
     done = _lab("incast", "--schemes", "plain", *options, "--out", str(out), "--json")
@@ -93,8 +92,8 @@ def test_queries_on_fresh_connections(tmp_path: Path) -> None:
         assert row["missed"] == 0
 
 
-def test_a_delay_is_kept_or_refused(tmp_path: Path) -> None:
-    """With netem a query on standing connections takes two delays at least; without it nothing is made."""
+def test_a_delay_is_applied_or_refused(tmp_path: Path) -> None:
+    """With netem a query on standing connections takes at least two delays; without it nothing is created."""
     out = tmp_path / "out"
     options = ("--schemes", "plain", "--workers", "2", "--queries", "3", "--delay", "20")
     done = _lab("incast", *options, "--out", str(out), "--json")
@@ -105,7 +104,7 @@ def test_a_delay_is_kept_or_refused(tmp_path: Path) -> None:
     else:
         assert (done.returncode, done.stderr.count("\n")) == (1, 1)
         assert done.stderr.startswith(
-            "weir lab: delay and loss need netem, and this kernel has none: `modprobe"
+            "weir lab: delay and loss need netem, and this kernel has none: run `modprobe"
         )
         assert not out.exists()
 
@@ -117,7 +116,7 @@ def _has_netem() -> bool:
     return False
 
 
-def test_a_disk_that_fills_up_is_one_line_nothing_is_left_and_finished_runs_are_kept(tmp_path: Path) -> None:
+def test_a_full_disk_is_one_line_and_finished_runs_are_kept(tmp_path: Path) -> None:
     before = machine()
     small = tmp_path / "small"
     small.mkdir()
@@ -128,7 +127,7 @@ def test_a_disk_that_fills_up_is_one_line_nothing_is_left_and_finished_runs_are_
         argv = (WEIR, "lab", "incast", *options, "--out", str(out))
         with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as lab:
             first = out / "raw" / "incast-plain-1" / "run.json"
-            assert _awaits(lab, first)
+            assert _wait_for_file(lab, first)
             with suppress(OSError), open(small / "full", "wb", buffering=0) as full:
                 while True:
                     full.write(bytes(1 << 12))
@@ -138,19 +137,19 @@ def test_a_disk_that_fills_up_is_one_line_nothing_is_left_and_finished_runs_are_
         assert "Traceback" not in errors
         ended = [json.loads(path.read_text()) for path in out.glob("raw/*/run.json")]
         assert json.loads(first.read_text()) in ended
-        nothing_left(before, small)
+        assert_nothing_left(before, small)
     finally:
         subprocess.run(("umount", str(small)), check=True)
 
 
-def _awaits(lab: subprocess.Popen[str], path: Path) -> bool:
-    """Whether a lab that runs has made a file, in the end."""
+def _wait_for_file(lab: subprocess.Popen[str], path: Path) -> bool:
+    """Wait until a running lab has written a file, or has ended; return whether the file exists."""
     return wait_until(lambda: path.exists() or lab.poll() is not None, BOUND_S) and path.exists()
 
 
 @contextmanager
-def _stress() -> Iterator[None]:
-    """Programs that take all they get of every CPU."""
+def _busy_cpus() -> Iterator[None]:
+    """Keep every CPU busy while the context lasts."""
     count = 2 * (os.cpu_count() or 1)
     spinning = (sys.executable, "-c", "while True: pass")
     programs = [subprocess.Popen(spinning) for _ in range(count)]
@@ -162,7 +161,7 @@ def _stress() -> Iterator[None]:
             program.wait()
 
 
-def test_a_starved_run_is_found_out_and_void(tmp_path: Path) -> None:
+def test_a_starved_run_is_void(tmp_path: Path) -> None:
     text = f"""
 schemes = ["plain"]
 repeat_until_s = 0.0
@@ -173,9 +172,9 @@ cases = [{{ name = "starved", title = "2 long flows", background = 2, duration_s
     run = tmp_path / "out" / "starved" / "raw" / "starved-plain-1"
     argv = (WEIR, "lab", "run", str(tmp_path / "starved.toml"), "--out", str(tmp_path / "out"), "--json")
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as lab:
-        assert _awaits(lab, run / "traffic.jsonl")
-        with _stress():
-            assert _awaits(lab, run / "run.json")
+        assert _wait_for_file(lab, run / "traffic.jsonl")
+        with _busy_cpus():
+            assert _wait_for_file(lab, run / "run.json")
         output, errors = lab.communicate(timeout=BOUND_S)
     assert lab.returncode == 0, errors
     (row,) = json.loads(output)

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from mininet_topos.mn_switch import WeirController
-from mininet_topos.programs import free_port, is_listening
-from tests.integration.switch_bench import DEADLINE_S, run, until
+from mininet_topos.running.scheme_programs import free_port, is_listening
+from tests.support.agent.switch_bench import run
+from tests.support.waiting import DEADLINE_S, wait_until
+from weir_base.paths import PROJECT
 
-PROJECT = Path(__file__).resolve().parents[2]
 WEIR = str(Path(sys.executable).with_name("weir"))
 BRIDGES = {"core", "agg1", "tor1", "tor2"}
 CUSTOM = "mininet_topos/topo.py,mininet_topos/mn_switch.py"
@@ -25,14 +26,14 @@ CUSTOM = "mininet_topos/topo.py,mininet_topos/mn_switch.py"
 
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
-    """Where SCCP's controller listens."""
+    """The port on which SCCP's controller listens."""
     listen = free_port()
     config = tmp_path / "weir.toml"
     config.write_text(f"[flowdb]\nurl = 'sqlite:///{tmp_path}/weir.db'\n")
     argv = (WEIR, "controller", "--apps", "fabric_app.app,sccp_app.app", "--listen", f"127.0.0.1:{listen}")
     with (tmp_path / "controller.log").open("wb") as log:
         controller = subprocess.Popen((*argv, "--config", str(config)), stdout=log, stderr=log)
-    until(lambda: is_listening(listen), "the controller listens")
+    wait_until(lambda: is_listening(listen), "the controller listens")
     yield listen
     controller.terminate()
     controller.wait(DEADLINE_S)
@@ -56,15 +57,17 @@ def test_a_tree_of_extended_switches_from_the_command_line(port: int, tmp_path: 
         assert mn.stdin is not None
 
         def all_reached() -> bool:
-            """Asks once, and says what came of it."""
+            """Run pingall once; return whether every host reached every other."""
             asked = said.read_text().count("Results:")
             print("pingall 1", file=mn.stdin, flush=True)
-            until(lambda: mn.poll() is not None or said.read_text().count("Results:") > asked, "an answer")
+            wait_until(
+                lambda: mn.poll() is not None or said.read_text().count("Results:") > asked, "an answer"
+            )
             assert mn.poll() is None, said.read_text()
             return "Results: 0% dropped" in said.read_text()
 
         try:
-            until(all_reached, "hosts reach each other")
+            wait_until(all_reached, "hosts reach each other")
             ports = json.loads(run(WEIR, "ports", "--name", "mn", "--json"))["ports"]
             assert {one["name"].partition("-")[0] for one in ports} == BRIDGES
         finally:
@@ -74,7 +77,7 @@ def test_a_tree_of_extended_switches_from_the_command_line(port: int, tmp_path: 
     assert not Path("/sys/fs/bpf/mn").exists()
 
 
-def test_a_controller_whose_first_bytes_are_no_text() -> None:
+def test_a_controller_may_send_bytes_that_are_not_text() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def greet() -> None:
@@ -90,7 +93,7 @@ def test_a_controller_whose_first_bytes_are_no_text() -> None:
         assert not greeter.is_alive(), "it was asked"
 
 
-def test_no_controller(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_controller_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     port = free_port()
     WeirController("c0", port=port).terminate()
     assert f"no controller at 127.0.0.1:{port}: [Errno" in caplog.text

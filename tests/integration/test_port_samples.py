@@ -1,4 +1,4 @@
-"""Port counters of a real switch, for everyone who asks: events, the database, the dashboard, Prometheus."""
+"""Port counters of a real switch reach events, the database, the dashboard and Prometheus."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 
 from flowdb.models import PortRow, PortSampleRow, SettingRow, SwitchRow
-from tests.integration.switch_bench import Bench, run, until
-from tests.unit.database import rows
-from tests.unit.engines import controller, free_port
-from tests.unit.test_telemetry_process import LISTENER, figures
-from tests.unit.web import make
+from tests.support.agent.switch_bench import Bench, run
+from tests.support.controllers.port_samples import LISTENER, figures
+from tests.support.controllers.processes import controller, free_port
+from tests.support.dashboard.application import make
+from tests.support.database.rows import rows
+from tests.support.waiting import wait_until
 
 SERVER_PORT = 8080
 
 
 def counted(database: Path, gives_share: bool) -> list[PortSampleRow]:
-    """Samples of the port to the server that count its connection and have its share, if it is given one."""
+    """Samples of the server's port that count its connection and, under SCCP, have its share."""
     found = [row for row in rows(database, PortSampleRow) if row.port_no == 2 and row.acks_seen]
     return [row for row in found if (row.fair_share_bytes > 0) == gives_share]
 
@@ -32,7 +33,7 @@ def told(file: Path) -> list[Any]:
 
 @pytest.mark.parametrize("engine", ["ryu", "os_ken"])
 @pytest.mark.parametrize("app", ["sdtcp", "sccp"])
-def test_counters_reach_everyone(
+def test_counters_reach_events_database_dashboard_and_metrics(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, app: str
 ) -> None:
     port, metrics_port, gives_share = free_port(), free_port(), app == "sccp"
@@ -47,10 +48,12 @@ def test_counters_reach_everyone(
     monkeypatch.setenv("WEIR_TEST_SAMPLES", str(events))
     with controller(engine, LISTENER, port):
         bench.ready_agent(f"tcp:127.0.0.1:{port}")
-        until(bench.ping, "ping through the fabric")
+        wait_until(bench.ping, "ping through the fabric")
         bench.connect_once(SERVER_PORT)
         try:
-            sample = until(lambda: counted(database, gives_share), "samples that count the connection")[-1]
+            sample = wait_until(lambda: counted(database, gives_share), "samples that count the connection")[
+                -1
+            ]
         finally:
             print("told:", told(events)[-1:], "counted:", bench.counters(bench.port(2)))
         name, dpid = bench.port(2), f"{sample.dpid:016x}"
@@ -72,7 +75,7 @@ def test_counters_reach_everyone(
 
         before = len(told(events))
         began = time.monotonic()
-        until(lambda: len(told(events)) >= before + 10, "samples go on")
+        wait_until(lambda: len(told(events)) >= before + 10, "samples go on")
         assert time.monotonic() - began >= 9 * 0.2
     ours = {row.port_no: row.name for row in rows(database, PortRow) if row.port_no in (1, 2)}
     assert ours == {1: bench.port(1), 2: bench.port(2)}
@@ -80,8 +83,10 @@ def test_counters_reach_everyone(
     assert {row.section for row in rows(database, SettingRow)} == {"fabric", "telemetry", app}
 
 
-def test_a_plain_switch_is_asked_once(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without an agent there are no counters; the switch says so, and works on."""
+def test_a_switch_without_an_agent_is_asked_for_counters_once(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without an agent the switch refuses the request, and its session goes on."""
     port = free_port()
     config = tmp_path / "weir.toml"
     config.write_text("[telemetry]\nsample_s = 0.1\n")
@@ -91,8 +96,8 @@ def test_a_plain_switch_is_asked_once(bench: Bench, tmp_path: Path, monkeypatch:
     with controller("ryu", LISTENER, port) as process:
         bench.ovs.vsctl("set-controller", bench.bridge, f"tcp:127.0.0.1:{port}")
         assert process.stdout is not None
-        said = list(takewhile(lambda line: "has no port counters" not in line, process.stdout))
-        until(bench.ping, "ping through the fabric")
+        said = list(takewhile(lambda line: "does not have Weir's port counters" not in line, process.stdout))
+        wait_until(bench.ping, "ping through the fabric")
         assert bench.ping(5), "a second in which it would be asked again"
         process.terminate()
         said += list(process.stdout)

@@ -1,4 +1,4 @@
-"""The doctor's probes where they need root."""
+"""The probes of `weir doctor` that need root."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 from weir import probes
 
 
-def test_a_private_network_is_private_and_ends() -> None:
+def test_a_private_network_holds_only_its_own_interfaces_and_ends_with_the_probe() -> None:
     seen: list[list[str]] = []
     outside = sorted(name for _, name in socket.if_nameindex())
 

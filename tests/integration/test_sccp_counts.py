@@ -1,4 +1,4 @@
-"""N_i over real TCP: exactly 0 after connections that came and went at random; idle ones take no share.
+"""N_i over real TCP: exactly 0 after random connections have ended; idle flows take no share.
 
 ``WEIR_CONNECTIONS`` says how many connections come and go (1500; 10,000 take a minute).
 """
@@ -17,38 +17,40 @@ from pathlib import Path
 
 import pytest
 
-from fabric_app.pipeline import TABLE_EVENTS, TABLE_SCCP
-from openflow_ext.switch.pinned import PinnedMaps
-from sccp_app import entries
+from app_base.pipeline import FABRIC_TABLE
+from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
+from sccp_app import messages
 from sccp_app.core import PortPolicy
-from tests.integration.switch_bench import Bench, Controller, run, until
-from tests.integration.test_sccp import counters, shape
-from tests.unit.fake_datapath import FakeDatapath
+from sccp_app.stage import STAGE
+from tests.support.agent.switch_bench import Bench, Controller, run
+from tests.support.openflow.fake_datapath import FakeDatapath
+from tests.support.waiting import wait_until
+from weir_base.paths import PROJECT
 
 CONNECTIONS = int(os.environ.get("WEIR_CONNECTIONS", "1500"))
 CALLERS = 4
 SHALLOW = ("tbf", "rate", "200mbit", "burst", "8k", "limit", "12k")
 PORT = 7000
-CHURN = Path(__file__).with_name("churn.py")
+CHURN = PROJECT / "tests/support/lab/churn.py"
 SERVER = "10.77.0.2"
 
 
 def put_sccp(controller: Controller, common_rtt_us: int) -> None:
-    """What sccp_app sends, before a learning switch of Open vSwitch's own."""
+    """Send sccp_app's entries, with Open vSwitch's learning switch behind them."""
     datapath = FakeDatapath()
     ofp, parser = datapath.ofproto, datapath.ofproto_parser
-    to_sccp = [parser.OFPInstructionGotoTable(TABLE_SCCP)]
-    on = [parser.OFPInstructionGotoTable(TABLE_EVENTS)]
+    to_sccp = [parser.OFPInstructionGotoTable(STAGE.table)]
+    on = [parser.OFPInstructionGotoTable(FABRIC_TABLE)]
     forward = [
         parser.OFPInstructionActions(ofp.OFPIT_APPLY_ACTIONS, [parser.OFPActionOutput(ofp.OFPP_NORMAL)])
     ]
-    for table, instructions in ((0, to_sccp), (TABLE_SCCP, on), (TABLE_EVENTS, forward)):
+    for table, instructions in ((0, to_sccp), (STAGE.table, on), (FABRIC_TABLE, forward)):
         datapath.send_msg(parser.OFPFlowMod(datapath, table_id=table, priority=0, instructions=instructions))
-    for message in entries.table_i(datapath):
+    for message in messages.table_i(datapath, FABRIC_TABLE):
         datapath.send_msg(message)
     controller.send(*(bytes(message.buf) for message in datapath.sent))
     assert controller.barrier() == []
-    config = entries.configure_ports(datapath, PortPolicy(common_rtt_us))
+    config = messages.configure_ports(datapath, PortPolicy(common_rtt_us))
     datapath.send_msg(config)
     controller.ask(bytes(config.buf))
 
@@ -74,8 +76,8 @@ def counted_flows(bench: Bench) -> int:
 
 
 @pytest.mark.timeout(600)
-def test_after_a_churn_with_loss_and_kills_n_i_is_0(bench: Bench, controller: Controller) -> None:
-    """Ghosts among them: a lost RST leaves a server that waits for ever, and a flow that nobody ends."""
+def test_n_i_is_0_after_a_churn_with_loss_and_killed_hosts(bench: Bench, controller: Controller) -> None:
+    """Some connections never end: a lost RST leaves a server that waits for ever."""
     bench.ready_agent(controller)
     controller.accept()
     for number in (1, 2):
@@ -91,16 +93,18 @@ def test_after_a_churn_with_loss_and_kills_n_i_is_0(bench: Bench, controller: Co
                 return calling.enter_context(churning(bench, 1, "call", SERVER, str(PORT), seed))
 
             callers = [caller() for _ in range(CALLERS)]
-            while counters(bench, 2).syns_counted < CONNECTIONS:
+            while bench.port_counters(2).syns_counted < CONNECTIONS:
                 time.sleep(0.5)
                 kills += 1
                 callers[kills % CALLERS].send_signal(signal.SIGKILL)
                 callers[kills % CALLERS] = caller()
-            assert counters(bench, 2).n_i > 0, "they were counted"
+            assert bench.port_counters(2).n_i > 0, "they were counted"
         for number in (1, 2):
-            until(lambda number=number: counters(bench, number).n_i == 0, f"N_i of port {number} back at 0")
+            wait_until(
+                lambda number=number: bench.port_counters(number).n_i == 0, f"N_i of port {number} back at 0"
+            )
     assert counted_flows(bench) == 0
-    found = [counters(bench, number) for number in (1, 2)]
+    found = [bench.port_counters(number) for number in (1, 2)]
     lost = sum(now.drops for now in found)
     assert lost > 0
     counted = [(now.syns_counted, now.fins_counted) for now in found]
@@ -108,38 +112,38 @@ def test_after_a_churn_with_loss_and_kills_n_i_is_0(bench: Bench, controller: Co
 
 
 def test_idle_connections_take_no_share(bench: Bench, controller: Controller) -> None:
-    """1,000 idle ones beside 20: each of the 20 has a 20th of 50 Mbit/s x 20 ms, and they fill the port."""
+    """Beside 1,000 idle flows, each of 20 active senders has a 20th of the BDP, and they fill the port."""
     idle, busy, rate_mbit, common_rtt_us = 1000, 20, 50, 20_000
     bench.ready_agent(controller)
     controller.accept()
-    shape(bench, 2, rate_mbit)
+    bench.shape(2, rate_mbit)
     put_sccp(controller, common_rtt_us)
     bdp_bytes = rate_mbit * 1_000_000 * common_rtt_us // 8_000_000
     run("ip", "netns", "exec", bench.host(2), "sysctl", "-qw", "net.core.somaxconn=4096")
     with churning(bench, 2, "serve", str(PORT)) as server:
         assert said(server) == "listening"
-        until(lambda: counters(bench, 2).fair_share_bytes == bdp_bytes, "the port's own rate")
+        wait_until(lambda: bench.port_counters(2).fair_share_bytes == bdp_bytes, "the port's own rate")
         with churning(bench, 1, "hold", SERVER, str(PORT), str(idle), str(busy)) as holder:
             assert said(holder) == "holding"
-            assert counters(bench, 2).syns_counted >= idle + busy
-            until(lambda: counters(bench, 2).n_i == busy, "the idle ones have left N_i")
-            until(lambda: sent_mbit_s(bench, 2) > 0.8 * rate_mbit, "the busy ones fill the port")
-            until(
+            assert bench.port_counters(2).syns_counted >= idle + busy
+            wait_until(lambda: bench.port_counters(2).n_i == busy, "the idle ones have left N_i")
+            wait_until(lambda: sent_mbit_s(bench, 2) > 0.8 * rate_mbit, "the busy ones fill the port")
+            wait_until(
                 lambda: shares_in_a_second(bench, 2) == {bdp_bytes // busy}, "each has a 20th, and keeps it"
             )
-            assert counters(bench, 2).n_i == busy
+            assert bench.port_counters(2).n_i == busy
 
 
 def shares_in_a_second(bench: Bench, number: int) -> set[int]:
     found = set()
     for _ in range(20):
-        found.add(counters(bench, number).fair_share_bytes)
+        found.add(bench.port_counters(number).fair_share_bytes)
         time.sleep(0.05)
     return found
 
 
 def sent_mbit_s(bench: Bench, number: int) -> float:
-    """What leaves by a port, over half a second."""
+    """The rate at which a port sends, in Mbit/s, over half a second."""
     file = Path(f"/sys/class/net/{bench.port(number)}/statistics/tx_bytes")
     began_s, before = time.monotonic(), int(file.read_text())
     time.sleep(0.5)

@@ -1,4 +1,4 @@
-"""SCCP on two tiers: a sender's window is the share of the narrowest port on the way, wherever that is."""
+"""SCCP on two tiers: a sender's window is the share of the narrowest port on its path."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from mininet_topos.layout import lay_out
-from mininet_topos.links import Bottleneck, shape
-from mininet_topos.net import Network, network
-from mininet_topos.traffic import SINK_PORT
-from tests.integration.stage import Stage, sockets, stage
-from tests.integration.switch_bench import until
+from mininet_topos.network.lab_network import Network, network
+from mininet_topos.network.layout import lay_out
+from mininet_topos.network.shaping import Bottleneck, shape
+from mininet_topos.running.traffic_programs import SINK_PORT
+from tests.support.lab.stage import Stage, sockets, stage
+from tests.support.waiting import wait_until
 
 COMMON_RTT_US = 20_000
 NARROW = Bottleneck(20_000_000, queue_bytes=150_000)
 WIDE = Bottleneck(60_000_000, queue_bytes=150_000)
 FLOWS = 2
 TOR, AGGREGATION = ("tor1", "h1"), ("agg1", "tor1")
-"""A switch and whom its port leads to: both are on the way from the other rack to the root."""
+"""A switch and the neighbour of its port: both ports are on the path from the other rack to the root."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def net() -> Iterator[Network]:
 
 
 @pytest.mark.parametrize("narrow", [TOR, AGGREGATION], ids=["tor", "aggregation"])
-def test_the_narrower_port_s_share_is_in_the_sender_s_window(
+def test_the_sender_s_window_is_the_share_of_the_narrower_port(
     net: Network, tmp_path: Path, narrow: tuple[str, str]
 ) -> None:
     for place in (TOR, AGGREGATION):
@@ -43,12 +43,12 @@ def test_the_narrower_port_s_share_is_in_the_sender_s_window(
         for sender in net.senders:
             on.start_long_flow(sender)
         on.traffic.await_event("connected", FLOWS, 30)
-        shares = until(lambda: shares_of_all(on), "both ports count both flows")
+        shares = wait_until(lambda: shares_of_all(on), "both ports count both flows")
         wanted = NARROW.rate_bps * COMMON_RTT_US // 8_000_000 // FLOWS
         assert shares[narrow] == wanted
         assert shares[AGGREGATION if narrow == TOR else TOR] == 3 * wanted
         for sender in net.senders:
-            until(lambda host=sender: holds(host, wanted), f"{sender.name}'s window is the share")
+            wait_until(lambda host=sender: holds(host, wanted), f"{sender.name}'s window is the share")
 
 
 def shares_of_all(on: Stage) -> dict[tuple[str, str], int] | None:
@@ -64,6 +64,6 @@ def shares_of_all(on: Stage) -> dict[tuple[str, str], int] | None:
 
 
 def holds(host: object, share_bytes: int) -> bool:
-    """Whether a sender believes in a window of whole segments that holds the share, and one more."""
+    """Whether a sender's window holds the share in whole segments, and at most one segment more."""
     (sender,) = sockets(host, SINK_PORT)  # type: ignore[arg-type]
     return share_bytes < sender.snd_wnd < share_bytes + 2 * sender.advmss

@@ -1,4 +1,4 @@
-"""The agent in front of a real ovs-vswitchd, with the real data plane on real ports."""
+"""The agent with a real ovs-vswitchd and the real data plane on real ports."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ import signal
 from ipaddress import IPv4Address
 
 from openflow_ext import wire
-from openflow_ext.switch import openflow as of
-from openflow_ext.switch.pinned import PinnedMaps
-from openflow_ext.switch.rules import WindowOp
-from tests.integration.switch_bench import Bench, Controller, run, until, with_length
-from tests.unit.engines import controller as ryu_process
-from tests.unit.engines import free_port
-from tests.unit.flowmods import TCP4, ext, ext_raw, flow_mod, ofproto, output, parsed, parser
+from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
+from openflow_ext.switch.dataplane.rules import WindowOp
+from openflow_ext.switch.openflow import messages as of
+from tests.support.agent.switch_bench import Bench, Controller, run, with_length
+from tests.support.controllers.processes import controller as ryu_process
+from tests.support.controllers.processes import free_port
+from tests.support.openflow.flow_mods import TCP4, ext, ext_raw, flow_mod, ofproto, output, parsed, parser
+from tests.support.waiting import wait_until
 
 SET = ext(wire.SetWindow(1536))
 FLOOD = parser.OFPActionOutput(ofproto.OFPP_NORMAL, 0)
 
 
-def test_an_app_of_ryu_s_own_learns_through_the_agent(bench: Bench) -> None:
+def test_ryu_s_learning_switch_works_through_the_agent(bench: Bench) -> None:
     port = free_port()
     with ryu_process("ryu", "ryu.app.simple_switch_13", port):
         agent = bench.ready_agent(f"tcp:127.0.0.1:{port}")
-        until(bench.ping, "ping through the learning switch")
+        wait_until(bench.ping, "ping through the learning switch")
         assert bench.ping(3)
         assert any("dl_dst" in flow for flow in bench.ovs.flows(bench.bridge))
         assert bench.attached() == {bench.port(1): 1, bench.port(2): 2}
@@ -32,7 +33,7 @@ def test_an_app_of_ryu_s_own_learns_through_the_agent(bench: Bench) -> None:
     assert bench.controllers() == []
 
 
-def test_both_parts_of_an_entry_are_where_they_belong(bench: Bench, joined: Controller) -> None:
+def test_an_entry_s_parts_are_in_open_vswitch_and_in_the_data_plane(bench: Bench, joined: Controller) -> None:
     match = {**TCP4, "ipv4_src": ("10.77.0.0", "255.255.255.0"), "tcp_dst": 80}
     joined.send(flow_mod(match, [SET, output(2)], priority=7, cookie=5, xid=70))
     assert joined.barrier() == []
@@ -48,7 +49,7 @@ def test_both_parts_of_an_entry_are_where_they_belong(bench: Bench, joined: Cont
     assert bench.rules() == []
 
 
-def test_what_open_vswitch_refuses_leaves_no_rule(bench: Bench, joined: Controller) -> None:
+def test_an_entry_that_open_vswitch_refuses_leaves_no_rule(bench: Bench, joined: Controller) -> None:
     whole = flow_mod(TCP4, [SET, parser.OFPActionGroup(77)], xid=70)
     joined.send(whole)
     (refusal,) = joined.barrier()
@@ -59,7 +60,7 @@ def test_what_open_vswitch_refuses_leaves_no_rule(bench: Bench, joined: Controll
     assert bench.ovs.flows(bench.bridge) == []
 
 
-def test_bad_messages_get_errors_and_the_session_lives_on(bench: Bench, joined: Controller) -> None:
+def test_bad_messages_get_errors_and_do_not_end_the_session(bench: Bench, joined: Controller) -> None:
     ours = wire.WEIR_EXPERIMENTER_ID.to_bytes(4, "big")
     config = wire.encode_message(wire.PortConfig(1, wire.PortConfigFlags.READ), xid=3)
     bad_type = ofproto.OFPBRC_BAD_EXP_TYPE
@@ -94,7 +95,7 @@ def test_bad_messages_get_errors_and_the_session_lives_on(bench: Bench, joined: 
 
 
 def packet_out(action: object) -> bytes:
-    from tests.unit.flowmods import datapath, serialized
+    from tests.support.openflow.flow_mods import datapath, serialized
 
     message = parser.OFPPacketOut(
         datapath, ofproto.OFP_NO_BUFFER, ofproto.OFPP_CONTROLLER, [action, output(1)], bytes(60)
@@ -102,17 +103,17 @@ def packet_out(action: object) -> bytes:
     return serialized(message, xid=3)
 
 
-def test_ports_that_go_and_come_back(bench: Bench, joined: Controller) -> None:
+def test_a_port_that_is_removed_and_added_again_is_attached_again(bench: Bench, joined: Controller) -> None:
     run("ip", "link", "del", bench.port(2))
-    until(lambda: bench.attached() == {bench.port(1): 1}, "the port is detached")
+    wait_until(lambda: bench.attached() == {bench.port(1): 1}, "the port is detached")
     bench.plug(2)
-    until(lambda: bench.attached() == {bench.port(1): 1, bench.port(2): 2}, "the port is attached anew")
+    wait_until(lambda: bench.attached() == {bench.port(1): 1, bench.port(2): 2}, "the port is attached anew")
     bench.ovs.vsctl("del-port", bench.port(1))
-    until(lambda: bench.attached() == {bench.port(2): 2}, "the port is detached")
+    wait_until(lambda: bench.attached() == {bench.port(2): 2}, "the port is detached")
     assert '"xdp"' not in run("ip", "-j", "link", "show", bench.port(1))
 
 
-def test_the_capacity_follows_the_qdisc(bench: Bench, joined: Controller) -> None:
+def test_a_port_s_capacity_follows_its_qdisc(bench: Bench, joined: Controller) -> None:
     def capacity_bps() -> int:
         reply = wire.decode_message(joined.ask(wire.encode_message(wire.PortConfig(1), xid=9)))
         assert isinstance(reply, wire.PortConfigReply)
@@ -120,7 +121,7 @@ def test_the_capacity_follows_the_qdisc(bench: Bench, joined: Controller) -> Non
 
     assert capacity_bps() == 10**10
     shape(bench.port(1), "100mbit")
-    until(lambda: capacity_bps() == 10**8, "the capacity is HTB's")
+    wait_until(lambda: capacity_bps() == 10**8, "the capacity is HTB's")
     run(
         "tc",
         "qdisc",
@@ -136,7 +137,7 @@ def test_the_capacity_follows_the_qdisc(bench: Bench, joined: Controller) -> Non
         "latency",
         "1ms",
     )
-    until(lambda: capacity_bps() == 2 * 10**7, "the capacity is TBF's")
+    wait_until(lambda: capacity_bps() == 2 * 10**7, "the capacity is TBF's")
 
 
 def shape(port: str, rate: str) -> None:

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from openflow_ext import wire
-from openflow_ext.switch import openflow as of
-from tests.integration.switch_bench import Bench, Controller, until
-from tests.unit.engines import controller as ryu_process
-from tests.unit.engines import free_port
-from tests.unit.flowmods import TCP4, ext, flow_mod, ofproto, output
-from tests.unit.test_tls import certify
+from openflow_ext.switch.openflow import messages as of
+from tests.support.agent.certificates import certify
+from tests.support.agent.switch_bench import Bench, Controller
+from tests.support.controllers.processes import controller as ryu_process
+from tests.support.controllers.processes import free_port
+from tests.support.openflow.flow_mods import TCP4, ext, flow_mod, ofproto, output
+from tests.support.waiting import wait_until
 
 SET = ext(wire.SetWindow(1536))
 
@@ -29,7 +30,7 @@ def get(port: int, path: str, data: Any = None) -> Any:
 
 
 def asked(port: int, path: str) -> Any:
-    """What a REST app answers, once it listens and has something to tell."""
+    """The answer of a REST app, once it listens and its answer is not empty."""
 
     def look() -> Any:
         try:
@@ -37,20 +38,20 @@ def asked(port: int, path: str) -> Any:
         except OSError:
             return None
 
-    return until(look, f"{path} is answered")
+    return wait_until(look, f"{path} is answered")
 
 
 @pytest.mark.parametrize("version", ["13", "15"])
-def test_the_learning_switches(bench: Bench, version: str) -> None:
+def test_learning_switches_work_in_both_versions(bench: Bench, version: str) -> None:
     bench.ovs.vsctl("set", "bridge", bench.bridge, f"protocols=OpenFlow{version}")
     port = free_port()
     with ryu_process("ryu", f"ryu.app.simple_switch_{version}", port):
         bench.ready_agent(f"tcp:127.0.0.1:{port}")
-        until(bench.ping, "ping through the learning switch")
+        wait_until(bench.ping, "ping through the learning switch")
         assert bench.ping(3)
 
 
-def test_the_rest_apps_read_back_what_was_written(bench: Bench, controller: Controller) -> None:
+def test_the_rest_apps_read_entries_back_as_written(bench: Bench, controller: Controller) -> None:
     port, rest_port = free_port(), free_port()
     options = (
         "--wsapi-host",
@@ -73,10 +74,10 @@ def test_the_rest_apps_read_back_what_was_written(bench: Bench, controller: Cont
         (topology,) = asked(rest_port, "/v1.0/topology/switches")
         assert len(topology["ports"]) == 2
         get(rest_port, "/stats/flowentry/delete", {"dpid": dpid, "priority": 9, "match": {}})
-        until(lambda: bench.rules() == [], "the whole entry is deleted by another controller")
+        wait_until(lambda: bench.rules() == [], "the whole entry is deleted by another controller")
 
 
-def test_a_slave_changes_no_part(bench: Bench, controller: Controller) -> None:
+def test_a_slave_controller_changes_neither_part(bench: Bench, controller: Controller) -> None:
     second = Controller()
     try:
         bench.agent("--controller", controller.target, "--controller", second.target).await_event("ready")
@@ -106,7 +107,7 @@ def test_a_slave_changes_no_part(bench: Bench, controller: Controller) -> None:
 
 
 def take_role(controller: Controller, role: int, generation: int) -> bytes | tuple[int, int]:
-    """The generation_id's reply, or the error's type and code."""
+    """The generation_id of the reply, or the type and code of the error."""
     body = role.to_bytes(4, "big") + bytes(4) + generation.to_bytes(8, "big")
     answer = controller.ask(of.HEADER.pack(4, of.OFPT_ROLE_REQUEST, 24, 30) + body)
     if answer[1] == of.OFPT_ERROR:
@@ -120,7 +121,7 @@ def may_configure(controller: Controller) -> bool:
     return controller.ask(wire.encode_message(config, xid=31))[1] == of.OFPT_EXPERIMENTER
 
 
-def test_generation_ids_are_open_vswitch_s_to_judge(bench: Bench, controller: Controller) -> None:
+def test_open_vswitch_checks_generation_ids(bench: Bench, controller: Controller) -> None:
     second = Controller()
     stale = ofproto.OFPET_ROLE_REQUEST_FAILED, ofproto.OFPRRFC_STALE
     equal, master, slave = ofproto.OFPCR_ROLE_EQUAL, ofproto.OFPCR_ROLE_MASTER, ofproto.OFPCR_ROLE_SLAVE
@@ -142,7 +143,7 @@ def test_generation_ids_are_open_vswitch_s_to_judge(bench: Bench, controller: Co
         second.close()
 
 
-def test_asynchronous_masks_are_each_session_s_own(bench: Bench, controller: Controller) -> None:
+def test_each_session_has_its_own_asynchronous_masks(bench: Bench, controller: Controller) -> None:
     second = Controller()
     masks = struct.pack("!6I", 7, 7, 7, 7, 0, 0)
     try:
@@ -156,14 +157,14 @@ def test_asynchronous_masks_are_each_session_s_own(bench: Bench, controller: Con
         controller.send(flow_mod(TCP4, [SET, output(2)], flags=ofproto.OFPFF_SEND_FLOW_REM))
         assert controller.barrier() == []
         controller.send(flow_mod(TCP4, command=ofproto.OFPFC_DELETE))
-        second.next_of(of.OFPT_FLOW_REMOVED)  # Open vSwitch may tell after it has answered a barrier
+        second.next_of(of.OFPT_FLOW_REMOVED)  # Open vSwitch may send it after the answer to a barrier
         assert controller.barrier() == []
         assert bench.rules() == []
     finally:
         second.close()
 
 
-def test_tls_to_ryu(bench: Bench, tmp_path: Path) -> None:
+def test_the_agent_reaches_ryu_over_tls(bench: Bench, tmp_path: Path) -> None:
     for name in ("ca", "switch", "controller"):
         certify(tmp_path, name)
     port = free_port()
@@ -173,4 +174,4 @@ def test_tls_to_ryu(bench: Bench, tmp_path: Path) -> None:
     bench.ovs.vsctl("set-ssl", *map(str, names))
     with ryu_process("ryu", "ryu.app.simple_switch_13", free_port(), *options):
         bench.ready_agent(f"ssl:127.0.0.1:{port}")
-        until(bench.ping, "ping through the learning switch")
+        wait_until(bench.ping, "ping through the learning switch")

@@ -1,4 +1,4 @@
-"""Entries are whole: what a controller wrote it reads back, and no part outlives the other."""
+"""A controller reads an entry back as it wrote it, and neither part of an entry outlives the other."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from openflow_ext import wire
-from openflow_ext.switch import flowstats
-from openflow_ext.switch import openflow as of
-from openflow_ext.switch.rules import WindowOp
-from tests.integration.switch_bench import Bench, Controller, until
-from tests.unit.flowmods import (
+from openflow_ext.switch.dataplane.rules import WindowOp
+from openflow_ext.switch.openflow import flow_stats
+from openflow_ext.switch.openflow import messages as of
+from openflow_ext.switch.openflow.flow_mods import FlowMod
+from tests.support.agent.switch_bench import Bench, Controller
+from tests.support.openflow.bundles import COMMIT, OPEN, adding, control
+from tests.support.openflow.flow_mods import (
     APPLY,
     TCP4,
     WRITE,
@@ -28,7 +30,7 @@ from tests.unit.flowmods import (
     parser,
     serialized,
 )
-from tests.unit.test_proxy_entries import COMMIT, OPEN, adding, control
+from tests.support.waiting import wait_until
 
 SET, MOD = ext(wire.SetWindow(1536)), ext(wire.ModWindow(30000, 5))
 TCP6 = {"eth_type": 0x86DD, "ip_proto": 6}
@@ -55,14 +57,14 @@ def write(controller: Controller, *messages: bytes) -> None:
 
 
 def shown(controller: Controller) -> dict[int, bytes]:
-    """Priority -> instructions of every entry, as the controller reads them."""
+    """The instructions of every entry, by priority, as the controller reads them."""
     return {
-        flow.priority: flow.instructions for reply in controller.flows() for flow in flowstats.flows(reply)
+        flow.priority: flow.instructions for reply in controller.flows() for flow in flow_stats.flows(reply)
     }
 
 
 def instructions(message: bytes) -> bytes:
-    return of.FlowMod.parse(message).instructions
+    return FlowMod.parse(message).instructions
 
 
 MATCHES: list[dict[str, Any]] = [
@@ -76,9 +78,7 @@ MATCHES: list[dict[str, Any]] = [
 ]
 
 
-def test_every_match_and_mix_of_actions_is_read_back_and_found_again(
-    bench: Bench, joined: Controller
-) -> None:
+def test_entries_of_every_match_and_mix_of_actions_are_read_back(bench: Bench, joined: Controller) -> None:
     written = [
         flow_mod(match, [SET, output(2)], priority=100 + n, cookie=n) for n, match in enumerate(MATCHES)
     ]
@@ -90,17 +90,17 @@ def test_every_match_and_mix_of_actions_is_read_back_and_found_again(
     write(joined, *written, flow_mod({}, [output(1)], priority=7))
     assert shown(joined) == {
         7: instructions(flow_mod({}, [output(1)])),
-        **{of.FlowMod.parse(message).priority: instructions(message) for message in written},
+        **{FlowMod.parse(message).priority: instructions(message) for message in written},
     }
     before = bench.rules()
     assert len(before) == len(written)
     joined.accept()
     assert joined.barrier() == []
-    until(lambda: joined.flows(), "the agent has compared the entries")
+    wait_until(lambda: joined.flows(), "the agent has compared the entries")
     assert bench.rules() == before
 
 
-def test_a_reply_that_grows_is_cut_into_more_messages(bench: Bench, joined: Controller) -> None:
+def test_a_reply_that_outgrows_a_message_is_divided(bench: Bench, joined: Controller) -> None:
     match = {**TCP4, "ipv4_src": "10.1.1.1", "ipv4_dst": "10.1.1.2", "tcp_src": 80}
     many = [flow_mod({**match, "tcp_dst": n + 1}, [SET, output(2)], priority=n) for n in range(700)]
     write(joined, *many)
@@ -110,15 +110,17 @@ def test_a_reply_that_grows_is_cut_into_more_messages(bench: Bench, joined: Cont
     assert shown(joined) == {n: instructions(many[0]) for n in range(700)}
 
 
-def test_what_times_out_in_open_vswitch_is_gone_here_too(bench: Bench, joined: Controller) -> None:
+def test_an_entry_that_times_out_in_open_vswitch_ends_in_the_agent(bench: Bench, joined: Controller) -> None:
     flags = {"idle_timeout": 1, "flags": ofproto.OFPFF_SEND_FLOW_REM}
     write(joined, flow_mod(TCP4, [SET, output(2)], priority=5, **flags))
     removed = joined.next_of(of.OFPT_FLOW_REMOVED)
-    assert flowstats.removed(removed).priority == 5
+    assert flow_stats.removed(removed).priority == 5
     assert bench.rules() == []
 
 
-def test_modify_reaches_entries_written_without_our_actions(bench: Bench, joined: Controller) -> None:
+def test_modify_changes_entries_that_were_written_without_extension_actions(
+    bench: Bench, joined: Controller
+) -> None:
     write(
         joined,
         flow_mod({**TCP4, "tcp_dst": 80}, [output(2)], priority=5, cookie=9, idle_timeout=60),
@@ -143,7 +145,7 @@ def test_modify_reaches_entries_written_without_our_actions(bench: Bench, joined
     }
 
 
-def test_modify_of_what_cannot_be_extended_changes_nothing(bench: Bench, joined: Controller) -> None:
+def test_modify_of_an_entry_that_cannot_be_extended_changes_nothing(bench: Bench, joined: Controller) -> None:
     write(joined, flow_mod({}, [output(1)], priority=1))
     modify = flow_mod({}, [MOD, output(2)], command=ofproto.OFPFC_MODIFY, xid=9)
     answer = joined.ask(bytes([joined.version]) + modify[1:])
@@ -152,13 +154,13 @@ def test_modify_of_what_cannot_be_extended_changes_nothing(bench: Bench, joined:
     assert bench.rules() == []
 
 
-def test_a_restarted_open_vswitch_has_lost_the_entries(bench: Bench, joined: Controller) -> None:
+def test_rules_end_when_open_vswitch_restarts_without_its_entries(bench: Bench, joined: Controller) -> None:
     write(joined, flow_mod(TCP4, [SET, output(2)], priority=5))
     assert bench.rules()
     bench.ovs.stop("ovs-vswitchd")
     bench.ovs.start_vswitchd()
     joined.accept()
-    until(lambda: bench.rules() == [], "the entries are gone here too")
+    wait_until(lambda: bench.rules() == [], "the entries are gone here too")
 
 
 def test_an_adopted_entry_is_read_back_and_deleted_by_its_port(bench: Bench, controller: Controller) -> None:
@@ -179,7 +181,7 @@ def test_an_adopted_entry_is_read_back_and_deleted_by_its_port(bench: Bench, con
 
 
 @pytest.mark.parametrize("controller", [of.OFP13], indirect=True)
-def test_a_group_takes_its_entries_along(bench: Bench, controller: Controller) -> None:
+def test_deleting_a_group_deletes_its_entries(bench: Bench, controller: Controller) -> None:
     bench.ready_agent(controller)
     controller.accept()
     buckets = [parser.OFPBucket(actions=[output(2)])]
@@ -188,7 +190,7 @@ def test_a_group_takes_its_entries_along(bench: Bench, controller: Controller) -
     write(controller, flow_mod(TCP4, [SET, parser.OFPActionGroup(77)], priority=5))
     assert len(bench.rules()) == 1
     write(controller, serialized(parser.OFPGroupMod(datapath, ofproto.OFPGC_DELETE, *group, [])))
-    until(lambda: bench.rules() == [], "the entry is gone with its group")
+    wait_until(lambda: bench.rules() == [], "the entry is gone with its group")
 
 
 def test_a_match_on_the_window_is_refused(bench: Bench, joined: Controller) -> None:
@@ -204,16 +206,16 @@ def test_a_match_on_the_window_is_refused(bench: Bench, joined: Controller) -> N
 
 def with_field(message: bytes, field: bytes) -> bytes:
     """A FLOW_MOD with one more OXM field in its match."""
-    at = of.FlowMod.MATCH_AT
+    at = FlowMod.MATCH_AT
     length = int.from_bytes(message[at + 2 : at + 4], "big")
     match = message[at : at + 2] + (length + len(field)).to_bytes(2, "big") + message[at + 4 : at + length]
     match += field
-    whole = message[:at] + match + bytes(-len(match) % 8) + of.FlowMod.parse(message).instructions
+    whole = message[:at] + match + bytes(-len(match) % 8) + FlowMod.parse(message).instructions
     return whole[:2] + len(whole).to_bytes(2, "big") + whole[4:]
 
 
 @pytest.mark.parametrize("controller", [of.OFP13], indirect=True)
-def test_our_actions_elsewhere_are_refused_by_open_vswitch(bench: Bench, controller: Controller) -> None:
+def test_extension_actions_outside_of_entries_are_refused(bench: Bench, controller: Controller) -> None:
     bench.ready_agent(controller)
     controller.accept()
     bucket = parser.OFPBucket(actions=[SET, output(2)])
@@ -222,7 +224,7 @@ def test_our_actions_elsewhere_are_refused_by_open_vswitch(bench: Bench, control
     assert (error.type, error.code) == (ofproto.OFPET_BAD_ACTION, ofproto.OFPBAC_BAD_EXPERIMENTER)
 
 
-def test_a_bundle_acts_on_both_parts_when_it_is_committed(bench: Bench, joined: Controller) -> None:
+def test_a_bundle_changes_both_parts_when_it_is_committed(bench: Bench, joined: Controller) -> None:
     write(joined, flow_mod(TCP4, [SET, output(2)], priority=5), flow_mod(TCP4, [SET, output(2)], priority=6))
     plain = flow_mod(TCP4, [output(1)], priority=5, xid=9)
     whole = flow_mod(TCP4, [SET, output(1)], priority=7, xid=9)
@@ -242,7 +244,7 @@ def test_a_bundle_acts_on_both_parts_when_it_is_committed(bench: Bench, joined: 
     assert shown(joined)[7] == instructions(whole)
 
 
-def test_a_bundle_that_open_vswitch_refuses_leaves_both_parts(bench: Bench, joined: Controller) -> None:
+def test_a_bundle_that_open_vswitch_refuses_changes_neither_part(bench: Bench, joined: Controller) -> None:
     whole = flow_mod(TCP4, [SET, output(1)], priority=7, xid=9)
     to_a_group_that_is_not_there = flow_mod(TCP4, [parser.OFPActionGroup(99)], priority=8, xid=9)
     joined.ask(control(OPEN, joined.version))
@@ -255,7 +257,7 @@ def test_a_bundle_that_open_vswitch_refuses_leaves_both_parts(bench: Bench, join
     assert shown(joined) == {}
 
 
-def test_what_open_vswitch_does_not_take_into_a_bundle_has_no_part_here(
+def test_a_message_that_open_vswitch_refuses_in_a_bundle_has_no_effect(
     bench: Bench, joined: Controller
 ) -> None:
     good = flow_mod(TCP4, [SET, output(1)], priority=7, xid=9)
@@ -274,12 +276,12 @@ KEPT = [
     for table in (0, 1)
     for more in ({}, {"udp_dst": 9})
 ]
-"""Entries with the masks of all others. Open vSwitch (3.1) by itself leaves out of a MODIFY or DELETE that is
-not strict what the same bundle has added under a mask that no entry had."""
+"""Entries with the masks of all others. In a bundle, Open vSwitch 3.1 applies a non-strict MODIFY or DELETE
+only to entries whose mask existed before the bundle."""
 
 
 def commands(seed: int) -> list[bytes]:
-    """FLOW_MODs of all kinds about few entries, of which many hit; some with actions of the extension."""
+    """Random FLOW_MODs of all kinds on few entries, so that many match; some have extension actions."""
     dice = random.Random(seed)
     matches = [TCP4, {**TCP4, "tcp_dst": 80}, {**TCP4, "tcp_dst": 81}, {**TCP6, "tcp_dst": 80}]
     kinds = [ofproto.OFPFC_ADD, ofproto.OFPFC_ADD, ofproto.OFPFC_MODIFY, ofproto.OFPFC_MODIFY_STRICT]
@@ -303,9 +305,9 @@ def commands(seed: int) -> list[bytes]:
     return [one() for _ in range(20)]
 
 
-def test_a_bundle_does_what_its_commands_do_one_by_one(bench: Bench, joined: Controller) -> None:
+def test_a_bundle_has_the_effect_of_its_commands_one_by_one(bench: Bench, joined: Controller) -> None:
     def outcome() -> tuple[list[tuple[int, int, int, bytes]], list[str]]:
-        told = [flow for reply in joined.flows() for flow in flowstats.flows(reply)]
+        told = [flow for reply in joined.flows() for flow in flow_stats.flows(reply)]
         return (
             sorted((flow.table_id, flow.priority, flow.cookie, flow.instructions) for flow in told),
             sorted(map(str, bench.rules())),

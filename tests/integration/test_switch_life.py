@@ -1,4 +1,4 @@
-"""How the agent starts, ends, dies and is succeeded."""
+"""The agent's start, stop, death and succession."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from openflow_ext import wire
-from tests.integration.switch_bench import Bench, Controller, run, until
-from tests.unit.flowmods import TCP4, ext, flow_mod, output
+from tests.support.agent.switch_bench import Bench, Controller, run
+from tests.support.openflow.flow_mods import TCP4, ext, flow_mod, output
+from tests.support.waiting import wait_until
 
 SET = ext(wire.SetWindow(1536))
 ALARM, WINDOW = wire.PortConfigFlags.ALARM, wire.PortConfigFlags.WINDOW
@@ -22,7 +23,9 @@ def put_rule(controller: Controller) -> None:
     assert controller.barrier() == []
 
 
-def test_the_bridge_s_own_controllers_are_used_and_given_back(bench: Bench, controller: Controller) -> None:
+def test_the_bridge_s_configured_controllers_are_used_and_restored(
+    bench: Bench, controller: Controller
+) -> None:
     bench.ovs.vsctl("set-controller", bench.bridge, controller.target, "ptcp:0:127.0.0.1")
     bench.ovs.vsctl("set", "controller", bench.bridge_controller(controller.target), "inactivity_probe=30000")
     controller.accept()
@@ -39,7 +42,7 @@ def test_the_bridge_s_own_controllers_are_used_and_given_back(bench: Bench, cont
     controller.accept()
 
 
-def test_a_killed_agent_s_work_goes_on_and_is_taken_over(bench: Bench, controller: Controller) -> None:
+def test_the_data_plane_outlives_a_killed_agent_and_is_adopted(bench: Bench, controller: Controller) -> None:
     bench.ovs.vsctl("set-controller", bench.bridge, "tcp:127.0.0.1:1")
     agent = bench.ready_agent(controller)
     put_rule(controller)
@@ -55,7 +58,7 @@ def test_a_killed_agent_s_work_goes_on_and_is_taken_over(bench: Bench, controlle
     assert bench.leftovers() == []
 
 
-def test_a_killed_agent_s_settings_are_known_to_its_successor(bench: Bench, controller: Controller) -> None:
+def test_the_successor_of_a_killed_agent_knows_its_settings(bench: Bench, controller: Controller) -> None:
     agent = bench.ready_agent(controller)
     controller.accept()
     config = wire.PortConfig(1, ALARM | WINDOW, 20, 500, common_rtt_us=300, cookie=0xC0, priority=3)
@@ -83,7 +86,7 @@ def test_keep_leaves_the_data_plane_for_a_successor(bench: Bench, controller: Co
     assert bench.rules() == before
 
 
-def test_detach_removes_what_a_killed_agent_left(bench: Bench, controller: Controller) -> None:
+def test_detach_removes_everything_that_a_killed_agent_left(bench: Bench, controller: Controller) -> None:
     bench.ovs.vsctl("set-controller", bench.bridge, "tcp:127.0.0.1:1")
     agent = bench.ready_agent(controller)
     put_rule(controller)
@@ -98,10 +101,10 @@ def test_detach_removes_what_a_killed_agent_left(bench: Bench, controller: Contr
     assert bench.leftovers() == []
 
 
-def test_what_does_not_fit_this_agent_is_said_and_detached_all_the_same(
+def test_maps_of_another_layout_are_reported_and_can_be_detached(
     bench: Bench, controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another number of flows stands for another version of Weir: neither fits the maps that are there."""
+    """Another number of flows stands for another version of Weir: both do not fit the pinned maps."""
     bench.ready_agent(controller).end(signal.SIGKILL)
     before = bench.attached()
     config = tmp_path / "weir.toml"
@@ -117,20 +120,22 @@ def test_what_does_not_fit_this_agent_is_said_and_detached_all_the_same(
     assert bench.leftovers() == []
 
 
-def test_a_bridge_made_anew_is_taken_over_without_the_old_rules(bench: Bench, controller: Controller) -> None:
+def test_a_bridge_that_was_created_again_starts_without_the_old_rules(
+    bench: Bench, controller: Controller
+) -> None:
     bench.ready_agent(controller)
     put_rule(controller)
     assert bench.rules()
     bench.ovs.vsctl("del-br", bench.bridge)
-    until(lambda: bench.attached() == {}, "the ports are detached")
+    wait_until(lambda: bench.attached() == {}, "the ports are detached")
     bench.add_bridge()
     bench.ovs.vsctl("add-port", bench.bridge, bench.port(1))
     controller.accept()
-    until(lambda: list(bench.attached()) == [bench.port(1)], "the port is attached")
+    wait_until(lambda: list(bench.attached()) == [bench.port(1)], "the port is attached")
     assert bench.rules() == []
 
 
-def test_open_vswitch_may_start_again(bench: Bench, controller: Controller) -> None:
+def test_the_agent_survives_a_restart_of_open_vswitch(bench: Bench, controller: Controller) -> None:
     agent = bench.ready_agent(controller)
     controller.accept()
     bench.ovs.stop("ovs-vswitchd")
@@ -138,12 +143,16 @@ def test_open_vswitch_may_start_again(bench: Bench, controller: Controller) -> N
     bench.ovs.start_server()
     bench.ovs.start_vswitchd()
     controller.accept()
-    until(lambda: bench.attached() == {bench.port(1): 1, bench.port(2): 2}, "the ports carry the programs")
+    wait_until(
+        lambda: bench.attached() == {bench.port(1): 1, bench.port(2): 2}, "the ports carry the programs"
+    )
     assert agent.end() == 0
     assert bench.leftovers() == []
 
 
-def test_what_cannot_start_says_why_and_changes_nothing(bench: Bench, controller: Controller) -> None:
+def test_an_agent_that_cannot_start_prints_the_reason_and_changes_nothing(
+    bench: Bench, controller: Controller
+) -> None:
     def reason(*argv: str) -> str:
         agent = bench.agent(*argv)
         message: str = agent.await_event("error")["message"]
@@ -153,8 +162,8 @@ def test_what_cannot_start_says_why_and_changes_nothing(bench: Bench, controller
 
     before = bench.ovs.vsctl("list", "bridge", bench.bridge)
     to = ("--controller", controller.target)
-    assert f"no bridge nobr in Open vSwitch (there: {bench.bridge})" in reason("--bridge", "nobr", *to)
-    assert "give --controller" in reason()
+    assert f"Open vSwitch has no bridge nobr; its bridges: {bench.bridge}" in reason("--bridge", "nobr", *to)
+    assert "use --controller" in reason()
     assert "no directory /nowhere" in reason(*to, "--rundir", "/nowhere")
     assert "expected tcp:HOST" in reason("--controller", "udp:127.0.0.1")
     assert "ovs-vsctl set-ssl" in reason("--controller", "ssl:127.0.0.1")

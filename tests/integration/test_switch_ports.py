@@ -6,9 +6,10 @@ import contextlib
 import socket
 
 from openflow_ext import wire
-from openflow_ext.switch.pinned import PinnedMaps
-from tests.integration.switch_bench import Bench, Controller, run, until
-from tests.unit.flowmods import TCP4, ext, flow_mod, ofproto, output
+from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
+from tests.support.agent.switch_bench import Bench, Controller, run
+from tests.support.openflow.flow_mods import TCP4, ext, flow_mod, ofproto, output
+from tests.support.waiting import wait_until
 
 NORMAL = output(ofproto.OFPP_NORMAL)
 
@@ -17,8 +18,8 @@ def carries_programs(ifname: str) -> bool:
     return '"xdp"' in run("ip", "-j", "link", "show", ifname)
 
 
-def test_a_renamed_ports_programs_counters_and_entries_follow(bench: Bench, joined: Controller) -> None:
-    """Open vSwitch's userspace goes on with the interface by its number, until its port is deleted."""
+def test_programs_counters_and_entries_follow_a_renamed_port(bench: Bench, joined: Controller) -> None:
+    """Open vSwitch's userspace datapath uses the interface by its number until its port is deleted."""
     old, new = bench.port(1), f"{bench.port(1)}n"
     clamp = flow_mod(TCP4, [ext(wire.SetWindow(6144)), NORMAL], priority=7, xid=5)
     joined.send(flow_mod({}, [NORMAL], xid=4), clamp)
@@ -29,14 +30,14 @@ def test_a_renamed_ports_programs_counters_and_entries_follow(bench: Bench, join
     run("ip", "link", "set", old, "down")
     run("ip", "link", "set", old, "name", new)
     run("ip", "link", "set", new, "up")
-    until(bench.ping, "host 1 is reached again")
+    wait_until(bench.ping, "host 1 is reached again")
     bench.connect_once(8081)
     assert bench.attached() == {new: 1, bench.port(2): 2}
     assert bench.counters(new).clamped > before.clamped
     assert bench.rules() == rules
     bench.ovs.vsctl("del-port", old)
-    until(lambda: bench.attached() == {bench.port(2): 2}, "the port is detached")
-    until(lambda: not carries_programs(new), "its programs are gone")
+    wait_until(lambda: bench.attached() == {bench.port(2): 2}, "the port is detached")
+    wait_until(lambda: not carries_programs(new), "its programs are gone")
 
 
 def test_a_port_may_move_to_another_bridge_and_back(bench: Bench, controller: Controller) -> None:
@@ -54,9 +55,9 @@ def test_a_port_may_move_to_another_bridge_and_back(bench: Bench, controller: Co
     own = owner()
     assert own is not None
     bench.ovs.vsctl("del-port", bench.bridge, port, "--", "add-port", other, port)
-    until(lambda: owner() not in (None, own), "the port is the other bridge's")
+    wait_until(lambda: owner() not in (None, own), "the port is the other bridge's")
     bench.ovs.vsctl("del-port", other, port, "--", "add-port", bench.bridge, port)
-    until(lambda: owner() == own, "the port is the first bridge's again")
+    wait_until(lambda: owner() == own, "the port is the first bridge's again")
     bench.ovs.vsctl("del-br", other)
     assert agent.end() == 0
     assert bench.leftovers() == []

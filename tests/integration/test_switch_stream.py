@@ -1,4 +1,4 @@
-"""A TCP stream through a clamped flow while the agent is killed and another takes over."""
+"""A TCP stream of a clamped flow while the agent is killed and another one takes over."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from openflow_ext import wire
-from openflow_ext.switch.dataplane import PortCounters
-from tests.integration.switch_bench import DEADLINE_S, Bench, Controller, run, until
-from tests.unit.flowmods import TCP4, ext, flow_mod, ofproto, output
+from tests.support.agent.switch_bench import Bench, Controller, run
+from tests.support.openflow.flow_mods import TCP4, ext, flow_mod, ofproto, output
+from tests.support.waiting import DEADLINE_S, wait_until
+from weir_base.paths import PROJECT
+from weir_base.port_counters import PortCountersRecord
 
-STREAM = str(Path(__file__).with_name("stream.py"))
+STREAM = str(PROJECT / "tests/support/lab/stream.py")
 NORMAL = output(ofproto.OFPP_NORMAL)
 PORT = 5001
 CLAMP = wire.SetWindow(6144)
 SCALE = 7
 WIDER = f"src host 10.77.0.2 and tcp[tcpflags] & tcp-syn == 0 and tcp[14:2] > {CLAMP.value >> SCALE}"
-"""Segments whose window is larger than the clamp allows."""
+"""A capture filter for segments whose window is larger than the clamp allows."""
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def inside(bench: Bench, number: int, *argv: str) -> list[str]:
 
 @contextlib.contextmanager
 def streaming(bench: Bench) -> Iterator[Callable[[], tuple[int, int]]]:
-    """A stream from host 1 to host 2; what is given ends it, and gives the bytes sent and come."""
+    """A stream from host 1 to host 2. Gives a function that ends it and returns bytes sent and received."""
     run(*inside(bench, 2, "sysctl", "-qw", "net.ipv4.tcp_rmem=4096 131072 6291456"))  # SCALE
     program = (sys.executable, "-I", STREAM)
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -56,11 +57,11 @@ def streaming(bench: Bench) -> Iterator[Callable[[], tuple[int, int]]]:
 
 @contextlib.contextmanager
 def wider_windows(bench: Bench) -> Iterator[list[str]]:
-    """Filled at its end: segments to host 1 whose window the clamp has not lowered."""
+    """Gives a list that at the end holds the segments to host 1 whose window was not lowered."""
     watch = ("tcpdump", "-nn", "-l", "--immediate-mode", "-i", "eth0", WIDER)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(inside(bench, 1, *watch), **pipes) as process:
-        until(lambda: "listening on" in process.stderr.readline(), "tcpdump listens")
+        wait_until(lambda: "listening on" in process.stderr.readline(), "tcpdump listens")
         found: list[str] = []
         try:
             yield found
@@ -69,21 +70,21 @@ def wider_windows(bench: Bench) -> Iterator[list[str]]:
             found += filter(None, process.communicate(timeout=DEADLINE_S)[0].splitlines())
 
 
-def await_clamps(bench: Bench, ifname: str, what: str) -> PortCounters:
-    """The port's counters once a hundred ACKs more were lowered there."""
+def await_clamps(bench: Bench, ifname: str, what: str) -> PortCountersRecord:
+    """The port's counters once a hundred more ACKs have been lowered."""
     begun = bench.counters(ifname).clamped
-    until(lambda: bench.counters(ifname).clamped > begun + 100, what)
+    wait_until(lambda: bench.counters(ifname).clamped > begun + 100, what)
     return bench.counters(ifname)
 
 
 def segments(bench: Bench, number: int) -> tuple[int, int]:
-    """TCP segments that a host has received, and sent, once more or for the first time."""
+    """The numbers of TCP segments that a host has received, sent and retransmitted."""
     names, values = run(*inside(bench, number, "grep", "^Tcp:", "/proc/net/snmp")).splitlines()
     found = dict(zip(names.split(), values.split(), strict=True))
     return int(found["InSegs"]), int(found["OutSegs"]) + int(found["RetransSegs"])
 
 
-def test_no_segment_is_lost_or_left_unclamped_while_the_agent_is_killed_and_succeeded(
+def test_no_segment_is_lost_or_unclamped_while_an_agent_is_killed_and_replaced(
     bench: Bench, controller: Controller, clamping: Controller
 ) -> None:
     rules, port = bench.rules(), bench.port(2)

@@ -8,22 +8,22 @@ from statistics import mode
 
 import pytest
 
-from fabric_app.pipeline import TABLE_SDTCP
 from flowdb.models import AlarmRow, ClampRow, FlowRow, HopRow, LinkRow
-from mininet_topos.experiment import Case, Experiment
-from mininet_topos.lab import Progress, run_experiment
-from mininet_topos.layout import TRUNK, lay_out
-from mininet_topos.links import Bottleneck
-from mininet_topos.net import network
-from mininet_topos.results.records import queries, read_run
+from mininet_topos.experiments.experiment import Case, Experiment
+from mininet_topos.network.lab_network import network
+from mininet_topos.network.layout import TRUNK, lay_out
+from mininet_topos.network.shaping import Bottleneck
+from mininet_topos.records.raw_records import queries, read_run
 from mininet_topos.results.report import make_report
 from mininet_topos.results.summary import Row
-from mininet_topos.traffic import SINK_PORT
-from tests.integration.fabric_bench import watching
-from tests.integration.shown import shown
-from tests.integration.stage import Stage, stage
-from tests.integration.switch_bench import until
-from tests.unit.database import rows
+from mininet_topos.running.experiment_runner import Progress, run_experiment
+from mininet_topos.running.traffic_programs import SINK_PORT
+from sdtcp_app.stage import STAGE
+from tests.support.database.rows import rows
+from tests.support.lab.diamond import watching
+from tests.support.lab.stage import Stage, stage
+from tests.support.lab.void_runs import shown
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(400)
 SENDERS_SWITCH = 1
@@ -31,7 +31,7 @@ LINK = Bottleneck(100_000_000, queue_bytes=150_000)
 SDTCP = {"policy": "longest-lived", "rtt_us": 10_000, "k_pkts": 40}
 LONG_FLOWS_SYNS = f"tcp port {SINK_PORT} and tcp[tcpflags] & tcp-syn != 0"
 REACTED_MS = 250
-"""When all flows of a first burst have been slowed, one in 3/2 RTT, and what was on its way has come."""
+"""By then all flows of a first burst are slowed, one in 3/2 RTT, and the data in flight has arrived."""
 
 FIGURE_7 = Experiment(
     name="figure7",
@@ -50,7 +50,7 @@ FIGURE_7 = Experiment(
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sections V.A and V.B at 100 Mbit/s, run once."""
+    """The result folder of sections V.A and V.B at 100 Mbit/s, run once."""
     out = tmp_path_factory.mktemp("figure7") / "out"
     run_experiment(FIGURE_7, out, Progress(lambda text: None, lambda: None, print))
     return out
@@ -62,12 +62,12 @@ def row_of(folder: Path) -> dict[tuple[str, str], Row]:
 
 
 def burst_ms(folder: Path, run: str) -> float:
-    """How long all bursts of a run took together."""
+    """The total duration of all bursts of a run, in ms."""
     _, records = read_run(folder / "raw" / run)
     return sum(float(query["qct_ms"]) for query in queries(records))
 
 
-def test_bursts_beside_long_flows_are_over_sooner_than_under_plain_tcp(
+def test_bursts_beside_long_flows_end_sooner_than_under_plain_tcp(
     folder: Path, row_of: dict[tuple[str, str], Row]
 ) -> None:
     plain, sdtcp = shown(row_of["A", "plain"]), shown(row_of["A", "sdtcp"])
@@ -75,20 +75,20 @@ def test_bursts_beside_long_flows_are_over_sooner_than_under_plain_tcp(
 
 
 def test_bursts_alone_keep_the_link_busy(folder: Path, row_of: dict[tuple[str, str], Row]) -> None:
-    """The paper has nine tenths of the link; TCP has as much here, where a round trip is a full queue."""
+    """The paper reports nine tenths of the link; TCP uses as much here, where an RTT is a full queue."""
     sdtcp = shown(row_of["B", "sdtcp"])
     assert burst_ms(folder, sdtcp["run"]) < sdtcp["queries"] * sdtcp["ideal_ms"] / 0.8
 
 
 @pytest.mark.parametrize("case", ["A", "B"])
-def test_few_packets_are_dropped_and_the_queue_is_drawn(
+def test_sdtcp_drops_less_than_half_of_plain_tcp_and_the_queue_is_plotted(
     folder: Path, row_of: dict[tuple[str, str], Row], case: str
 ) -> None:
     assert row_of[case, "sdtcp"]["drops"] < row_of[case, "plain"]["drops"] / 2
     assert (folder / "plots" / f"queue_{case}.svg").exists()
 
 
-def test_long_flows_get_their_rate_back(row_of: dict[tuple[str, str], Row]) -> None:
+def test_long_flows_regain_their_rate(row_of: dict[tuple[str, str], Row]) -> None:
     sdtcp = shown(row_of["A", "sdtcp"])
     assert sdtcp["recovery_s"] is not None
     assert sdtcp["background_mbps"]["after"] > 80
@@ -106,7 +106,7 @@ def test_nothing_is_dropped_after_the_first_reaction(
     assert sum(int(line["drops"]) for line in late) == 0
 
 
-def test_the_full_port_is_the_one_between_the_switches(folder: Path) -> None:
+def test_alarms_and_clamps_are_at_the_port_between_the_switches(folder: Path) -> None:
     database = folder / "raw" / "sdtcp" / "flowdb.sqlite"
     assert {(row.dpid, row.port_no) for row in rows(database, AlarmRow) if row.kind == "alarm"} == {(1, 1)}
     crossing = {row.flow_id for row in rows(database, HopRow) if (row.dpid, row.out_port) == (1, 1)}
@@ -115,8 +115,8 @@ def test_the_full_port_is_the_one_between_the_switches(folder: Path) -> None:
     assert punished <= crossing
 
 
-def test_of_two_links_the_flow_punished_is_on_the_full_one(tmp_path: Path) -> None:
-    """Long flows are kept where the first went; both directions of each are seen on that link alone."""
+def test_the_punished_flow_is_on_the_full_one_of_two_links(tmp_path: Path) -> None:
+    """Long flows off the first one's link are ended; both directions of a flow use the same link."""
     layout = lay_out("dumbbell,14,2,2", 4, 10, {TRUNK: LINK})
     with network(layout) as net:
         links = [net.ifname(port) for port in layout.ports if port.switch == "s1" and port.towards == "s2"]
@@ -125,10 +125,12 @@ def test_of_two_links_the_flow_punished_is_on_the_full_one(tmp_path: Path) -> No
             watching(links[1], LONG_FLOWS_SYNS) as on_second,
             stage(net, tmp_path, "sdtcp", {"sdtcp": SDTCP}) as on,
         ):
-            until(lambda: links_found(on) == {1, 2}, "both links are found")
+            wait_until(lambda: links_found(on) == {1, 2}, "both links are found")
             on.start_queries()
             full, addresses = long_flows_on_one_link(on)
-            in_force = until(lambda: clamps_in_force(on, addresses), "the link's long flows are punished")
+            in_force = wait_until(
+                lambda: clamps_in_force(on, addresses), "the link's long flows are punished"
+            )
             punished_at = [bool(punished(on, number)) for number in (0, 1)]
             flows = {row.id: row for row in on.rows(FlowRow)}
             clamps = [row for row in on.rows(ClampRow) if flows[row.flow_id].dst_port == SINK_PORT]
@@ -141,14 +143,14 @@ def test_of_two_links_the_flow_punished_is_on_the_full_one(tmp_path: Path) -> No
 
 
 def links_found(on: Stage) -> set[int]:
-    """The senders' switch's ports to the other."""
+    """The ports of the senders' switch to the other switch."""
     return {row.src_port_no for row in on.rows(LinkRow) if row.src_dpid == SENDERS_SWITCH and row.up}
 
 
 def long_flows_on_one_link(on: Stage) -> tuple[int, set[str]]:
-    """The port of the link that most long flows take, and who sends there; the others are ended."""
+    """The port of the link that most long flows use, and their senders; the other flows are ended."""
     flows = {sender.IP(): on.start_long_flow(sender) for sender in on.net.senders}
-    ports = {at: until(lambda at=at: port_of(on, at), "its path is in the database") for at in flows}
+    ports = {at: wait_until(lambda at=at: port_of(on, at), "its path is in the database") for at in flows}
     full = mode(ports.values())
     for address, flow in flows.items():
         if ports[address] != full:
@@ -159,14 +161,14 @@ def long_flows_on_one_link(on: Stage) -> tuple[int, set[str]]:
 
 
 def port_of(on: Stage, sender: str) -> int | None:
-    """The port by which a sender's long flow leaves its switch; None: not yet known."""
+    """The port by which a sender's long flow leaves its switch; None while it is unknown."""
     flows = {row.id for row in on.rows(FlowRow) if (row.src, row.dst_port) == (sender, SINK_PORT)}
     hops = (hop for hop in on.rows(HopRow) if hop.flow_id in flows and hop.dpid == SENDERS_SWITCH)
     return next((hop.out_port for hop in hops), None)
 
 
 def clamps_in_force(on: Stage, senders: set[str]) -> list[ClampRow]:
-    """The clamps of these senders' long flows; none before all of them have one."""
+    """The clamps of these senders' long flows; empty until each has one."""
     flows = {row.id: row for row in on.rows(FlowRow)}
     long_flows = {row.id for row in flows.values() if row.src in senders and row.dst_port == SINK_PORT}
     found = [row for row in on.rows(ClampRow) if row.lifted_ns is None and row.flow_id in long_flows]
@@ -174,5 +176,5 @@ def clamps_in_force(on: Stage, senders: set[str]) -> list[ClampRow]:
 
 
 def punished(on: Stage, switch: int) -> list[str]:
-    """The MOD_WINDOW entries of a switch, as Open vSwitch has their plain part."""
-    return [line for line in on.entries(TABLE_SDTCP, switch) if "priority=65535" in line]
+    """The MOD_WINDOW entries of a switch: the part that Open vSwitch holds."""
+    return [line for line in on.entries(STAGE.table, switch) if "priority=65535" in line]

@@ -1,4 +1,4 @@
-"""Flow databases: SQLite, and a private PostgreSQL where this machine has one."""
+"""Flow databases: SQLite, and a private PostgreSQL server if this machine has PostgreSQL."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,8 +9,8 @@ import pytest
 from flowdb import schema
 from flowdb.db import FlowDb
 from flowdb.engine import open_engine
-from tests.unit.database import put_tables
-from tests.unit.postgres import Postgres
+from tests.support.database.postgres import Postgres
+from tests.support.database.rows import put_tables
 
 KINDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 WITH_TABLES = "tables"
@@ -29,7 +29,7 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
-    """An SQLite file that is not there yet."""
+    """The URL of an SQLite file that does not exist."""
     return f"sqlite:///{tmp_path}/weir/flow.db"
 
 

@@ -1,4 +1,4 @@
-"""An incast's database, a dashboard over it, and a browser."""
+"""A database with a recorded incast, its dashboard, and a browser."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from selenium import webdriver
 
-from tests.story import Story
-from tests.unit.web import put_experiment, told_in
-from tests.web.browser import chromium, dashboard, log_in
+from tests.support.dashboard.application import put_experiment, told_in
+from tests.support.dashboard.browser import chromium, dashboard, log_in
+from tests.support.dashboard.incast_story import Story
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +21,7 @@ def browser() -> Iterator[webdriver.Chrome]:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    """What a controller writes, while it lives."""
+    """The database of a running controller."""
     with told_in(tmp_path_factory.mktemp("web"), seconds=120) as told:
         yield told
 

@@ -1,4 +1,4 @@
-"""The dashboard in a real browser: an incast shows while it happens, in every size, to everybody."""
+"""The dashboard in a real browser: live updates, every screen size, keyboard, accessibility."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from flowdb.models import CommandRow
-from tests.story import Story
-from tests.unit.database import rows
-from tests.unit.web import PAGES
-from tests.web.browser import drawn, emulate, is_live, region, text_of, until
+from tests.support.dashboard.application import PAGES
+from tests.support.dashboard.browser import drawn, emulate, is_live, region, text_of
+from tests.support.dashboard.incast_story import Story
+from tests.support.database.rows import rows, wait_written
+from tests.support.waiting import wait_until
 
 TOO_WIDE = """
 if (document.documentElement.scrollWidth <= arguments[0]) return [];
@@ -33,52 +34,54 @@ A_TIME = """
 const time = document.querySelector("#region-flow_facts time[data-form=full]");
 return [time.innerText, time.dateTime, time.title]"""
 LIVE_S = 1.0
-"""A change shows within this (issue 7), and the 0.2 s in which the controller's store writes it."""
+"""The limit until a change shows (issue 7), plus the interval in which the store writes it."""
 WRITTEN_S = 0.5
 
 
 def complaints(browser):
-    """What the browser's console has to say: refusals of the content policy, errors of scripts.
+    """The messages of the browser's console: refusals by the content policy, errors of scripts.
 
-    But for an inline style of plotly's, which the policy refuses and the charts do without.
+    Leaves out an inline style of plotly that the policy refuses; the charts do not need it.
     """
-    said = [
+    messages = [
         entry["message"] for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")
     ]
-    return [one for one in said if not ("plotly.min.js" in one and "inline style" in one)]
+    return [one for one in messages if not ("plotly.min.js" in one and "inline style" in one)]
 
 
 def seen_after(what):
-    """How many seconds it took to show; beside other work of the machine one change may take longer."""
+    """The seconds until a change shows; one change may take longer if the machine does other work."""
     begun = time.monotonic()
-    until(what)
+    wait_until(what, "the page shows it")
     return time.monotonic() - begun
 
 
 @pytest.fixture
 def flow(story: Story):
-    """A long flow that nobody punishes yet."""
+    """A long flow that is not punished."""
     return story.flow(
         "10.0.4.3", 41_000 + len(story.flows), story.db.clock.now_ns() - 30 * 10**9, 300_000_000
     )
 
 
-def test_an_incast_shows_while_it_happens(browser, root, story, flow):
+def test_an_incast_shows_in_an_open_page(browser, root, story, flow):
     """The alarm, the punished flow, its explanation and the lift appear in an open page."""
     browser.get(f"{root}/")
-    until(lambda: is_live(browser))
+    wait_until(lambda: is_live(browser), "the page is live")
     now = story.db.clock.now_ns()
     clamp = story.punish(flow, story.alarm(now, 91), now + 900_000, 91, rank=len(story.flows) - 1)
     took_s = [seen_after(lambda: str(flow.key.src_port) in region(browser, "punished_now"))]
-    assert "queue of 91 packets" in region(browser, "happened")
+    assert "queue of 91 packets" in region(browser, "recent_decisions")
     assert browser.execute_script(FOCUS, f'#region-punished_now a[href="/flows/{flow.id}"]')
     ActionChains(browser).send_keys(Keys.ENTER).perform()
-    until(lambda: f"/flows/{flow.id}" in browser.current_url and is_live(browser))
+    wait_until(
+        lambda: f"/flows/{flow.id}" in browser.current_url and is_live(browser), "the flow's page is live"
+    )
     assert "Slowed down on purpose: the queue of s5-eth1 grew to 91 packets" in region(browser, "verdict")
     why = region(browser, "decisions")
     assert "equation (3)" in why
     assert "chosen" in why
-    until(lambda: drawn(browser))
+    wait_until(lambda: drawn(browser), "every chart is drawn")
     story.lift(clamp, story.db.clock.now_ns())
     took_s.append(seen_after(lambda: "Slowed down on purpose" not in region(browser, "verdict")))
     assert min(took_s) < LIVE_S + WRITTEN_S
@@ -86,53 +89,67 @@ def test_an_incast_shows_while_it_happens(browser, root, story, flow):
     assert complaints(browser) == []
 
 
-def test_a_region_with_marked_text_changes_once_it_is_marked_no_more(browser, root, story, flow):
+def test_a_region_with_selected_text_changes_after_the_selection(browser, root, story, flow):
     now = story.db.clock.now_ns()
     clamp = story.punish(flow, story.alarm(now, 91), now + 900_000, 91, rank=len(story.flows) - 1)
-    until(lambda: not story.db.counters.pending)
+    wait_written(story.db)
     browser.get(f"{root}/flows/{flow.id}")
-    until(lambda: is_live(browser) and drawn(browser))
+    wait_until(lambda: is_live(browser) and drawn(browser), "the page is live and every chart is drawn")
     browser.execute_script(MARK, "#region-verdict .lead")
     story.lift(clamp, story.db.clock.now_ns())
-    until(lambda: "normal and burst over" in region(browser, "clamps"))
+    wait_until(
+        lambda: region(browser, "clamps"),
+        "the reason of the release",
+        lambda text: "normal and burst over" in text,
+    )
     assert "Slowed down on purpose" in region(browser, "verdict")
     browser.execute_script("getSelection().removeAllRanges()")
-    until(lambda: "Slowed down on purpose" not in region(browser, "verdict"))
+    wait_until(
+        lambda: region(browser, "verdict"),
+        "the flow is released",
+        lambda text: "Slowed down on purpose" not in text,
+    )
 
 
-def test_a_command_from_the_page_lands_in_the_table_and_its_answer_on_the_page(logged_in, root, story, flow):
+def test_a_command_from_the_page_shows_its_outcome(logged_in, root, story, flow):
     browser = logged_in
-    until(lambda: not story.db.counters.pending)
+    wait_written(story.db)
     browser.get(f"{root}/flows/{flow.id}")
-    browser.find_element(By.XPATH, "//button[.='Release it']").click()
-    until(lambda: "Asked for: release" in text_of(browser, "main"))
+    browser.find_element(By.XPATH, "//button[.='Release']").click()
+    wait_until(
+        lambda: text_of(browser, "main"), "the request is shown", lambda text: "Requested: release" in text
+    )
     (asked,) = [row for row in rows(story.url, CommandRow) if row.arguments == {"flow": flow.id}]
     assert (asked.kind, asked.asked_by) == ("release", "ada")
-    until(lambda: is_live(browser))
-    (command,) = until(story.db.take_commands)
+    wait_until(lambda: is_live(browser), "the page is live")
+    (command,) = wait_until(story.db.take_commands, "the command is in the database")
     story.db.command_done(command, succeeded=True, outcome="the flow is not punished")
-    until(lambda: "the flow is not punished" in region(browser, "clamps"))
+    wait_until(
+        lambda: region(browser, "clamps"), "the outcome", lambda text: "the flow is not punished" in text
+    )
 
 
-def test_the_keyboard_finds_the_answer(browser, root, story):
+def test_the_keyboard_reaches_the_explanation(browser, root, story):
     """From the search field to the flow's page without a pointer."""
     first = story.flows[0]
     browser.get(f"{root}/")
     field = browser.find_element(By.ID, "find")
     field.send_keys(f"{first.key.src}:{first.key.src_port}", Keys.ENTER)
-    until(lambda: "/flows?q=" in browser.current_url)
-    until(lambda: browser.execute_script(FOCUS, f'a[href="/flows/{first.id}"]'))
+    wait_until(lambda: browser.current_url, "the search", lambda url: "/flows?q=" in url)
+    wait_until(
+        lambda: browser.execute_script(FOCUS, f'a[href="/flows/{first.id}"]'), "the link has the focus"
+    )
     ActionChains(browser).send_keys(Keys.ENTER).perform()
-    until(lambda: f"/flows/{first.id}" in browser.current_url)
+    wait_until(lambda: browser.current_url, "the flow's page", lambda url: f"/flows/{first.id}" in url)
     assert "Slowed down on purpose" in region(browser, "verdict")
 
 
-def test_times_are_in_the_viewers_zone_and_the_switchs_on_hover(browser, root, story):
+def test_times_are_in_the_viewers_zone_with_utc_in_the_tooltip(browser, root, story):
     browser.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Tokyo"})
     browser.get(f"{root}/flows/{story.flows[0].id}")
-    until(lambda: is_live(browser))
-    written, told, title = browser.execute_script(A_TIME)
-    at = datetime.fromisoformat(told)
+    wait_until(lambda: is_live(browser), "the page is live")
+    written, exact, title = browser.execute_script(A_TIME)
+    at = datetime.fromisoformat(exact)
     assert at.astimezone(ZoneInfo("Asia/Tokyo")).strftime("%H:%M:%S") in written
     assert f"{at:%Y-%m-%d %H:%M:%S}" in title
     browser.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": ""})
@@ -143,7 +160,7 @@ def test_no_page_is_wider_than_its_screen(browser, root, story, width):
     for address in (*PAGES, f"/flows/{story.flows[0].id}"):
         emulate(browser, width, 900)
         browser.get(root + address)
-        until(lambda: drawn(browser))
+        wait_until(lambda: drawn(browser), "every chart is drawn")
         wide = browser.execute_script(TOO_WIDE, width)
         assert wide == [], address
     emulate(browser, 1280, 900)
@@ -151,12 +168,12 @@ def test_no_page_is_wider_than_its_screen(browser, root, story, width):
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (375, True)])
 def test_the_accessibility_checker_finds_nothing_serious(logged_in, root, story, width, dark):
-    """With the forms of somebody who may act, which nobody else sees."""
+    """Including the forms that only a logged-in user sees."""
     browser = logged_in
     for address in (*PAGES, f"/flows/{story.flows[0].id}", "/login", "/nothing"):
         emulate(browser, width, 900, dark)
         browser.get(root + address)
-        until(lambda: drawn(browser))
+        wait_until(lambda: drawn(browser), "every chart is drawn")
         found = [
             (one["id"], one["impact"], [node["html"][:120] for node in one["nodes"]][:3])
             for one in Axe().run(browser)["violations"]
@@ -166,19 +183,19 @@ def test_the_accessibility_checker_finds_nothing_serious(logged_in, root, story,
     emulate(browser, 1280, 900)
 
 
-def test_no_page_is_refused_anything_by_its_own_policy(browser, root, story):
+def test_the_content_policy_refuses_nothing(browser, root, story):
     browser.get_log("browser")
     for address in (*PAGES, f"/flows/{story.flows[0].id}"):
         browser.get(root + address)
-        until(lambda: drawn(browser))
+        wait_until(lambda: drawn(browser), "every chart is drawn")
         assert complaints(browser) == [], address
 
 
-def test_a_database_that_goes_shows_and_comes_back(browser, root, story):
-    """Another version's tables for a moment: the page says so, and is well again by itself."""
+def test_an_unusable_database_shows_until_it_is_back(browser, root, story):
+    """The tables have another version for a moment: the page reports it, and recovers."""
     browser.get(f"{root}/")
-    until(lambda: is_live(browser))
-    until(lambda: not story.db.counters.pending)
+    wait_until(lambda: is_live(browser), "the page is live")
+    wait_written(story.db)
     path = story.url.removeprefix("sqlite:///")
 
     def version(new):
@@ -191,7 +208,7 @@ def test_a_database_that_goes_shows_and_comes_back(browser, root, story):
     newest = version("0001")
     trouble = browser.find_element(By.ID, "trouble")
     try:
-        until(lambda: "weir db upgrade" in trouble.text, 15)
+        wait_until(lambda: trouble.text, "the page names the remedy", lambda text: "weir db upgrade" in text)
     finally:
         version(newest)
-    until(lambda: not trouble.is_displayed())
+    wait_until(lambda: not trouble.is_displayed(), "the trouble is over")

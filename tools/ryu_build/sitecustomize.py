@@ -1,8 +1,7 @@
 """Let Ryu 4.34 build with a current setuptools.
 
-`ryu/hooks.py` replaces `setuptools.command.easy_install.get_script_args`, a name
-that setuptools no longer has; the build asks for it and never calls it. `tools/venv.sh`
-puts this folder on PYTHONPATH for that one build.
+`ryu/hooks.py` replaces `setuptools.command.easy_install.get_script_args`, which setuptools no longer has. The
+build reads the name but never calls it. `tools/venv.sh` puts this folder on PYTHONPATH for Ryu's build only.
 """
 
 from setuptools.command import easy_install

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the endpoints' own models."""
+"""The OpenAPI document, generated from the models of the endpoints."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from webui.api.endpoint import ENDPOINTS, Endpoint, blueprint
 from webui.views import Problem
 
 REF = "#/components/schemas/{model}"
-NAMED = re.compile(r"<(\w+):(\w+)>|<(\w+)>")
-OF_CONVERTER: dict[str, dict[str, Any]] = {
+PLACEHOLDER = re.compile(r"<(\w+):(\w+)>|<(\w+)>")
+CONVERTER_SCHEMAS: dict[str, dict[str, Any]] = {
     "dpid": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
     "rowid": {"type": "integer", "minimum": 0, "maximum": 2**53 - 1},
     "uint32": {"type": "integer", "minimum": 0, "maximum": 2**32 - 1},
     "string": {"type": "string", "minLength": 1, "pattern": "^[^/]+$"},
 }
 PROBLEMS = {
-    "400": "A parameter is wrong; the answer names it.",
+    "400": "A parameter is incorrect; the answer names it.",
     "401": "Log in, or send a token.",
-    "403": "The token may only read.",
-    "404": "There is none.",
+    "403": "The token has the scope read only.",
+    "404": "There is no such thing.",
     "415": "The body is not JSON.",
-    "503": "The database cannot be read, or the question took too long.",
+    "503": "The database cannot be read, or the query took too long.",
 }
 
 
@@ -50,8 +50,8 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Weir",
             "version": "1",
-            "description": "The flow database, read. Times are Unix times in nanoseconds; a switch is named"
-            " by its datapath id in 16 hexadecimal digits.",
+            "description": "Read access to the flow database, and commands to the controllers. Times are Unix"
+            " times in nanoseconds. A switch is named by its datapath id in 16 hexadecimal digits.",
         },
         "servers": [{"url": "/api/v1"}],
         "security": [{}, {"token": []}],
@@ -65,7 +65,7 @@ def document() -> dict[str, Any]:
 
 def path_of(one: Endpoint) -> str:
     """An endpoint's path as OpenAPI writes it."""
-    return NAMED.sub(lambda found: f"{{{found[2] or found[3]}}}", one.rule)
+    return PLACEHOLDER.sub(lambda found: f"{{{found[2] or found[3]}}}", one.rule)
 
 
 def _operation(one: Endpoint, named: Any) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _operation(one: Endpoint, named: Any) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": one.name,
         "summary": one.summary,
-        "parameters": [*_of_path(one.rule), *_of_query(one)],
+        "parameters": [*_path_parameters(one.rule), *_query_parameters(one)],
         "responses": {
             "200" if one.method == "get" else "201": {
                 "description": "Done.",
@@ -93,28 +93,28 @@ def _json(schema: Any) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
 
 
-def _of_path(rule: str) -> list[dict[str, Any]]:
+def _path_parameters(rule: str) -> list[dict[str, Any]]:
     return [
         {
             "name": found[2] or found[3],
             "in": "path",
             "required": True,
-            "schema": OF_CONVERTER[found[1] or "string"],
+            "schema": CONVERTER_SCHEMAS[found[1] or "string"],
         }
-        for found in NAMED.finditer(rule)
+        for found in PLACEHOLDER.finditer(rule)
     ]
 
 
-def _of_query(one: Endpoint) -> list[dict[str, Any]]:
+def _query_parameters(one: Endpoint) -> list[dict[str, Any]]:
     schema = one.args.model_json_schema()
     return [
-        {"name": name, "in": "query", "required": False, "schema": _given(about)}
+        {"name": name, "in": "query", "required": False, "schema": _if_present(about)}
         for name, about in schema.get("properties", {}).items()
     ]
 
 
-def _given(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a parameter that is given: without what stands for one that is not."""
+def _if_present(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a parameter if it is present: without null and without the default."""
     choices = [choice for choice in schema.get("anyOf", []) if choice.get("type") != "null"]
     rest = {key: value for key, value in schema.items() if key not in ("anyOf", "title", "default")}
     return rest | choices[0] if choices else rest

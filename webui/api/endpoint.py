@@ -1,4 +1,4 @@
-"""An endpoint of the API: its parameters and answer are models, which the OpenAPI document is made of too."""
+"""An endpoint of the API. Its parameters and answer are models, from which OpenAPI is generated too."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import Any
 from flask import Blueprint, Response, abort, request
 from pydantic import BaseModel
 
-from webui.args import Args, Nothing, parse
-from webui.parts import parts
+from webui.parameters import NoParameters, Parameters, parse
+from webui.services import services
 from webui.views import View
 
 blueprint = Blueprint("api", __name__, url_prefix="/api/v1")
-MISSING = "there is none in the database; it may have been pruned"
+MISSING = "the database does not hold it; it may have been pruned"
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """What can be asked at ``rule``. ``answer``: its model; ``is_list``: a plain array of them."""
+    """The operation at the address ``rule``. ``answer``: its model; ``is_list``: the answer is an array."""
 
     rule: str
     name: str
     summary: str
-    args: type[Args]
+    args: type[Parameters]
     answer: type[BaseModel]
     is_list: bool = False
     method: str = "get"
@@ -38,36 +38,41 @@ ENDPOINTS: list[Endpoint] = []
 
 
 def get(
-    rule: str, answer: type[View], args: type[Args] = Nothing, is_list: bool = False, shared: bool = False
+    rule: str,
+    answer: type[View],
+    args: type[Parameters] = NoParameters,
+    is_list: bool = False,
+    shared: bool = False,
 ) -> Callable[[Any], Any]:
-    """GET at ``rule``: the function gets the session, the parameters, the time, and what the rule names.
+    """Register the decorated function as GET at the address ``rule``.
 
-    ``shared``: one answer serves all who ask the same within a poll of the live pages.
+    It is called with a database session, the parameters, the time in ns, and the parts of the address. Its
+    docstring is the summary. ``shared``: equal requests within one poll of the live pages get one answer.
     """
 
     def register(load: Any) -> Any:
         summary = (load.__doc__ or "").splitlines()[0]
         ENDPOINTS.append(Endpoint(rule, load.__name__, summary, args, answer, is_list))
 
-        def make(**named: Any) -> bytes | None:
+        def make_body(**named: Any) -> bytes | None:
             asked = parse(args, request.args)
-            with parts().database.reading() as session:
+            with services().database.reading() as session:
                 found = load(session, asked, time.time_ns(), **named)
             if found is None:
                 return None
             return _list_json(found) if is_list else found.model_dump_json().encode()
 
         @lru_cache(maxsize=128)
-        def make_once(_of: int, _asked: str, _poll: int) -> bytes | None:
-            return make(**(request.view_args or {}))
+        def shared_body(_of: int, _asked: str, _poll: int) -> bytes | None:
+            return make_body(**(request.view_args or {}))
 
         def view(**named: Any) -> Response:
             if shared:
-                with _turn(request.full_path):
-                    poll = int(time.monotonic() / parts().settings.poll_s)
-                    body = make_once(id(parts()), request.full_path, poll)
+                with _lock_of(request.full_path):
+                    poll = int(time.monotonic() / services().settings.poll_s)
+                    body = shared_body(id(services()), request.full_path, poll)
             else:
-                body = make(**named)
+                body = make_body(**named)
             if body is None:
                 abort(404, MISSING)
             return Response(body, mimetype="application/json")
@@ -79,9 +84,10 @@ def get(
 
 
 @lru_cache(maxsize=128)
-def _turn(_asked: str) -> Lock:
-    """Who asks the same asks one by one: a change makes all viewers ask at once, and the first one's answer
-    serves the others.
+def _lock_of(_asked: str) -> Lock:
+    """A lock for equal requests, so that the first computes the answer and the others wait for it.
+
+    A change makes all viewers of a page send the same request at once.
     """
     return Lock()
 

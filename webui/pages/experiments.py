@@ -1,26 +1,29 @@
-"""Result folders of the lab: compared, and their reports opened in place."""
+"""The lab's result folders: comparisons of schemes, and the lab's own reports."""
 
 from __future__ import annotations
 
 from flask import Blueprint, Response, abort, render_template, send_from_directory
 
-from webui.parts import parts
-from webui.results import experiment, experiments
-from webui.security import REPORT_POLICY
+from webui.access.security import REPORT_POLICY
+from webui.navigation import add_entry
+from webui.queries.experiments import experiment, experiments
+from webui.services import services
 
 blueprint = Blueprint("experiments", __name__)
-MISSING = "there is no such result folder; [web] results names the folder that they are looked for in"
+add_entry("experiments.index", "Experiments", 50)
+MISSING = "there is no such result folder; [web] results names the folder that is searched"
+NO_REPORT = "this experiment has no report; write it: weir lab report"
 
 
 @blueprint.get("/experiments")
 def index() -> str:
-    folder = parts().settings.results
+    folder = services().settings.results
     return render_template("experiments.html", experiments=experiments(folder), folder=folder)
 
 
 @blueprint.get("/experiments/<name>")
 def show(name: str) -> str:
-    found = experiment(parts().settings.results, name)
+    found = experiment(services().settings.results, name)
     if found is None:
         abort(404, MISSING)
     return render_template("experiment.html", experiment=found)
@@ -28,10 +31,10 @@ def show(name: str) -> str:
 
 @blueprint.get("/experiments/<name>/report.html")
 def report(name: str) -> Response:
-    """The report as the lab made it: it may have its own styles, but no scripts, and nothing of ours."""
-    found = experiment(parts().settings.results, name)
+    """The report as the lab wrote it. It may use its own styles, but no scripts and none of our pages."""
+    found = experiment(services().settings.results, name)
     if found is None or not found.has_report:
-        abort(404, MISSING if found is None else "this experiment has no report; make it: weir lab report")
-    answer = send_from_directory(parts().settings.results.resolve() / name, "report.html")
+        abort(404, MISSING if found is None else NO_REPORT)
+    answer = send_from_directory(services().settings.results.resolve() / name, "report.html")
     answer.headers["Content-Security-Policy"] = REPORT_POLICY
     return answer

@@ -1,4 +1,4 @@
-"""Logging in and out, and whether the dashboard is well."""
+"""Log in, log out, and the health check."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import time
 from flask import Blueprint, abort, flash, g, redirect, render_template, request, session, url_for
 from werkzeug.wrappers import Response
 
-from webui.parts import parts
-from webui.security import is_local, log_in
+from webui.access.security import is_local, log_in
+from webui.services import services
 
-LONGEST = 1024
+LONGEST_FIELD = 1024
 blueprint = Blueprint("session", __name__)
 
 
@@ -21,14 +21,14 @@ def login() -> str:
 
 @blueprint.post("/login")
 def enter() -> Response | tuple[str, int]:
-    name, password = (request.form.get(field, "")[:LONGEST] for field in ("name", "password"))
-    attempts, accounts, address = parts().attempts, parts().accounts, request.remote_addr or ""
+    name, password = (request.form.get(field, "")[:LONGEST_FIELD] for field in ("name", "password"))
+    attempts, accounts, address = services().attempts, services().accounts, request.remote_addr or ""
     if attempts.must_wait(name, address):
-        abort(429, "too many wrong passwords for this name; wait five minutes")
-    mark = accounts.mark_of(name)
+        abort(429, "too many incorrect passwords for this user name; wait five minutes")
+    mark = accounts.session_mark(name)
     if not accounts.admits(name, password) or mark is None:
         attempts.failed(name, address)
-        problem = "This name and password do not go together."
+        problem = "Incorrect user name or password."
         return render_template("login.html", target=_target(), name=name, problem=problem), 403
     log_in(name, mark)
     return redirect(_target())
@@ -43,18 +43,18 @@ def logout() -> Response:
 
 @blueprint.get("/health")
 def health() -> tuple[dict[str, str | float], int]:
-    """For a load balancer: 200 and how long the database took, or 503."""
+    """For a load balancer: 200 and the time that the database took, or 503."""
     begun = time.perf_counter()
-    with parts().database.reading():
+    with services().database.reading():
         return {"status": "well", "database_ms": round((time.perf_counter() - begun) * 1000, 3)}, 200
 
 
 def _target() -> str:
-    """Where to go on to: one of our own pages."""
+    """The address to continue at: always one of our own pages."""
     target = request.values.get("next", "")
     return target if is_local(target) else url_for("live.overview")
 
 
 @blueprint.app_context_processor
-def _who() -> dict[str, object]:
+def _visitor() -> dict[str, object]:
     return {"visitor": g.get("visitor")}

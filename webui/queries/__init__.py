@@ -1,1 +1,1 @@
-"""Questions to the database, each answered by an index; a session in, values of ``views`` out."""
+"""Queries of the database, each served by an index. They take a session and return ``views``."""

@@ -1,7 +1,7 @@
-"""Lists of flows: filtered, sorted, by pages.
+"""Lists of flows: filtered, sorted, in pages.
 
-Each filter has an index that its rows come from in order; where it takes several ("either end is this
-address"), each gives its page and the pages are merged.
+Each filter reads its rows in order from an index. A filter that needs several index ranges ("either end has
+this address") reads a page from each and merges them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session, aliased
 
 from flowdb.flow import FlowState, PortKey
 from flowdb.models import ClampRow, DecisionRow, FlowRow, HopRow, PortRow
-from webui.paging import AnySelect, Cursor, Order, cut
+from webui.queries.paging import AnySelect, Cursor, Order, cut
 from webui.views import Flow, Flows
 
 State = Literal["any", "live", "active", "idle", "closed", "punished", "slowed"]
@@ -31,9 +31,9 @@ _OF_ROW = tuple(name for name in Flow.model_fields if name != "window_bytes")
 
 
 class FlowFilter(BaseModel):
-    """Which flows are asked for. ``address``, ``port``: of either end. "slowed": at any time.
+    """A choice of flows. ``address`` and ``port`` match either end. "slowed": punished at any time.
 
-    A sort by rate or volume is one of live flows alone.
+    Sorting by rate or volume returns live flows only.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -51,7 +51,7 @@ class FlowFilter(BaseModel):
 
 
 def flows(session: Session, wanted: FlowFilter, cursor: Cursor | None = None, limit: int = 50) -> Flows:
-    """One page of the flows wanted."""
+    """One page of the wanted flows."""
     places: set[Place] = set()
     order, branches = _branches(session, wanted)
     for branch in branches:
@@ -63,27 +63,28 @@ def flows(session: Session, wanted: FlowFilter, cursor: Cursor | None = None, li
 
 
 def through(session: Session, key: PortKey, limit: int = 10) -> list[Flow]:
-    """The live flows that leave by a port, the longest-lived first, as the controllers rank them."""
+    """The live flows that leave by a port, the longest-lived first."""
     wanted = FlowFilter(dpid=key.dpid, switch_port=key.port_no, state="live", sort="oldest")
     return flows(session, wanted, limit=limit).items
 
 
 def read(session: Session, ids: Sequence[int]) -> list[Flow]:
-    """Flows by their ids, in the same order; those that are not there are left out."""
+    """Flows by their ids, in the same order, without unknown ids."""
     rows = {row.id: row for row in session.scalars(select(FlowRow).where(FlowRow.id.in_(ids)))}
     standing = select(ClampRow.flow_id, ClampRow.window_bytes).where(
         ClampRow.flow_id.in_(ids), ClampRow.lifted_ns.is_(None)
     )
     windows = dict(session.execute(standing).all())
-    return [_flow(rows[row_id], windows.get(row_id)) for row_id in ids if row_id in rows]
+    return [flow_view(rows[row_id], windows.get(row_id)) for row_id in ids if row_id in rows]
 
 
-def _flow(row: FlowRow, window_bytes: int | None) -> Flow:
+def flow_view(row: Any, window_bytes: int | None) -> Flow:
+    """A flow's row, or its values, with the window of its standing clamp, as pages show it."""
     return Flow(window_bytes=window_bytes, **{name: getattr(row, name) for name in _OF_ROW})
 
 
 def _branches(session: Session, wanted: FlowFilter) -> tuple[Order, Iterable[AnySelect]]:
-    """In which order the rows come, and the statements that give them, each by an index."""
+    """The order of the rows, and the statements that read them, each from an index."""
     if wanted.state in ("punished", "slowed") or wanted.policy is not None:
         return _by_clamps(wanted)
     if wanted.sort in ("rate", "volume"):
@@ -93,18 +94,18 @@ def _branches(session: Session, wanted: FlowFilter) -> tuple[Order, Iterable[Any
     by_age = Order(FlowRow.opened_ns, FlowRow.id, descending)
     if wanted.state in _LIVE:
         return by_age, _live(wanted, FlowRow.opened_ns)
-    if wanted.dpid is not None and not _names_an_end(wanted):
+    if wanted.dpid is not None and not _restricts_an_end(wanted):
         return Order(HopRow.flow_id, HopRow.flow_id, descending), _by_hops(session, wanted)
     return by_age, _by_ends(wanted)
 
 
-def _names_an_end(wanted: FlowFilter) -> bool:
+def _restricts_an_end(wanted: FlowFilter) -> bool:
     ends = (wanted.address, wanted.port, wanted.src, wanted.dst, wanted.src_port, wanted.dst_port)
     return any(value is not None for value in ends)
 
 
 def _by_clamps(wanted: FlowFilter) -> tuple[Order, Iterable[AnySelect]]:
-    """Punished flows, by when they were; of a flow that was punished more than once, the first time."""
+    """Punished flows by the time of their first punishment."""
     statement = (
         select(ClampRow.pushed_ns, ClampRow.id)
         .join(FlowRow, FlowRow.id == ClampRow.flow_id)
@@ -147,7 +148,7 @@ def _live(wanted: FlowFilter, column: Any) -> Iterator[AnySelect]:
 
 
 def _by_hops(session: Session, wanted: FlowFilter) -> Iterator[AnySelect]:
-    """Through a switch: a branch for each of its ports, for the index holds flows by the port."""
+    """Flows through a switch: one statement for each port, because the index is ordered by port."""
     numbers: Iterable[int] = [] if wanted.switch_port is None else [wanted.switch_port]
     if wanted.switch_port is None:
         numbers = session.scalars(select(PortRow.port_no).where(PortRow.dpid == wanted.dpid)).all()
@@ -161,7 +162,7 @@ def _by_hops(session: Session, wanted: FlowFilter) -> Iterator[AnySelect]:
 
 
 def _by_ends(wanted: FlowFilter) -> Iterator[AnySelect]:
-    """By age, or by an end: an address or port of either end is a branch for each."""
+    """Flows by age or by an end. An address or port of either end needs one statement for each end."""
     statement = select(FlowRow.opened_ns, FlowRow.id).where(*_conditions(wanted, either=False))
     if wanted.state == "closed":
         statement = statement.where(FlowRow.closed_ns.is_not(None))
@@ -170,7 +171,7 @@ def _by_ends(wanted: FlowFilter) -> Iterator[AnySelect]:
 
 
 def _conditions(wanted: FlowFilter, either: bool = True) -> Iterator[ColumnElement[bool]]:
-    """What a flow must fulfil; ``either``: also what either of its ends may."""
+    """The conditions for a flow; ``either``: including conditions that either end may meet."""
     for name in ("src", "dst", "src_port", "dst_port"):
         if (value := getattr(wanted, name)) is not None:
             yield getattr(FlowRow, name) == value
@@ -182,7 +183,7 @@ def _conditions(wanted: FlowFilter, either: bool = True) -> Iterator[ColumnEleme
 
 
 def _either_end(wanted: FlowFilter) -> list[list[ColumnElement[bool]]]:
-    """The ends that may be meant: source or destination; one without conditions where none is asked for."""
+    """The conditions for each end that may match; one empty list if neither end is restricted."""
     if wanted.address is None and wanted.port is None:
         return [[]]
     return [

@@ -1,4 +1,4 @@
-"""How switches, ports and flows are named to people."""
+"""The names of switches, ports and flows on pages."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ SHORT_DPID = 0xFFFF
 
 
 def dpid_text(dpid: int) -> str:
-    """A datapath id as it stands in addresses of pages: 16 hexadecimal digits."""
+    """A datapath id as 16 hexadecimal digits, as in the addresses of pages."""
     return f"{dpid:016x}"
 
 
 def switch_name(dpid: int | str) -> str:
-    """A small datapath id as Mininet names its switches, s1; any other in full."""
+    """Mininet's name of a switch with a small datapath id, such as s1; otherwise the datapath id."""
     number = int(dpid, 16) if isinstance(dpid, str) else dpid
     return f"s{number}" if number <= SHORT_DPID else dpid_text(number)
 
 
 def end(address: str, port: int) -> str:
-    """One end of a flow: an IPv6 address stands in brackets."""
+    """One end of a flow; an IPv6 address is in brackets."""
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def flow_name(flow: Any) -> str:
-    """A flow by its ends, as its data goes."""
+    """The name of a flow: its ends in the direction of the data."""
     return f"{end(flow.src, flow.src_port)} → {end(flow.dst, flow.dst_port)}"
 
 
 class PortNames:
-    """The names of all ports, read once."""
+    """The names of all ports, read once from the database."""
 
     def __init__(self, session: Session) -> None:
         rows = session.execute(select(PortRow.dpid, PortRow.port_no, PortRow.name))

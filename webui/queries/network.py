@@ -1,4 +1,4 @@
-"""The network as the controllers found it, the controllers themselves, and how much goes on in all."""
+"""The network as the controllers discovered it, the controllers themselves, and totals."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ from flowdb.models import (
     SettingRow,
     SwitchRow,
 )
+from flowdb.runs import ALIVE_FOR_S
 from webui.queries.names import PortNames, dpid_text
 from webui.queries.ports import ports, unknown_port
 from webui.views import Host, Link, Port, PortName, Run, Switch, Topology, Totals
 
-ALIVE_NS = 20 * NS_PER_S
-"""A controller is heard of every 5 s; after four times that it is taken for dead."""
 HOUR_NS = 3600 * NS_PER_S
-MOST_RUNS = 50
+MAX_RUNS = 50
 
 PortPlace = tuple[str, int]
 
 
 def switches(session: Session) -> list[Switch]:
-    """All switches, in order."""
+    """All switches, ordered by datapath id."""
     counted = session.execute(select(PortRow.dpid, func.count()).group_by(PortRow.dpid))
     counts = dict(counted.all())
     return [
@@ -48,8 +47,8 @@ def switches(session: Session) -> list[Switch]:
 
 
 def runs(session: Session, now_ns: int) -> list[Run]:
-    """The newest controllers, with what they run with."""
-    rows = session.scalars(select(RunRow).order_by(RunRow.id.desc()).limit(MOST_RUNS)).all()
+    """The newest controllers with their settings."""
+    rows = session.scalars(select(RunRow).order_by(RunRow.id.desc()).limit(MAX_RUNS)).all()
     noted = select(SettingRow).where(SettingRow.run_id.in_([row.id for row in rows]))
     settings: dict[int, dict[str, object]] = {}
     for one in session.scalars(noted.order_by(SettingRow.section)):
@@ -69,16 +68,16 @@ def runs(session: Session, now_ns: int) -> list[Run]:
     ]
 
 
-def totals(session: Session, known: Sequence[Port], now_ns: int) -> Totals:
-    """How much there is now; ``known``: all ports."""
+def totals(session: Session, every_port: Sequence[Port], now_ns: int) -> Totals:
+    """Totals of the network. ``every_port``: all ports."""
     connected = session.scalars(select(SwitchRow.connected)).all()
-    newest_runs = session.scalars(select(RunRow).order_by(RunRow.id.desc()).limit(MOST_RUNS))
+    newest_runs = session.scalars(select(RunRow).order_by(RunRow.id.desc()).limit(MAX_RUNS))
     return Totals(
         switches_up=sum(connected),
         switches=len(connected),
         live_flows=_count(session, FlowRow, FlowRow.closed_ns.is_(None)),
         clamps=_count(session, ClampRow, ClampRow.lifted_ns.is_(None)),
-        alarms_up=sum(port.alarm_up for port in known),
+        alarms_up=sum(port.alarm_up for port in every_port),
         alarms_last_hour=_count(
             session, AlarmRow, AlarmRow.received_ns >= now_ns - HOUR_NS, AlarmRow.kind == "alarm"
         ),
@@ -111,7 +110,7 @@ def topology(session: Session, now_ns: int) -> Topology:
 
 
 def port_rates(session: Session) -> dict[PortPlace, int]:
-    """What the live flows send through each port, lately, in bit/s."""
+    """The sum of the active flows' rates at each port, in bit/s."""
     rows = session.execute(
         select(HopRow.dpid, HopRow.out_port, func.sum(FlowRow.rate_bps))
         .join(FlowRow, FlowRow.id == HopRow.flow_id)
@@ -131,7 +130,7 @@ def _port(known: dict[PortPlace, Port], place: PortName) -> Port:
 
 
 def _is_alive(run: RunRow, now_ns: int) -> bool:
-    return run.ended_ns is None and now_ns - run.last_seen_ns < ALIVE_NS
+    return run.ended_ns is None and now_ns - run.last_seen_ns < ALIVE_FOR_S * NS_PER_S
 
 
 def _count(session: Session, row: type, *conditions: object) -> int:

@@ -1,4 +1,4 @@
-"""Ports with their newest counters, and their figures over time."""
+"""Ports with their newest counters, and their counters over time."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ from sqlalchemy import Row, and_, func, select
 from sqlalchemy.orm import Session, aliased
 
 from flowdb.flow import NS_PER_S, PortKey
-from flowdb.models import AlarmRow, ClampRow, PortRow, PortSampleRow
-from webui.paging import AnySelect
+from flowdb.models import COUNTER_COLUMNS, AlarmRow, ClampRow, PortRow, PortSampleRow
 from webui.queries.names import dpid_text
+from webui.queries.paging import AnySelect
 from webui.views import AlarmCounts, Port, PortName, Series
+from weir_base.port_counters import PORT_COUNTERS
 
 ALARM_HOLDS_NS = 600 * NS_PER_S
-"""An alarm without its BUF_NORMAL counts for so long: its controller may have died."""
+"""An alarm without its BUF_NORMAL counts for this long, because its controller may have died."""
 
 BUSIEST = 10
-_SAMPLED = (
-    *("queue_pkts", "queue_bytes", "queue_max_pkts", "n_i", "fair_share_bytes", "capacity_bps", "drops"),
-)
+_SAMPLED = (*COUNTER_COLUMNS, "other_counters")
+_SHOWN = tuple(name for name in PORT_COUNTERS if name in Port.model_fields)
+"""The counters that a Port has as attributes of its own."""
+
 _COLUMNS = (
     *(PortRow.dpid, PortRow.port_no, PortRow.name, PortRow.up, PortRow.rate_bps),
     *(PortSampleRow.at_ns.label("sampled_ns"), *(getattr(PortSampleRow, name) for name in _SAMPLED)),
 )
-"""Not the rows whole: to make objects of them takes as long as the question."""
+"""Columns instead of ORM objects, whose construction would take as long as the query."""
 
 
 def ports(session: Session, now_ns: int, dpid: int | None = None) -> list[Port]:
-    """All ports, or a switch's, in order."""
+    """All ports, or the ports of one switch, in order."""
     statement = _with_newest()
     if dpid is not None:
         statement = statement.where(PortRow.dpid == dpid)
@@ -39,22 +41,23 @@ def ports(session: Session, now_ns: int, dpid: int | None = None) -> list[Port]:
 
 
 def port(session: Session, key: PortKey, now_ns: int) -> Port | None:
-    """One port; None where it is not known."""
+    """One port; None if it is unknown."""
     where = and_(PortRow.dpid == key.dpid, PortRow.port_no == key.port_no)
     found = _read(session, _with_newest().where(where), now_ns)
     return found[0] if found else None
 
 
-def busiest(known: Sequence[Port], limit: int = BUSIEST) -> list[Port]:
-    """The ports that matter most now: alarmed, then punishing, then by their queue and flows."""
-    busy = [one for one in known if one.alarm_up or one.clamps or one.queue_pkts or one.n_i]
-    return sorted(busy, key=_busyness, reverse=True)[:limit]
+def busiest(every_port: Sequence[Port], limit: int = BUSIEST) -> list[Port]:
+    """The busiest ports: first those with an alarm, then with clamps, then by queue and N_i."""
+    busy = [one for one in every_port if one.alarm_up or one.clamps or one.queue_pkts or one.n_i]
+    return sorted(busy, key=_urgency, reverse=True)[:limit]
 
 
 def series(session: Session, port: PortName, since_ns: int, until_ns: int, points: int) -> Series:
-    """A port's figures in a span of time, in about ``points`` points; counters as what they grew by.
+    """A port's counters in an interval, in about ``points`` points.
 
-    A point is the worst of its span: the longest queue, the most flows, the smallest fair share.
+    A point holds the worst values of its time: the longest queue, the most flows, the smallest fair share.
+    Counters that only grow are given as increments.
     """
     every_ns = max((until_ns - since_ns) // points, 1)
     place = (PortSampleRow.at_ns // every_ns).label("place")
@@ -76,13 +79,13 @@ def series(session: Session, port: PortName, since_ns: int, until_ns: int, point
         queue_pkts=queue_pkts,
         n_i=n_i,
         fair_share_bytes=shares,
-        drops=grown(drops),
-        clamped=grown(clamped),
+        drops=increments(drops),
+        clamped=increments(clamped),
     )
 
 
 def alarm_counts(session: Session, since_ns: int, until_ns: int, points: int) -> AlarmCounts:
-    """How many alarms came in each span of an interval; those without any are left out."""
+    """The number of alarms in each part of an interval, without the parts that have none."""
     every_ns = max((until_ns - since_ns) // points, 1)
     place = (AlarmRow.received_ns // every_ns).label("place")
     rows = session.execute(
@@ -98,19 +101,19 @@ def alarm_counts(session: Session, since_ns: int, until_ns: int, points: int) ->
     )
 
 
-def grown(counter: Sequence[int]) -> list[int]:
-    """What a counter grew by at each point; it begins anew when the switch's agent does."""
+def increments(counter: Sequence[int]) -> list[int]:
+    """The increments of a counter. It restarts from 0 when the data plane is attached again."""
     return [0, *(later - earlier if later >= earlier else later for earlier, later in pairwise(counter))][
         : len(counter)
     ]
 
 
-def _busyness(port: Port) -> tuple[bool, int, int, int]:
+def _urgency(port: Port) -> tuple[bool, int, int, int]:
     return port.alarm_up, port.clamps, port.queue_pkts or 0, port.n_i or 0
 
 
 def _with_newest() -> AnySelect:
-    """Each port with its newest sample, found at the end of an index."""
+    """Each port with its newest sample, which is the last entry of an index."""
     inner = aliased(PortSampleRow)
     newest = (
         select(func.max(inner.at_ns))
@@ -124,7 +127,7 @@ def _with_newest() -> AnySelect:
 
 def _read(session: Session, statement: AnySelect, now_ns: int) -> list[Port]:
     where = session.execute(select(ClampRow.dpid, ClampRow.port_no).where(ClampRow.lifted_ns.is_(None)))
-    standing = Counter((dpid, port_no) for dpid, port_no in where)  # SQL would group by reading them all
+    standing = Counter((dpid, port_no) for dpid, port_no in where)  # GROUP BY in SQL would read every clamp
     alarmed = _alarmed(session, now_ns)
     return [
         _port(row, (row.dpid, row.port_no) in alarmed, standing[row.dpid, row.port_no])
@@ -133,7 +136,7 @@ def _read(session: Session, statement: AnySelect, now_ns: int) -> list[Port]:
 
 
 def _alarmed(session: Session, now_ns: int) -> set[tuple[int, int]]:
-    """The ports whose newest alarm row, of those that still count, says that their queue is too long."""
+    """The ports whose newest row of alarms that still count is an alarm, not its end."""
     counts = AlarmRow.received_ns > now_ns - ALARM_HOLDS_NS
     of_port = (AlarmRow.dpid, AlarmRow.port_no)
     last = select(*of_port, func.max(AlarmRow.received_ns).label("at_ns")).where(counts).group_by(*of_port)
@@ -148,12 +151,16 @@ def _alarmed(session: Session, now_ns: int) -> set[tuple[int, int]]:
 
 
 def _port(row: Row[Any], alarm_up: bool, clamps: int) -> Port:
-    values = row._asdict() | {"dpid": dpid_text(row.dpid)}
-    values["fair_share_bytes"] = row.fair_share_bytes or None  # 0: the port gives none
-    return Port(**values, alarm_up=alarm_up, clamps=clamps)
+    values = row._asdict()
+    counters = {} if row.sampled_ns is None else PortSampleRow.join(values)
+    of_port = {name: values[name] for name in ("port_no", "name", "up", "rate_bps", "sampled_ns")}
+    shown = {name: counters.get(name) for name in _SHOWN}
+    shown["fair_share_bytes"] = shown["fair_share_bytes"] or None  # 0: the port sets no fair share
+    dpid = dpid_text(row.dpid)
+    return Port(**of_port, **shown, dpid=dpid, alarm_up=alarm_up, clamps=clamps, counters=counters)
 
 
 def unknown_port(place: PortName) -> Port:
-    """A port that flows or links name and no switch told of."""
-    unsampled = dict.fromkeys((*_SAMPLED, "sampled_ns", "rate_bps"))
-    return Port(**place.model_dump(), up=True, alarm_up=False, clamps=0, **unsampled)
+    """A port that flows or links refer to, but that no switch reported."""
+    unsampled = dict.fromkeys((*_SHOWN, "sampled_ns", "rate_bps"))
+    return Port(**place.model_dump(), up=True, alarm_up=False, clamps=0, counters={}, **unsampled)

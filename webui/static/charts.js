@@ -1,4 +1,4 @@
-// The charts: each figure names what it shows and where its figures come from; drawn again when they change.
+// The charts. Each figure element names its kind and its source of data, and is drawn again after a change.
 "use strict";
 
 const EVERY_MS = { busiest: 5000, port: 1000, flow: 1000 };
@@ -24,8 +24,8 @@ function frame(extra) {
   return layout;
 }
 
-// Lines break where nothing was sampled for long.
-function broken(times, values, every) {
+// A line is interrupted where samples are missing for a long time.
+function withGaps(times, values, every) {
   const x = [], y = [];
   times.forEach((time, place) => {
     if (place && time - times[place - 1] > Math.max(10 * every, 10e9)) { x.push(at((time + times[place - 1]) / 2)); y.push(null); }
@@ -34,25 +34,25 @@ function broken(times, values, every) {
   return { x, y };
 }
 
-const line = (times, values, every, more) => ({ type: "scatter", mode: "lines", ...broken(times, values, every), ...more });
+const line = (times, values, every, more) => ({ type: "scatter", mode: "lines", ...withGaps(times, values, every), ...more });
 
 function busiest(data) {
   const traces = data.ports.map((one, place) => line(one.at_ns, one.queue_pkts, one.every_ns, {
     name: one.port.name, line: { color: css(`--c${place % 6 + 1}`), dash: DASHES[place % 5], width: 2 },
   }));
   traces.push({
-    type: "bar", name: "alarms a minute", x: data.alarms.at_ns.map(at), y: data.alarms.alarms, yaxis: "y2",
+    type: "bar", name: "alarms per minute", x: data.alarms.at_ns.map(at), y: data.alarms.alarms, yaxis: "y2",
     width: data.alarms.every_ns / 1e6 * 0.8, marker: { color: css("--alarm"), pattern: { shape: "/" } },
   });
   return [traces, frame({
     xaxis: { range: [at(data.since_ns), at(data.until_ns)], anchor: "y2" },
-    yaxis: counted("queue, packets", [0.36, 1], 10),
-    yaxis2: counted("alarms", [0, 0.26]),
+    yaxis: countAxis("queue, packets", [0.36, 1], 10),
+    yaxis2: countAxis("alarms", [0, 0.26]),
   })];
 }
 
-// An axis of what is counted: from zero, and whole numbers also where there is nothing.
-const counted = (text, domain, least = 4) => ({ title: { text }, domain, rangemode: "tozero", autorangeoptions: { include: [0, least] } });
+// An axis for counts: it starts at zero, and shows whole numbers even if every value is zero.
+const countAxis = (text, domain, least = 4) => ({ title: { text }, domain, rangemode: "tozero", autorangeoptions: { include: [0, least] } });
 
 function queueTraces(data, yaxis) {
   const figures = data.figures;
@@ -64,7 +64,7 @@ function queueTraces(data, yaxis) {
   });
   return [
     line(figures.at_ns, figures.queue_pkts, figures.every_ns, { name: `queue of ${figures.port.name}, packets`, yaxis, line: { color: css("--c1"), width: 2 } }),
-    marks(raised, "alarm", "triangle-up", css("--alarm")), marks(over, "alarm over", "triangle-down", css("--c3")),
+    marks(raised, "alarm", "triangle-up", css("--alarm")), marks(over, "end of alarm", "triangle-down", css("--c3")),
   ];
 }
 
@@ -73,29 +73,29 @@ function port(data) {
   const step = (values, yaxis, name, color, dash) => line(figures.at_ns, values, figures.every_ns, { yaxis, name, line: { color, dash, width: 2 } });
   const traces = [
     ...queueTraces(data, "y"),
-    step(figures.n_i, "y2", "flows N_i", css("--c4"), "solid"),
+    step(figures.n_i, "y2", "flows (N_i)", css("--c4"), "solid"),
     step(figures.fair_share_bytes.map((value) => value / 1000), "y3", "fair share, kB", css("--c3"), "dash"),
     { type: "bar", name: "drops", yaxis: "y4", x: figures.at_ns.map(at), y: figures.drops, marker: { color: css("--c2") } },
     ...data.clamps.slice().reverse().map((one) => ({
       type: "scatter", mode: "lines+markers", yaxis: "y5", showlegend: false, name: "window",
       x: [at(one.pushed_ns), at(one.lifted_ns ?? data.until_ns)], y: [one.flow, one.flow],
       line: { color: css("--c5"), width: 9 }, marker: { symbol: ["line-ns-open", one.lifted_ns ? "line-ns-open" : "triangle-right"], size: 11, color: css("--c5") },
-      hovertemplate: `${one.flow}: ${one.window_bytes} B<br>${one.lift_reason ?? "stands"}<extra></extra>`,
+      hovertemplate: `${one.flow}: ${one.window_bytes} B<br>${one.lift_reason ?? "in force"}<extra></extra>`,
     })),
   ];
   const named = data.clamps.length <= 12 && innerWidth > 900;
   const lane = (from, to) => data.clamps.length ? [from, to] : [(from - 0.3) / 0.7, (to - 0.3) / 0.7];
   return [traces, frame({
     xaxis: { range: [at(data.since_ns), at(data.until_ns)], anchor: data.clamps.length ? "y5" : "y4", showspikes: true },
-    yaxis: counted("queue", lane(0.74, 1), 10),
-    yaxis2: counted("N_i", lane(0.58, 0.71)),
+    yaxis: countAxis("queue", lane(0.74, 1), 10),
+    yaxis2: countAxis("N_i", lane(0.58, 0.71)),
     yaxis3: { title: { text: "share, kB" }, domain: lane(0.42, 0.55), rangemode: "tozero" },
-    yaxis4: counted("drops", lane(0.3, 0.39)),
+    yaxis4: countAxis("drops", lane(0.3, 0.39)),
     yaxis5: { title: { text: "clamps" }, domain: [0, 0.27], type: "category", showticklabels: named },
   })];
 }
 
-// The windows that were set, as steps: from a decision to the next, to the lift, or to the end.
+// The windows as steps: from each decision to the next decision, to the lift, or to the end.
 function windows(story, until) {
   const x = [], y = [];
   const decided = story.decisions.slice().reverse();
@@ -119,7 +119,7 @@ async function flow(story) {
   const since = begun - margin, until = Math.min(last + margin, now);
   const place = clamps[0]?.port ?? story.path.map((hop) => hop.port).sort((a, b) => (b.queue_pkts ?? 0) - (a.queue_pkts ?? 0))[0];
   const traces = [{
-    type: "scatter", mode: "lines+markers", name: "window set, kB", ...windows(story, now), line: { shape: "hv", color: css("--c5"), width: 3 },
+    type: "scatter", mode: "lines+markers", name: "window, kB", ...windows(story, now), line: { shape: "hv", color: css("--c5"), width: 3 },
     marker: { size: 8 }, connectgaps: false,
   }];
   const lifted = clamps.filter((one) => one.lifted_ns);
@@ -127,9 +127,9 @@ async function flow(story) {
     type: "scatter", mode: "markers", name: "lifted", x: lifted.map((one) => at(one.lifted_ns)), y: lifted.map((one) => one.window_bytes / 1000),
     text: lifted.map((one) => one.lift_reason ?? ""), hovertemplate: "lifted: %{text}<extra></extra>", marker: { symbol: "x", size: 10, color: css("--c3") },
   });
-  const ends = [["opened", story.flow.opened_ns], ["ended", story.flow.closed_ns]].filter(([, ns]) => ns);
+  const ends = [["opened", story.flow.opened_ns], ["closed", story.flow.closed_ns]].filter(([, ns]) => ns);
   traces.push({
-    type: "scatter", mode: "markers", name: "opened, ended", yaxis: "y2", x: ends.map(([, ns]) => at(ns)), y: ends.map(() => 0),
+    type: "scatter", mode: "markers", name: "opened, closed", yaxis: "y2", x: ends.map(([, ns]) => at(ns)), y: ends.map(() => 0),
     text: ends.map(([what]) => what), hovertemplate: "%{text}<extra></extra>", cliponaxis: false, marker: { symbol: "diamond", size: 9, color: css("--dim") },
   });
   if (place) {
@@ -140,7 +140,7 @@ async function flow(story) {
   return [traces, frame({
     xaxis: { range: [at(since), at(until)], anchor: "y2", type: "date" },
     yaxis: { title: { text: "window, kB" }, domain: clamps.length ? [0.55, 1] : [0.99, 1], rangemode: "tozero", visible: clamps.length > 0 },
-    yaxis2: counted("queue, pkts", [0, clamps.length ? 0.45 : 0.98], 10),
+    yaxis2: countAxis("queue, pkts", [0, clamps.length ? 0.45 : 0.98], 10),
   })];
 }
 
@@ -199,7 +199,7 @@ class Chart {
       await Plotly.react(this.plot, traces, layout, CONFIG);
       this.figure.dataset.drawn = String(Number(this.figure.dataset.drawn ?? 0) + 1);
     } catch (error) {
-      if (!this.plot) this.figure.textContent = `The chart cannot be drawn: ${error.message}`;
+      if (!this.plot) this.figure.textContent = `Cannot draw the chart: ${error.message}`;
     } finally {
       this.waiting = false;
     }

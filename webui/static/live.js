@@ -1,4 +1,4 @@
-// Keeps a page up to date: the server sends the regions that changed, as HTML, and they are put in place.
+// Keeps a page up to date: the server sends the HTML of each changed region, and the page replaces it.
 "use strict";
 
 const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, hourCycle: "h23" };
@@ -25,7 +25,7 @@ function showTimes(within) {
 
 const FOCUSABLE = "a[href], button, input, select, summary, [tabindex]";
 
-// What the viewer has done to a region: opened details, scrolled, moved the focus; put back after a change.
+// Replaces a region and restores its opened details, scroll positions and focus.
 function replace(region, html) {
   const closed = new Set([...region.querySelectorAll("details[id]:not([open])")].map((one) => one.id));
   const open = new Set([...region.querySelectorAll("details[id][open]")].map((one) => one.id));
@@ -51,7 +51,7 @@ function follow() {
   const trouble = document.getElementById("trouble");
   const say = (state, text) => { liveness.className = state; liveness.textContent = text; };
   const shown = new Map();
-  const waiting = new Map();  // a region that the viewer marks text in is changed afterwards
+  const waiting = new Map();  // a region is not replaced while the viewer selects text in it
   const place = () => {
     let changed = 0;
     for (const [name, html] of waiting) {
@@ -75,7 +75,7 @@ function follow() {
   const stream = new EventSource(`/live?page=${encodeURIComponent(location.pathname + location.search)}`);
   stream.addEventListener("open", () => say("on", "Live"));
   stream.addEventListener("error", () => {
-    say("off", stream.readyState === EventSource.CLOSED ? "Not live: load the page again" : "Connecting again");
+    say("off", stream.readyState === EventSource.CLOSED ? "Not live: reload the page" : "Reconnecting");
   });
   stream.addEventListener("change", (event) => {
     const { regions, trouble: problem } = JSON.parse(event.data);

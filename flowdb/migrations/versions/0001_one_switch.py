@@ -1,4 +1,4 @@
-"""The tables as they were before databases had a version: flows that cross one switch."""
+"""The tables from before databases recorded a version: a flow crosses one switch."""
 
 from typing import Any
 

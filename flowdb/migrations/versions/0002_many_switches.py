@@ -1,4 +1,4 @@
-"""Flows that cross several switches, what is known of their activity, links, samples, commands; indexes."""
+"""Flows that cross several switches, with their activity; links, samples and commands; indexes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,7 +12,7 @@ down_revision = "0001"
 ROW_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 DPID = sa.String(16)
 FOREIGN_KEYS = {"fk": "%(table_name)s_%(column_0_name)s_fkey"}
-"""How PostgreSQL names them by itself; SQLite's had no names."""
+"""PostgreSQL's default names; SQLite's foreign keys had no names."""
 
 
 def upgrade() -> None:
@@ -134,7 +134,7 @@ def _decisions() -> None:
         op.add_column("decisions", column)
     with op.batch_alter_table("decisions", naming_convention=FOREIGN_KEYS) as batch:
         batch.alter_column("alarm_id", existing_type=ROW_ID, nullable=True)
-        _refer_anew(batch, "decisions", alarm_id="alarms", flow_id="flows")
+        _delete_with_parent(batch, "decisions", alarm_id="alarms", flow_id="flows")
         batch.create_foreign_key(
             "decisions_command_id_fkey", "commands", ["command_id"], ["id"], ondelete="SET NULL"
         )
@@ -148,7 +148,7 @@ def _decisions() -> None:
 def _clamps() -> None:
     op.drop_index("clamps_lifted", "clamps")
     with op.batch_alter_table("clamps", naming_convention=FOREIGN_KEYS) as batch:
-        _refer_anew(batch, "clamps", decision_id="decisions", flow_id="flows")
+        _delete_with_parent(batch, "clamps", decision_id="decisions", flow_id="flows")
     op.create_index("clamps_pushed", "clamps", ["pushed_ns"])
     op.create_index("clamps_flow", "clamps", ["flow_id", "pushed_ns"])
     op.create_index("clamps_decision", "clamps", ["decision_id"])
@@ -156,8 +156,8 @@ def _clamps() -> None:
     _partial_index("clamps_standing", "clamps", ["pushed_ns"], "lifted_ns IS NULL")
 
 
-def _refer_anew(batch: Any, table: str, **parents: str) -> None:
-    """Let rows go with those that they refer to."""
+def _delete_with_parent(batch: Any, table: str, **parents: str) -> None:
+    """Delete rows together with the rows that they refer to."""
     for column, parent in parents.items():
         name = f"{table}_{column}_fkey"
         batch.drop_constraint(name, type_="foreignkey")

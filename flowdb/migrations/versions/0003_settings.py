@@ -1,4 +1,4 @@
-"""What each controller runs with."""
+"""The settings of each controller's run."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,0 +1,1 @@
+"""What the controller apps share: their base class and the registration of pipeline stages."""

@@ -1,0 +1,66 @@
+"""The decisions of the fabric's core, as values that the shell carries out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from fabric_app.connections import FlowEvent
+from fabric_app.flow_entries import Entry
+from fabric_app.flow_reports import Doubt
+from fabric_app.graph import Link
+from fabric_app.hosts import Host
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A host is new, has moved or has another address."""
+
+    host: Host
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUp:
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDown:
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a frame out of ports of a switch."""
+
+    dpid: int
+    ports: tuple[int, ...]
+    frame: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Add entries to a switch (or replace the entries in their places), and delete others."""
+
+    dpid: int
+    added: tuple[Entry, ...] = ()
+    deleted: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Send a barrier to a switch; its reply is passed to the core with ``number``."""
+
+    dpid: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Delete the entries of earlier controllers, by their generations."""
+
+    dpid: int
+    generations: frozenset[int]
+
+
+Decision: TypeAlias = Learned | LinkUp | LinkDown | Send | Put | Await | Sweep | FlowEvent | Doubt

@@ -1,0 +1,225 @@
+"""Flows from the switches' own reports (FLOW_REPORT). Pure.
+
+Each switch on a flow's path reports both directions, each with its output port. The first report opens a
+flow; the reports of the other switches confirm its path. Contradictions are resolved like this:
+
+- *Path*: the topology holds until a switch contradicts it. Then the switch is believed for itself, because it
+  saw the data leave. The path is put together from the reports alone, and the contradiction is logged
+  (``Doubt``). Reports from before a reroute are old.
+- *End*: a FIN or RST at one switch ends the flow. An older or late report of another switch changes nothing;
+  a report of data more than ``GRACE_NS`` later opens the flow again. Silence ends the flow only when every
+  switch that reported it has reported silence.
+- *Bytes and activity* come from the first switch of the path that reports. The others see the same data
+  later, or less of it after drops.
+- *MSS and window scales* come from the first report; different ones of another switch are logged.
+
+If no host of a flow is known, the flow has the path that the reports give.
+
+A flow may be open without having a row: no controller saw it open, or its row was lost because the database
+is written with a delay. Such a flow opens when a switch reports that it lives, with the age that the switch
+reports. A controller that connects asks for reports of all flows (the roll call). A flow that a switch of
+its path does not name ended while no controller ran, unless another switch names it. It closes when all its
+switches have answered. A switch does not name flows whose handshake it did not see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from fabric_app.connections import Connections, FlowEvent, least_mss_bytes, scales_of
+from fabric_app.paths import UNKNOWN_PORT
+from flowdb.flow import FiveTuple, Flow, FlowState, Hop
+from openflow_ext.wire import SCALE_UNKNOWN, CloseReason, FlowKind, FlowRecord
+
+GRACE_NS = 1_000_000_000
+
+PathBySeen = Callable[[FiveTuple, Mapping[int, int]], tuple[Hop, ...]]
+"""The path of a flow from the topology and the ports by which it leaves some switches (dpid to port)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A contradiction in a report, and how it is resolved, for the log."""
+
+    text: str
+
+
+class Reports:
+    """The reports of the flows in ``connections``. ``doubts``: the number of contradictions."""
+
+    def __init__(self, connections: Connections, path_of: PathBySeen) -> None:
+        self.doubts = 0
+        self._connections = connections
+        self._path_of = path_of
+        self._seen: dict[int, dict[int, int]] = {}
+        self._led_ns: dict[int, int] = {}
+        self._unnamed: dict[int, dict[int, FiveTuple]] = {}
+        self._missed: set[int] = set()
+
+    def call_roll(self, dpid: int, now_ns: int) -> None:
+        """A switch is asked for its flows: it should name the flows known to cross it. O(n) in all flows."""
+        self._unnamed[dpid] = {
+            flow.id: flow.key
+            for flow in self._connections
+            if flow.opened_ns < now_ns - GRACE_NS and flow.hop_at(dpid)
+        }
+
+    def roll_called(self, dpid: int) -> list[FlowEvent]:
+        """A switch has named all its flows."""
+        for flow_id in self._unnamed.get(dpid, ()):
+            self._missed.add(flow_id)
+            self._seen.get(flow_id, {}).pop(dpid, None)
+        return self.roll_not_called(dpid)
+
+    def roll_not_called(self, dpid: int) -> list[FlowEvent]:
+        """A switch will not name its flows: flows that other switches missed no longer wait for it."""
+        events = []
+        for flow_id, key in self._unnamed.pop(dpid, {}).items():
+            flow = self._connections.get(key)
+            if flow and flow.id == flow_id and self._is_missing(flow):
+                events += self._connections.close(key, "missing", flow.last_active_ns or flow.opened_ns)
+        return events
+
+    def _is_missing(self, flow: Flow) -> bool:
+        """Whether a switch missed the flow, no switch has named it, and no answer is outstanding."""
+        awaited = any(flow.id in self._unnamed.get(hop.dpid, ()) for hop in flow.path)
+        return flow.id in self._missed and not self._seen.get(flow.id) and not awaited
+
+    def on_record(self, dpid: int, record: FlowRecord, now_ns: int) -> list[FlowEvent | Doubt]:
+        """One record of a report of the switch ``dpid``."""
+        key = FiveTuple(str(record.src), str(record.dst), record.src_port, record.dst_port)
+        if record.kind is FlowKind.CLOSED:
+            return [*self._on_closed(dpid, key, record)]
+        flow = self._connections.get(key)
+        if flow is None:
+            return self._open(dpid, key, record, now_ns)
+        seen = self._seen.setdefault(flow.id, {})
+        self._unnamed.get(dpid, {}).pop(flow.id, None)
+        if record.kind is FlowKind.OPENED and dpid in seen and record.first_ns > flow.opened_ns + GRACE_NS:
+            closed = self._connections.close(key, "replaced", record.first_ns - 1)
+            return [*closed, *self._open(dpid, key, record, now_ns)]
+        return self._merge(dpid, flow, seen, record)
+
+    def led_elsewhere(self, flow: Flow, now_ns: int) -> None:
+        """A flow was rerouted after a change of the topology."""
+        self._seen.pop(flow.id, None)
+        self._led_ns[flow.id] = now_ns
+
+    def forget(self, flow: Flow) -> None:
+        """A flow closed."""
+        self._seen.pop(flow.id, None)
+        self._led_ns.pop(flow.id, None)
+        self._missed.discard(flow.id)
+
+    def _open(self, dpid: int, key: FiveTuple, record: FlowRecord, now_ns: int) -> list[FlowEvent | Doubt]:
+        ended_ns = self._connections.ended_ns(key)
+        newest_ns = record.first_ns if record.kind is FlowKind.OPENED else record.last_ns - GRACE_NS
+        if newest_ns <= ended_ns:
+            return []
+        seen = {dpid: record.out_port}
+        receiver, sender = _scales(record)
+        flow = Flow(
+            self._connections.next_id(),
+            key,
+            self._path(key, seen),
+            min(record.first_ns, now_ns),
+            least_mss_bytes(key, record.mss_src, record.mss_dst),
+            receiver,
+            sender,
+            record.handshake_rtt_us or None,
+        )
+        if record.kind is not FlowKind.OPENED:
+            flow = flow.with_report(record.sent_bytes, min(record.last_ns, now_ns), _state(record))
+        events: list[FlowEvent | Doubt] = [*self._connections.open(flow)]
+        if not events:
+            return []
+        if receiver is None:
+            events += self._doubt(
+                dpid, key, "without its handshake: its scale is unknown, so it is slowed last"
+            )
+        self._seen[flow.id] = seen
+        back = self._connections.get(key.reverse)
+        if back and (path := _entered(back.path, flow)) != back.path:
+            events += self._connections.reroute(back, path)
+        return events
+
+    def _path(self, key: FiveTuple, seen: Mapping[int, int]) -> tuple[Hop, ...]:
+        return _entered(self._path_of(key, seen), self._connections.get(key.reverse))
+
+    def _merge(
+        self, dpid: int, flow: Flow, seen: dict[int, int], record: FlowRecord
+    ) -> list[FlowEvent | Doubt]:
+        after, contradicted = flow, not _is_on_path(flow, dpid, record)
+        doubts: list[Doubt] = []
+        if contradicted and record.last_ns < self._led_ns.get(flow.id, 0) + GRACE_NS:
+            return []
+        if seen.get(dpid) != record.out_port:
+            seen[dpid] = record.out_port
+            if contradicted:
+                if flow.path:
+                    doubts += self._doubt(
+                        dpid, flow.key, f"leaving by port {record.out_port}, not as known: it is believed"
+                    )
+                after = replace(after, path=self._path(flow.key, seen))
+        if record.handshake_rtt_us and after.handshake_rtt_us is None:
+            after = replace(after, handshake_rtt_us=record.handshake_rtt_us)
+        if record.kind is FlowKind.OPENED:
+            offered = _scales(record), least_mss_bytes(flow.key, record.mss_src, record.mss_dst)
+            if offered != ((flow.receiver_wscale, flow.sender_wscale), flow.mss_bytes):
+                doubts += self._doubt(
+                    dpid, flow.key, "with another MSS or scale than the first report, which holds"
+                )
+        elif dpid == _first_that_reports(after.path, seen):
+            after = after.with_report(record.sent_bytes, record.last_ns, _state(record))
+        return [*(self._connections.change(after) if after != flow else ()), *doubts]
+
+    def _doubt(self, dpid: int, key: FiveTuple, what: str) -> list[Doubt]:
+        self.doubts += 1
+        return [Doubt(f"switch {dpid:016x} reports flow {key} {what}")]
+
+    def _on_closed(self, dpid: int, key: FiveTuple, record: FlowRecord) -> list[FlowEvent]:
+        flow = self._connections.get(key)
+        if flow is None:
+            self._connections.note_end(key, record.last_ns)
+            return []
+        if record.last_ns < flow.opened_ns:
+            return []
+        if record.reason is CloseReason.RST:
+            return self._connections.end(key, "rst", record.last_ns)
+        if record.reason is CloseReason.FIN:
+            return self._connections.close(key, "fin", record.last_ns)
+        if not _is_on_path(flow, dpid, record):
+            return []
+        seen = self._seen.get(flow.id, {})
+        seen.pop(dpid, None)
+        return [] if seen else self._connections.close(key, "silent", record.last_ns)
+
+
+def _is_on_path(flow: Flow, dpid: int, record: FlowRecord) -> bool:
+    hop = flow.hop_at(dpid)
+    return hop is not None and hop.out_port == record.out_port
+
+
+def _entered(path: tuple[Hop, ...], back: Flow | None) -> tuple[Hop, ...]:
+    """Fills an unknown input port with the output port of the connection's other direction."""
+    if not path or path[0].in_port != UNKNOWN_PORT or back is None or not back.path:
+        return path
+    last = back.path[-1]
+    return (replace(path[0], in_port=last.out_port), *path[1:]) if last.dpid == path[0].dpid else path
+
+
+def _first_that_reports(path: tuple[Hop, ...], seen: Mapping[int, int]) -> int | None:
+    return next((hop.dpid for hop in path if hop.dpid in seen), None)
+
+
+def _state(record: FlowRecord) -> FlowState:
+    return FlowState.IDLE if record.kind is FlowKind.IDLE else FlowState.ACTIVE
+
+
+def _scales(record: FlowRecord) -> tuple[int | None, int | None]:
+    """The receiver's and the sender's scale; None if the handshake was not seen."""
+    if not record.mss_src and not record.mss_dst:
+        return None, None
+    offered = (None if s == SCALE_UNKNOWN else s for s in (record.scale_dst, record.scale_src))
+    return scales_of(*offered)

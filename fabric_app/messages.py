@@ -1,0 +1,134 @@
+"""The fabric's entries and requests as OpenFlow messages, built for a datapath of OpenFlow 1.3 or 1.5.
+
+If a switch has an entry, adding it again changes nothing for traffic. So a controller that restarts sends
+all its entries again. The lower half of the cookie is the controller's generation, which identifies older
+entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from app_base.pipeline import COOKIE_MASK, FABRIC_COOKIE
+from fabric_app.flow_entries import Entry
+from fabric_app.tables import LAYOUTS
+from openflow_ext.wire import FlowKinds
+
+_WHOLE_COOKIE = 0xFFFF_FFFF_FFFF_FFFF
+_EVENTS_TABLES = {tables.events for tables in LAYOUTS}
+_FORWARDING_TABLES = {tables.forwarding for tables in LAYOUTS}
+_ALL_REPORTS = FlowKinds.OPENED | FlowKinds.ACTIVE | FlowKinds.IDLE | FlowKinds.CLOSED
+
+
+@dataclass(slots=True)
+class Inherited:
+    """The content of earlier controllers' entries: hosts (MAC, port number), link ports, generations."""
+
+    hosts: list[tuple[str, int]] = field(default_factory=list)
+    link_ports: list[int] = field(default_factory=list)
+    generations: set[int] = field(default_factory=set)
+
+
+def add(datapath: Any, entry: Entry, generation: int) -> Any:
+    """Adds an entry, or replaces the entry in its place."""
+    ofp, parser = datapath.ofproto, datapath.ofproto_parser
+    actions = [parser.OFPActionOutput(port_no, 0) for port_no in entry.out]
+    if entry.to_controller:
+        actions.append(parser.OFPActionOutput(ofp.OFPP_CONTROLLER, entry.to_controller))
+    instructions = []
+    if actions:
+        instructions.append(parser.OFPInstructionActions(ofp.OFPIT_APPLY_ACTIONS, actions))
+    if entry.metadata:
+        instructions.append(parser.OFPInstructionWriteMetadata(*entry.metadata))
+    if entry.goto is not None:
+        instructions.append(parser.OFPInstructionGotoTable(entry.goto))
+    return parser.OFPFlowMod(
+        datapath,
+        cookie=FABRIC_COOKIE | generation,
+        table_id=entry.table,
+        priority=entry.priority,
+        idle_timeout=entry.idle_s,
+        match=parser.OFPMatch(**dict(entry.match)),
+        instructions=instructions,
+    )
+
+
+def delete(datapath: Any, entry: Entry) -> Any:
+    """Deletes the entry in a place."""
+    ofp, parser = datapath.ofproto, datapath.ofproto_parser
+    return _delete(
+        datapath,
+        FABRIC_COOKIE,
+        COOKIE_MASK,
+        table_id=entry.table,
+        command=ofp.OFPFC_DELETE_STRICT,
+        priority=entry.priority,
+        match=parser.OFPMatch(**dict(entry.match)),
+    )
+
+
+def sweep(datapath: Any, generation: int) -> Any:
+    """Deletes the entries of an earlier controller."""
+    return _delete(datapath, FABRIC_COOKIE | generation, _WHOLE_COOKIE, table_id=datapath.ofproto.OFPTT_ALL)
+
+
+def ask_entries(datapath: Any) -> Any:
+    """Asks for the fabric's entries, to learn from an earlier controller's."""
+    ofp, parser = datapath.ofproto, datapath.ofproto_parser
+    request = getattr(parser, "OFPFlowDescStatsRequest", parser.OFPFlowStatsRequest)  # 1.5, 1.3
+    return request(datapath, 0, ofp.OFPTT_ALL, ofp.OFPP_ANY, ofp.OFPG_ANY, FABRIC_COOKIE, COOKIE_MASK)
+
+
+def inherited(statistics: Iterable[Any], generation: int) -> Inherited:
+    """The content of the reply to ``ask_entries``, without this controller's own entries."""
+    found = Inherited()
+    for entry in statistics:
+        own = entry.cookie & ~COOKIE_MASK
+        if entry.cookie & COOKIE_MASK != FABRIC_COOKIE or own == generation:
+            continue
+        found.generations.add(own)
+        mac, in_port = entry.match.get("eth_dst"), entry.match.get("in_port")
+        if entry.table_id in _EVENTS_TABLES and in_port is not None and entry.match.get("eth_src") is None:
+            found.link_ports.append(in_port)
+        if entry.table_id in _FORWARDING_TABLES and isinstance(mac, str):
+            actions = [a for i in entry.instructions for a in getattr(i, "actions", [])]
+            found.hosts += [(mac, action.port) for action in actions]
+    return found
+
+
+def ask_reports(datapath: Any, interval_ms: int, active_ms: int) -> Any:
+    """Asks the switch to report flows. A switch without the extension answers with an error."""
+    return datapath.ofproto_parser.OFPFlowReportConfig(
+        datapath, kinds=_ALL_REPORTS, interval_ms=interval_ms, active_ms=active_ms
+    )
+
+
+def packet_out(datapath: Any, ports: Iterable[int], frame: bytes) -> Any:
+    """Sends ``frame`` out of ports."""
+    ofp, parser = datapath.ofproto, datapath.ofproto_parser
+    actions = [parser.OFPActionOutput(port_no, 0) for port_no in ports]
+    common = {"buffer_id": ofp.OFP_NO_BUFFER, "actions": actions, "data": frame}
+    if ofp.OFP_VERSION >= 0x06:
+        match = parser.OFPMatch(in_port=ofp.OFPP_CONTROLLER)
+        return parser.OFPPacketOut(datapath, match=match, **common)
+    return parser.OFPPacketOut(datapath, in_port=ofp.OFPP_CONTROLLER, **common)
+
+
+def is_up(datapath: Any, port: Any) -> bool:
+    """Whether a port carries frames."""
+    ofp = datapath.ofproto
+    return not port.config & ofp.OFPPC_PORT_DOWN and not port.state & ofp.OFPPS_LINK_DOWN
+
+
+def _delete(datapath: Any, cookie: int, cookie_mask: int, **fields: Any) -> Any:
+    ofp = datapath.ofproto
+    return datapath.ofproto_parser.OFPFlowMod(
+        datapath,
+        cookie=cookie,
+        cookie_mask=cookie_mask,
+        out_port=ofp.OFPP_ANY,
+        out_group=ofp.OFPG_ANY,
+        **({"command": ofp.OFPFC_DELETE} | fields),
+    )

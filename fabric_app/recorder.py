@@ -1,0 +1,54 @@
+"""Switches, ports, links and hosts as rows of the flow database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app_base.messages import port_name
+from fabric_app.graph import Link
+from fabric_app.hosts import Host
+from flowdb.db import FlowDb
+from flowdb.models import HostRow, LinkRow, PortRow, SwitchRow
+
+
+class Recorder:
+    """Queues rows to be written."""
+
+    def __init__(self, flowdb: FlowDb) -> None:
+        self._flowdb = flowdb
+        self._found_ns: dict[Link, int] = {}
+
+    def switch(self, dpid: int, connected: bool) -> None:
+        """A switch connected or disconnected."""
+        self._flowdb.merge(SwitchRow, dpid=dpid, connected=connected, last_seen_ns=self._now_ns())
+
+    def port(self, dpid: int, port: Any, up: bool) -> None:
+        """A port as the switch describes it."""
+        values = {"name": port_name(port), "hw_addr": port.hw_addr, "up": up, "last_seen_ns": self._now_ns()}
+        self._flowdb.merge(PortRow, dpid=dpid, port_no=port.port_no, **values)
+
+    def host(self, host: Host) -> None:
+        """A host is new, has moved or has another address."""
+        values = {"ipv4": host.ipv4, "ipv6": host.ipv6, "last_seen_ns": self._now_ns()}
+        known = {name: value for name, value in values.items() if value is not None}
+        port = host.port
+        self._flowdb.merge(HostRow, mac=host.mac, dpid=port.dpid, port_no=port.port_no, **known)
+
+    def link(self, link: Link, up: bool) -> None:
+        """A link was found or lost: a row for each direction."""
+        now_ns = self._now_ns()
+        found_ns = self._found_ns.setdefault(link, now_ns)
+        for src, dst in (link.ends, link.ends[::-1]):
+            self._flowdb.merge(
+                LinkRow,
+                src_dpid=src.dpid,
+                src_port_no=src.port_no,
+                dst_dpid=dst.dpid,
+                dst_port_no=dst.port_no,
+                up=up,
+                found_ns=found_ns,
+                last_seen_ns=now_ns,
+            )
+
+    def _now_ns(self) -> int:
+        return self._flowdb.clock.now_ns()

@@ -1,0 +1,155 @@
+"""Why a flow was slowed down: one query for `weir why`, the dashboard and its API.
+
+NoSuchFlow   the database holds no such flow
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, Select, select
+from sqlalchemy.orm import Session
+
+from flowdb.flow import FiveTuple
+from flowdb.models import AlarmRow, Base, ClampRow, CommandRow, DecisionRow, FlowRow, HopRow
+
+MOST_FLOWS = 10
+MOST_EVENTS = 100
+COMMANDS_SEARCHED = 500
+"""The arguments of a command are JSON, which no index covers; people write few commands."""
+
+Values = Row[Any]
+"""A row's columns as a named tuple: plain values that need no open session."""
+
+
+class NoSuchFlow(LookupError):
+    """The database holds no such flow."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedDecision:
+    """A decision and its cause: the alarm or the command that led to it; None if it was not recorded."""
+
+    decision: Values
+    alarm: Values | None
+    command: Values | None
+
+
+@dataclass(frozen=True, slots=True)
+class FlowExplanation:
+    """A flow, its path from the sender on, the decisions, clamps and commands, each newest first."""
+
+    flow: Values
+    path: tuple[Values, ...]
+    decisions: tuple[ExplainedDecision, ...]
+    clamps: tuple[Values, ...]
+    commands: tuple[Values, ...]
+
+    @property
+    def standing_clamp(self) -> Values | None:
+        """The clamp that slows the flow now."""
+        return next((clamp for clamp in self.clamps if clamp.lifted_ns is None), None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: every column, datapath ids in 16 hexadecimal digits, oldest first."""
+        return {
+            "flow": as_json(self.flow),
+            "path": [as_json(hop) for hop in self.path],
+            "decisions": [
+                as_json(one.decision)
+                | {
+                    "alarm": one.alarm and as_json(one.alarm),
+                    "command": one.command and as_json(one.command),
+                }
+                for one in reversed(self.decisions)
+            ],
+            "clamps": [as_json(clamp) for clamp in reversed(self.clamps)],
+            "commands": [as_json(command) for command in reversed(self.commands)],
+        }
+
+
+def find_flows(session: Session, name: str) -> list[int]:
+    """The ids of the flows that ``name``, an id or a 5-tuple, means: the newest ten.
+
+    Raises NoSuchFlow, and ValueError if ``name`` is neither.
+    """
+    statement = select(FlowRow.id)
+    if name.isdecimal():
+        statement = statement.where(FlowRow.id == int(name))
+    else:
+        key = FiveTuple.parse(name)
+        statement = statement.where(
+            FlowRow.src == key.src,
+            FlowRow.dst == key.dst,
+            FlowRow.src_port == key.src_port,
+            FlowRow.dst_port == key.dst_port,
+        )
+    found = session.scalars(statement.order_by(FlowRow.opened_ns.desc()).limit(MOST_FLOWS)).all()
+    if not found:
+        raise NoSuchFlow(f"the flow database holds no flow {name}; `weir db stats` shows what it holds")
+    return list(found)
+
+
+def explain_flow(
+    session: Session, flow_id: int, most_decisions: int = MOST_EVENTS, most_clamps: int | None = MOST_EVENTS
+) -> FlowExplanation | None:
+    """Everything that the database holds about a flow; None if it does not hold the flow.
+
+    ``most_decisions`` and ``most_clamps`` keep the newest; None keeps all.
+    """
+    flow = session.execute(_values(FlowRow).where(FlowRow.id == flow_id)).first()
+    if flow is None:
+        return None
+    path = _values(HopRow).where(HopRow.flow_id == flow_id).order_by(HopRow.position)
+    decisions = (
+        _values(DecisionRow)
+        .where(DecisionRow.flow_id == flow_id)
+        .order_by(DecisionRow.decided_ns.desc(), DecisionRow.id.desc())
+        .limit(most_decisions)
+    )
+    clamps = (
+        _values(ClampRow)
+        .where(ClampRow.flow_id == flow_id)
+        .order_by(ClampRow.pushed_ns.desc(), ClampRow.id.desc())
+        .limit(most_clamps)
+    )
+    return FlowExplanation(
+        flow,
+        tuple(session.execute(path)),
+        tuple(_with_causes(session, session.execute(decisions).all())),
+        tuple(session.execute(clamps)),
+        tuple(_commands_about(session, flow_id)),
+    )
+
+
+def as_json(values: Values) -> dict[str, Any]:
+    """A row's columns as JSON has them; a datapath id as 16 hexadecimal digits."""
+    named = values._asdict()
+    return named | ({"dpid": f"{named['dpid']:016x}"} if "dpid" in named else {})
+
+
+def _values(row: type[Base]) -> Select[*tuple[Any, ...]]:
+    return select(*row.__table__.columns)
+
+
+def _with_causes(session: Session, decisions: Iterable[Values]) -> Iterable[ExplainedDecision]:
+    decisions = list(decisions)
+    alarms = _by_id(session, AlarmRow, {decision.alarm_id for decision in decisions})
+    commands = _by_id(session, CommandRow, {decision.command_id for decision in decisions})
+    for decision in decisions:
+        yield ExplainedDecision(decision, alarms.get(decision.alarm_id), commands.get(decision.command_id))
+
+
+def _by_id(
+    session: Session, row: type[AlarmRow | CommandRow], ids: set[int | None]
+) -> dict[int | None, Values]:
+    if not ids - {None}:
+        return {}
+    return {one.id: one for one in session.execute(_values(row).where(row.id.in_(ids - {None})))}
+
+
+def _commands_about(session: Session, flow_id: int) -> Iterable[Values]:
+    newest = _values(CommandRow).order_by(CommandRow.asked_ns.desc()).limit(COMMANDS_SEARCHED)
+    return (row for row in session.execute(newest) if row.arguments.get("flow") == flow_id)

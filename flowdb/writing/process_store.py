@@ -1,0 +1,206 @@
+"""A run's store in a process of its own, so that an alarm never waits while rows are turned into SQL.
+
+Two threads of one process share Python's interpreter lock, and a thread that writes rows holds it most of
+the time. Therefore the controller only packs its changes. Every ``EXCHANGE_S`` it sends them to the writer
+process (``writer_process.py``), whose reply holds its counters, log lines and commands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flowdb.commands import Command
+from flowdb.native_threads import native_threading
+from flowdb.writing.changes import Change
+from flowdb.writing.command_inbox import CommandInbox
+from flowdb.writing.run_store import RunSpec
+from flowdb.writing.store import Notice, StoreCounters, log_notices
+
+EXCHANGE_S = 0.05
+_RESTART_S = 1.0
+_CLOSE_S = 15.0
+"""Longer than the time that a store takes to give up at its end."""
+_ZERO = StoreCounters(0, 0, 0, 0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class WriterRequest:
+    """From the controller to the writer process.
+
+    ``changes`` holds ``count`` packed changes, one after the other. ``is_last``: write everything, then end.
+    """
+
+    wants_commands: bool
+    is_last: bool
+    count: int
+    changes: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WriterReply:
+    """From the writer process: its counters, and the notices and commands since the last reply."""
+
+    counters: StoreCounters
+    notices: list[Notice]
+    commands: list[Command]
+
+
+class _WriterProcess:
+    """A fresh interpreter: a fork would copy eventlet's state. A terminal's signals do not reach it.
+
+    Raises OSError if the process cannot be started.
+    """
+
+    def __init__(self, spec: RunSpec) -> None:
+        command = [sys.executable, "-P", "-m", "flowdb.writing.writer_process"]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, env=environment, start_new_session=True
+        )
+        self._send(spec)
+
+    def exchange(self, request: WriterRequest) -> WriterReply:
+        """Send a request and wait for the reply. Raises errors of pipes and pickle if the process ended."""
+        self._send(request)
+        assert self._process.stdout  # noqa: S101 - a pipe
+        reply: WriterReply = pickle.load(self._process.stdout)  # noqa: S301 - our own process
+        return reply
+
+    def kill(self, pause: Callable[[float], Any]) -> None:
+        """Kill the process and wait for its end. ``Popen.wait`` is eventlet's, and needs eventlet's hub."""
+        self._process.kill()
+        while self._process.poll() is None:
+            pause(0.005)
+        for pipe in filter(None, (self._process.stdin, self._process.stdout)):
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+    def _send(self, message: RunSpec | WriterRequest) -> None:
+        assert self._process.stdin  # noqa: S101 - a pipe
+        pickle.dump(message, self._process.stdin)
+        self._process.stdin.flush()
+
+
+class ProcessStore:
+    """The interface of RunStore, over a writer process; raises nothing. A killed writer is restarted.
+
+    Changes that a killed writer had not written are lost, and counted. If the controller is killed, its
+    writer ends at once, because the next controller may already run; unwritten changes are lost.
+    """
+
+    def __init__(self, spec: RunSpec) -> None:
+        threading = native_threading()
+        self._spec = spec
+        self._lock = threading.Lock()
+        self._waiting: list[bytes] = []
+        self._sent = 0
+        self._waiting_since_s = self._replied_s = time.monotonic()
+        self._ended_writers = self._replied = _ZERO
+        self._lost = 0
+        self._full = False
+        self.commands = CommandInbox()
+        self._notices: deque[Notice] = deque(maxlen=100)
+        self._stopping = threading.Event()
+        self._never = threading.Event()
+        self._writer: _WriterProcess | None = None
+        self._thread = threading.Thread(target=self._run, name="flowdb-exchange", daemon=True)
+        self._thread.start()
+
+    @property
+    def counters(self) -> StoreCounters:
+        with self._lock:
+            ended, replied = self._ended_writers, self._replied
+            unsent = self._sent + len(self._waiting)
+            since_s = self._replied_s - replied.lag_s if replied.pending else self._waiting_since_s
+            lag_s = time.monotonic() - since_s if replied.pending or unsent else 0.0
+            return StoreCounters(
+                written=ended.written + replied.written,
+                pending=replied.pending + unsent,
+                lost=ended.lost + replied.lost + self._lost,
+                failures=ended.failures + replied.failures,
+                lag_s=lag_s,
+            )
+
+    def put(self, changes: Iterable[Change]) -> None:
+        """Queue changes for writing; returns at once. Changes of one row are written in order."""
+        packed = [pickle.dumps(change.packed()) for change in changes]
+        with self._lock:
+            if not self._waiting and not self._sent:
+                self._waiting_since_s = time.monotonic()
+            room = self._spec.max_pending - self._sent - len(self._waiting)
+            self._waiting += packed[:room]
+            self._lost += len(packed[room:])
+            if room < len(packed) and not self._full:
+                self._full = True
+                text = f"{self._spec.max_pending} changes wait for the writer; further ones are refused"
+                self._notices.append((logging.ERROR, text))
+        log_notices(self._notices)
+
+    def close(self) -> None:
+        """Write the waiting changes, then stop. Changes not written within 10 s are lost, and logged."""
+        self._stopping.set()
+        self._thread.join(_CLOSE_S)
+        if self._thread.is_alive():
+            text = f"{self.counters.pending} changes could not be written and are lost"
+            self._notices.append((logging.ERROR, text))
+        log_notices(self._notices)
+
+    def _run(self) -> None:
+        is_last = False
+        while not is_last:
+            is_last = self._stopping.wait(EXCHANGE_S)
+            try:
+                self._exchange(is_last)
+            except Exception as error:  # no error may stop the exchange
+                is_last = False
+                self._replace_writer(error)
+        self._kill_writer()
+
+    def _exchange(self, is_last: bool) -> None:
+        """Raises the errors of pipes and pickle if the writer ended, and OSError if none can be started."""
+        if self._writer is None:
+            self._writer = _WriterProcess(self._spec)
+        with self._lock:
+            packed, self._waiting, self._sent = self._waiting, [], len(self._waiting)
+        request = WriterRequest(self.commands.is_read, is_last, len(packed), b"".join(packed))
+        reply = self._writer.exchange(request)
+        with self._lock:
+            self._replied, self._sent = reply.counters, 0
+            self._replied_s = self._waiting_since_s = time.monotonic()
+            self._full = False
+        self.commands.put(reply.commands)
+        self._notices.extend(reply.notices)
+
+    def _replace_writer(self, error: Exception) -> None:
+        """Count what the ended writer had not written as lost. The next exchange starts another writer."""
+        self._kill_writer()
+        with self._lock:
+            ended, replied = self._ended_writers, self._replied
+            lost = self._sent + replied.pending
+            self._ended_writers = replace(
+                ended,
+                written=ended.written + replied.written,
+                lost=ended.lost + replied.lost + lost,
+                failures=ended.failures + replied.failures + 1,
+            )
+            self._replied, self._sent = _ZERO, 0
+        why = str(error) or "killed"
+        text = f"the writer process ended ({why}); {lost} changes are lost, another writer starts"
+        self._notices.append((logging.ERROR, text))
+        self._never.wait(_RESTART_S)
+
+    def _kill_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.kill(self._never.wait)

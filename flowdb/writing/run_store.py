@@ -1,0 +1,67 @@
+"""The store of one controller's run, which also maintains the run's own rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import update
+from sqlalchemy.engine import Connection
+
+from flowdb.clock import Clock
+from flowdb.commands import claim_commands
+from flowdb.engine import open_engine
+from flowdb.flow import NS_PER_S
+from flowdb.models import RunRow
+from flowdb.retention import Retention, prune
+from flowdb.runs import HEARTBEAT_S
+from flowdb.writing.command_inbox import CommandInbox
+from flowdb.writing.store import PeriodicTask, Store
+
+_COMMANDS_S, _PRUNE_S = 0.5, 60.0
+_PRUNE_ROWS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """The database and the run that a store writes for. ``boot_ns`` is that of the run's clock."""
+
+    url: str
+    run_id: int
+    boot_ns: int
+    retention: Retention | None
+    max_pending: int
+
+
+class RunStore(Store):
+    """Writes changes, records that the run is alive, claims its commands and deletes old rows.
+
+    Raises FlowDbError if the database cannot be used.
+    """
+
+    def __init__(self, spec: RunSpec) -> None:
+        self._spec = spec
+        self._clock = Clock(spec.boot_ns)
+        self.commands = CommandInbox()
+        tasks = [PeriodicTask(HEARTBEAT_S, self._heartbeat), PeriodicTask(_COMMANDS_S, self._claim_commands)]
+        if spec.retention:
+            tasks.append(PeriodicTask(_PRUNE_S, self._prune))
+        super().__init__(open_engine(spec.url), tasks, spec.max_pending)
+
+    def _heartbeat(self, connection: Connection) -> bool:
+        if jump_ns := self._clock.jump_ns():
+            self.warn(
+                f"the system's clock was set by {jump_ns / NS_PER_S:+.1f} s; recorded times are not affected"
+            )
+        run = update(RunRow).where(RunRow.id == self._spec.run_id)
+        connection.execute(run.values(last_seen_ns=self._clock.now_ns()))
+        return False
+
+    def _claim_commands(self, connection: Connection) -> bool:
+        if self.commands.is_read:
+            self.commands.put(claim_commands(connection, self._spec.run_id, self._clock.now_ns()))
+        return False
+
+    def _prune(self, connection: Connection) -> bool:
+        assert self._spec.retention is not None  # noqa: S101 - the task exists only with a retention
+        deleted = prune(connection, self._spec.retention, self._clock.now_ns(), _PRUNE_ROWS)
+        return max(deleted.values()) == _PRUNE_ROWS

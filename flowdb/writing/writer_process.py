@@ -1,0 +1,67 @@
+"""The writer process: holds a run's store and carries out the requests of the controller's ProcessStore."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import pickle
+import signal
+import sys
+from typing import IO
+
+from flowdb.writing.flow_changes import unpacked
+from flowdb.writing.process_store import WriterReply, WriterRequest
+from flowdb.writing.run_store import RunStore
+from flowdb.writing.store import LOG, Notice
+
+_NICE = 10
+"""The controller gets the CPU first if both want it."""
+
+
+class _Collector(logging.Handler):
+    """Collects the store's log lines for the next reply, because the controller logs them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._notices: list[Notice] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        (text,) = record.args or (record.msg,)
+        self._notices.append((record.levelno, str(text)))
+
+    def take(self) -> list[Notice]:
+        notices, self._notices = self._notices, []
+        return notices
+
+
+def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
+    """Carry out requests until the last one, or until the controller's end of the pipe is closed."""
+    collector = _Collector()
+    LOG.addHandler(collector)
+    LOG.propagate = False
+    store, is_last = RunStore(pickle.load(requests)), False  # noqa: S301 - from our own controller
+    while not is_last:
+        try:
+            request: WriterRequest = pickle.load(requests)  # noqa: S301
+        except (EOFError, pickle.UnpicklingError):
+            return
+        changes, is_last = io.BytesIO(request.changes), request.is_last
+        store.put(unpacked(pickle.load(changes)) for _ in range(request.count))  # noqa: S301
+        commands = store.commands.take() if request.wants_commands else []
+        if is_last:
+            store.close()
+        pickle.dump(WriterReply(store.counters, collector.take(), commands), replies)
+        replies.flush()
+
+
+def main() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    os.nice(_NICE)
+    serve(sys.stdin.buffer, sys.stdout.buffer)
+    os._exit(0)  # do not wait for the store's thread
+
+
+if __name__ == "__main__":
+    main()

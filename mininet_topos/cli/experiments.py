@@ -1,0 +1,151 @@
+"""`weir lab` list, schemes and run: experiments in files."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from mininet_topos.cli.parameters import controller_port_option
+from mininet_topos.cli.terminal import (
+    REPORT,
+    complain,
+    errors_in_a_line,
+    out_folder,
+    progress_of,
+    reported,
+    show,
+    show_verdicts,
+    signals_unwind,
+)
+from mininet_topos.errors import BadExperiment, LabError, ProgramFailed, RunFailed, Unable
+from mininet_topos.experiments import catalogue
+from mininet_topos.experiments.schemes import schemes
+from mininet_topos.machine.requirements import require_machine
+from mininet_topos.results.summary import Row
+from mininet_topos.running import experiment_runner
+from mininet_topos.running.experiment_runner import Progress, steps
+from weir_base import tables
+
+EXIT_TREND = 3
+
+
+@click.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print the experiments as JSON.")
+def list_command(as_json: bool) -> None:
+    """List the experiments of the project with the figures that they reproduce."""
+    with errors_in_a_line():
+        entries = catalogue.entries()
+    rows = [
+        {"name": name, "quick": entry.quick, "steps": steps(entry.experiment), **entry.head}
+        for name, entry in entries.items()
+    ]
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    columns = (
+        tables.Column("name", align="left"),
+        tables.Column("quick"),
+        tables.Column("reproduces", align="left", fold_at=16),
+        tables.Column("title", align="left", fold_at=24),
+    )
+    tables.show(columns, rows)
+
+
+@click.command("schemes")
+@click.option("--json", "as_json", is_flag=True, help="Print the schemes as JSON.")
+def schemes_command(as_json: bool) -> None:
+    """List the schemes that an experiment can compare, with their programs and transports."""
+    with errors_in_a_line():
+        found = schemes()
+    rows = [
+        {"name": name, "label": scheme.style.label, "apps": scheme.apps, "agent": scheme.extended}
+        | {"transports": scheme.transports}
+        for name, scheme in found.items()
+    ]
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    columns = (
+        tables.Column("name", align="left"),
+        tables.Column("label", align="left"),
+        tables.Column("agent"),
+        tables.Column("transports", align="left"),
+        tables.Column("apps", align="left", fold_at=14),
+    )
+    tables.show(columns, rows)
+
+
+@click.command("run")
+@click.argument("names", nargs=-1, required=True, metavar="NAME|FILE|quick|all...")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The folder that gets a result folder for each experiment."
+)
+@click.option("--resume", is_flag=True, help="Continue the experiments in --out; finished runs are kept.")
+@click.option("--raw", is_flag=True, help="Only run: no summary, plots or report (see `weir lab report`).")
+@controller_port_option
+@click.option("--json", "as_json", is_flag=True, help="Print the rows of all summaries.")
+def run_command(
+    names: tuple[str, ...],
+    out: Path | None,
+    resume: bool,
+    raw: bool,
+    controller_port: int | None,
+    as_json: bool,
+) -> None:
+    """Run experiments by NAME (see `weir lab list`), from a FILE, or the sets `quick` and `all`.
+
+    At the end, the command prints a verdict on each trend to stderr. The exit status is 3 if a trend does not
+    hold. If you run several experiments, the command skips an experiment that fails, or that this kernel
+    cannot run, and names it at the end.
+    """
+    with errors_in_a_line(), signals_unwind():
+        chosen = catalogue.chosen(names)
+        if resume and out is None:
+            raise BadExperiment("--resume continues an existing folder: name it with --out")
+        require_machine()
+        parent = out_folder("lab", out)
+        with progress_of(sum(steps(entry.experiment) for entry in chosen)) as progress:
+            rows, skipped = _run_each(chosen, parent, progress, controller_port, resume, raw)
+        if raw:
+            click.echo(json.dumps([]) if as_json else f"raw records: {parent}")
+        else:
+            show(rows, parent / "*" / REPORT, as_json)
+        done = [parent / name for entry in chosen if (name := entry.experiment.name) not in skipped]
+        all_hold = raw or show_verdicts(done)
+        for name, error in skipped.items():
+            complain(f"{name} is skipped: {error}")
+        if any(not isinstance(error, Unable) for error in skipped.values()):
+            sys.exit(1)
+        sys.exit(0 if all_hold else EXIT_TREND)
+
+
+def _run_each(
+    chosen: list[catalogue.Entry],
+    parent: Path,
+    progress: Progress,
+    port: int | None,
+    resume: bool,
+    raw: bool,
+) -> tuple[list[Row], dict[str, LabError]]:
+    """Run experiments. Returns their rows, and the errors of the skipped experiments.
+
+    If there is only one experiment, its error is raised instead.
+    """
+    rows: list[Row] = []
+    skipped: dict[str, LabError] = {}
+    for entry in chosen:
+        name = entry.experiment.name
+        try:
+            experiment_runner.run_experiment(
+                entry.experiment, parent / name, progress, port, entry.about, resume
+            )
+            rows += [] if raw else reported(parent / name, progress)
+        except (Unable, ProgramFailed, RunFailed) as error:
+            if len(chosen) == 1:
+                raise
+            progress.warn(f"{name}: {error}; continuing with the other experiments")
+            skipped[name] = error
+    return rows, skipped

@@ -1,0 +1,151 @@
+"""The terminal output of `weir lab`: errors in one line, progress, tables of rows, verdicts on trends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as ProgressBar
+
+from mininet_topos.errors import LabError
+from mininet_topos.results.summary import Row
+from mininet_topos.results.table import FLOW_COLUMNS, QUERY_COLUMNS, notes
+from mininet_topos.results.verdicts import FAILS, HOLDS, read_verdicts, sentence
+from mininet_topos.running.experiment_runner import Progress
+from weir_base import tables
+
+console = Console(stderr=True)
+REPORT = "report.html"
+EXIT_SIGTERM = 128 + signal.SIGTERM
+EXIT_SIGINT = 128 + signal.SIGINT
+
+
+class Terminated(BaseException):
+    """The command has received SIGTERM."""
+
+
+def out_folder(name: str, out: Path | None) -> Path:
+    """Return the result folder of a command: the user's choice, or a new one below `results`."""
+    return out or Path("results") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def reported(folder: Path, progress: Progress) -> list[Row]:
+    """Make the summary, the plots and the report of a result folder, and return the rows."""
+    progress.say("summary, plots, report")
+    from mininet_topos.results.report import make_report  # matplotlib takes a second to import
+
+    return make_report(folder)
+
+
+@contextlib.contextmanager
+def errors_in_a_line() -> Iterator[None]:
+    """Print an error of the lab, or an interruption, as one line on stderr; exit with a non-zero status."""
+    try:
+        yield
+    except LabError as error:
+        complain(f"weir lab: {error}")
+        sys.exit(1)
+    except OSError as error:  # above all a full disk
+        what = error.filename or "a result file"
+        complain(f"weir lab: {what}: {error.strerror}; finished runs are kept")
+        sys.exit(1)
+    except (KeyboardInterrupt, Terminated) as signalled:
+        complain("weir lab: interrupted; the network and its programs are removed")
+        sys.exit(EXIT_SIGINT if isinstance(signalled, KeyboardInterrupt) else EXIT_SIGTERM)
+
+
+@contextlib.contextmanager
+def signals_unwind() -> Iterator[None]:
+    """Let SIGTERM and SIGINT raise an exception, so that the network is removed.
+
+    Both do so even if the caller's shell has set them to be ignored.
+    """
+
+    def on_sigterm(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise Terminated
+
+    handlers = {signal.SIGTERM: on_sigterm, signal.SIGINT: signal.default_int_handler}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def progress_of(steps: int) -> Iterator[Progress]:
+    """Show a progress bar with the remaining time; without a terminal, print a line for each new activity."""
+    if not console.is_terminal:
+        yield Progress(say=_activities(), done=lambda: None, warn=plain)
+        return
+    columns = (SpinnerColumn(), BarColumn(20), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with ProgressBar(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=steps)
+        yield Progress(
+            say=lambda text: bar.update(task, description=text),
+            done=lambda: bar.advance(task),
+            warn=lambda text: bar.console.print(text, style="yellow", markup=False, highlight=False),
+        )
+
+
+def _activities() -> Callable[[str], None]:
+    """Return a function that prints each new activity once, without the number of finished queries."""
+    last = ""
+
+    def say(text: str) -> None:
+        nonlocal last
+        activity = text.partition(": query ")[0]
+        if activity != last:
+            plain(activity)
+            last = activity
+
+    return say
+
+
+def plain(text: str, style: str | None = None) -> None:
+    """Print a line on stderr without wrapping it and without interpreting its characters."""
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def complain(text: str) -> None:
+    """Print a text as one red line on stderr."""
+    plain(" ".join(text.split()), style="red")
+
+
+def show(rows: list[Row], report: Path, as_json: bool) -> None:
+    """Print rows as tables or as JSON, and the path of the report."""
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    if asked := [row for row in rows if row["queries"]]:
+        tables.show(QUERY_COLUMNS, asked, title="query completion times")
+    if sampled := [row for row in rows if row["goodput_mbps"] is not None and not row["queries"]]:
+        tables.show(FLOW_COLUMNS, sampled, title="flows")
+    out = tables.console()
+    for line in notes(rows):
+        out.print(line, soft_wrap=True, markup=False)
+    if void := sum(not row["valid"] for row in rows):
+        out.print(f"{void} of {len(rows)} runs are void (*): see the report", style="red")
+    out.print(f"results: {report.parent}   report: {report}", soft_wrap=True, markup=False)
+
+
+def show_verdicts(folders: list[Path]) -> bool:
+    """Print the verdict on each folder's trends to stderr. Returns whether no trend fails."""
+    verdicts = []
+    for folder in folders:
+        for verdict in read_verdicts(folder):
+            verdicts.append(verdict["verdict"])
+            style = None if verdicts[-1] == HOLDS else "red"
+            plain(f"{folder.name}, {sentence(verdict)}: {verdicts[-1]}", style)
+    return FAILS not in verdicts

@@ -1,0 +1,72 @@
+"""Baselines: the transports that the papers compare with, and what each needs of hosts and switch.
+
+A congestion control is set for each socket (TCP_CONGESTION), so flows of several baselines can share a link.
+Linux has no socket option for ECN without DCTCP: `net.ipv4.tcp_ecn` belongs to a host's network namespace.
+Therefore a host uses ECN-TCP for all its flows or for none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+
+from mininet_topos.errors import Unable
+from mininet_topos.experiments.plot_style import PlotStyle
+
+ECN_OFF = 0
+ECN_IF_ASKED = 2
+"""Linux's default: a listener agrees to ECN; a connecting socket does not ask for it."""
+ECN_ALWAYS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """One transport.
+
+    ``congestion_controls``: names for TCP_CONGESTION in order of preference; each of them will do.
+    ``tcp_ecn``: net.ipv4.tcp_ecn of the sockets' namespaces, at both ends.
+    ``marked``: the switch has to mark packets.
+    """
+
+    name: str
+    congestion_controls: tuple[str, ...]
+    style: PlotStyle
+    tcp_ecn: int = ECN_OFF
+    marked: bool = False
+
+    def choose(self, available: Container[str]) -> str:
+        """Return the preferred congestion control among the available ones. Raises Unable."""
+        for name in self.congestion_controls:
+            if name in available:
+                return name
+        if self.congestion_controls[-1].startswith("weir_"):
+            remedy = f"weir transports load {self.congestion_controls[-1]}"
+        else:
+            remedy = f"modprobe tcp_{self.congestion_controls[0]}, or use another kernel"
+        wanted = " or ".join(self.congestion_controls)
+        raise Unable(f"{self.name} needs the congestion control {wanted}: {remedy}")
+
+
+BASELINES = {
+    baseline.name: baseline
+    for baseline in (
+        Baseline("reno", ("reno",), PlotStyle("plain TCP", "#D55E00", "-", "o")),
+        Baseline("cubic", ("cubic",), PlotStyle("CUBIC", "#F0E442", ":", "v")),
+        Baseline("bbr", ("bbr",), PlotStyle("BBR", "#999999", ":", "<")),
+        Baseline(
+            "ecn-tcp",
+            ("reno",),
+            PlotStyle("ECN-TCP", "#E69F00", ":", "D"),
+            tcp_ecn=ECN_ALWAYS,
+            marked=True,
+        ),
+        # DCTCP asks for ECN by itself. A listener without DCTCP must agree to it.
+        Baseline(
+            "dctcp",
+            ("dctcp", "weir_dctcp"),
+            PlotStyle("DCTCP", "#CC79A7", (0, (5, 1)), "P"),
+            tcp_ecn=ECN_IF_ASKED,
+            marked=True,
+        ),
+    )
+}

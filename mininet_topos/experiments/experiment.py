@@ -1,0 +1,288 @@
+"""The description of an experiment: cases x schemes on one network, and the demo."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from mininet_topos.errors import BadExperiment
+from mininet_topos.experiments.schemes import Scheme, Settings, schemes
+from mininet_topos.network.impairment import Impairment
+from mininet_topos.network.layout import ROLES, Layout, bottleneck_role, lay_out
+from mininet_topos.network.shaping import Bottleneck
+from mininet_topos.plain_values import from_plain
+from mininet_topos.workloads.flow import Flow
+from mininet_topos.workloads.plan import plan
+from mininet_topos.workloads.spec import workload
+
+MSS_BYTES = 1448
+SEGMENT_OVERHEAD_BYTES = 66
+"""Ethernet 14, IPv4 20, TCP with timestamps 32: what the bottleneck counts besides the payload."""
+
+FULL_SEGMENT_BYTES = MSS_BYTES + SEGMENT_OVERHEAD_BYTES
+MOST_RESPONSE_BYTES = 64 << 20
+FABRIC_MODES = ("proactive", "reactive")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One workload: `queries` times, `workers` hosts respond with `size_bytes` each, all at once.
+
+    ``background``: number of long flows beside the queries.
+    ``fresh``: each query opens new connections.
+    ``deadline_ms``: deadline of a response.
+    ``flows``: planned flows among the root and the workers (workloads/spec.py), with or without queries.
+    ``duration_s``: how long planned or long flows send if there are no queries; 0: until the last planned
+    flow has ended.
+    """
+
+    name: str
+    title: str
+    workers: int = 1
+    size_bytes: int = 32_000
+    background: int = 0
+    queries: int = 0
+    fresh: bool = False
+    deadline_ms: float | None = None
+    flows: dict[str, Any] | None = None
+    duration_s: float = 0.0
+
+    def check(self, seed: int) -> None:
+        """Raise BadExperiment if the case makes no sense."""
+        if not re.fullmatch(r"[A-Za-z0-9._]+(-[A-Za-z0-9._]+)*", self.name):
+            raise BadExperiment(
+                f"case {self.name!r}: its name becomes part of a file name: use letters, digits, . _ -"
+            )
+        where = f"case {self.name}"
+        if self.workers < 1:
+            raise BadExperiment(f"{where}: workers is {self.workers}; want 1 or more")
+        for key in ("background", "queries", "duration_s"):
+            if getattr(self, key) < 0:
+                raise BadExperiment(f"{where}: {key} is {getattr(self, key)}; want 0 or more")
+        if not (self.queries or self.flows or (self.background and self.duration_s)):
+            raise BadExperiment(
+                f"{where} has no traffic: set queries, flows, or background together with duration_s"
+            )
+        if self.queries and not 1 <= self.size_bytes <= MOST_RESPONSE_BYTES:
+            raise BadExperiment(f"{where}: size_bytes is {self.size_bytes}; want 1 to {MOST_RESPONSE_BYTES}")
+        self.plan([f"h{number}" for number in range(1 + self.workers)], seed)
+
+    def plan(self, hosts: Sequence[str], seed: int) -> list[Flow]:
+        """Return the planned flows among `hosts`. They depend on the seed alone. Raises BadExperiment."""
+        return plan(workload(self.flows), hosts, seed) if self.flows else []
+
+    def ideal_ms(self, bandwidth_mbps: float) -> float:
+        """Return the ideal time: all response bytes with their headers, at the bottleneck's rate."""
+        segments = -(-self.size_bytes // MSS_BYTES)
+        wire_bytes = self.workers * (self.size_bytes + segments * SEGMENT_OVERHEAD_BYTES)
+        return 8 * wire_bytes / (bandwidth_mbps * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """All that fixes an experiment. Raises BadExperiment if it makes no sense.
+
+    ``bandwidth_mbps``, ``queue_bytes``: rate and queue limit of the bottleneck.
+    ``gap_ms``: time from the end of a query to the start of the next one.
+    ``period_ms``: time from start to start instead, so that every scheme carries the same load in the same
+    time; a query that takes longer delays the next one.
+    ``warmup_s``, ``tail_s``: how long the long flows run before the first and after the last query.
+    ``congestion_control``: of the hosts, for schemes that name none.
+    ``mark_pkts``: queue length above which the switch marks packets, for schemes that want marks.
+    ``repeats``: number of runs of each case.
+    ``seed``: of the planned flows and of the order in which workers are asked.
+    ``repeat_until_s``: how long after its start the experiment repeats void runs.
+    ``topology``: a topology with its parameters, such as `dumbbell,40,3`.
+    ``rates_mbps``: rates of the other ports by role (network/layout.py); ports of other roles have no limit.
+    ``fabric_mode``: the mode of fabric_app.
+    ``delay_ms``, ``loss_percent``: one-way delay and loss of every host's link (network/impairment.py).
+    ``fitted``: each case has a network of just the hosts that it needs. Otherwise all cases run on the
+    network of the largest case, whose switch serves more ports.
+    """
+
+    name: str
+    cases: tuple[Case, ...]
+    schemes: tuple[str, ...]
+    bandwidth_mbps: float
+    queue_bytes: int
+    gap_ms: int = 100
+    period_ms: int = 0
+    warmup_s: float = 2.0
+    tail_s: float = 3.0
+    congestion_control: str = "reno"
+    mark_pkts: int = 20
+    repeats: int = 1
+    seed: int = 1
+    repeat_until_s: float = 3600.0
+    topology: str = "star"
+    rates_mbps: dict[str, float] = field(default_factory=dict)
+    fabric_mode: str = "proactive"
+    delay_ms: float = 0.0
+    loss_percent: float = 0.0
+    fitted: bool = False
+
+    def __post_init__(self) -> None:
+        self._check_schemes()
+        self._check_numbers()
+        if self.fabric_mode not in FABRIC_MODES:
+            raise BadExperiment(f"fabric_mode is {self.fabric_mode!r}; want {' or '.join(FABRIC_MODES)}")
+        if not re.fullmatch(r"[a-z0-9_]{1,15}", self.congestion_control):
+            raise BadExperiment(
+                f"congestion_control is {self.congestion_control!r}; want a name such as reno or cubic"
+            )
+        self._check_cases()
+        self.impairment.check()
+        self._check_rates()
+        self._check_bottleneck()
+
+    def _check_schemes(self) -> None:
+        choice = f"use some of {', '.join(schemes())}"
+        if not self.schemes:
+            raise BadExperiment(f"schemes is empty: {choice}")
+        if unknown := [name for name in self.schemes if name not in schemes()]:
+            raise BadExperiment(f"schemes: no scheme is called {unknown[0]!r}: {choice}")
+        if len(set(self.schemes)) != len(self.schemes):
+            raise BadExperiment(f"schemes names a scheme twice: {', '.join(self.schemes)}; name each once")
+
+    def _check_numbers(self) -> None:
+        least = {"gap_ms": 0, "period_ms": 0, "repeats": 1, "mark_pkts": 1}
+        for key, smallest in least.items():
+            if getattr(self, key) < smallest:
+                raise BadExperiment(f"{key} is {getattr(self, key)}; want {smallest} or more")
+        rates = {"bandwidth_mbps": self.bandwidth_mbps}
+        rates |= {f"rates_mbps.{role}": rate_mbps for role, rate_mbps in self.rates_mbps.items()}
+        for key, rate_mbps in rates.items():
+            if not 1 <= rate_mbps <= 10_000:
+                raise BadExperiment(f"{key} is {rate_mbps}; want 1 to 10000")
+        if self.queue_bytes < 2 * FULL_SEGMENT_BYTES:
+            raise BadExperiment(
+                f"queue_bytes is {self.queue_bytes}; want {2 * FULL_SEGMENT_BYTES} or more, two full segments"
+            )
+
+    def _check_cases(self) -> None:
+        if not self.cases:
+            raise BadExperiment("the list of cases is empty: add a case")
+        names = [case.name for case in self.cases]
+        if len(set(names)) != len(names):
+            raise BadExperiment(f"two cases have the same name: want a name of its own for each of {names}")
+        for case in self.cases:
+            case.check(self.seed)
+
+    def _check_rates(self) -> None:
+        others = [role for role in ROLES if role != bottleneck_role(self.topology)]
+        for role, rate_mbps in self.rates_mbps.items():
+            if role not in others:
+                raise BadExperiment(f"rates_mbps has the role {role!r}; want {' or '.join(others)}")
+            if rate_mbps < self.bandwidth_mbps:
+                raise BadExperiment(
+                    f"rates_mbps.{role} is {rate_mbps:g}; want bandwidth_mbps ({self.bandwidth_mbps:g}) or "
+                    f"more, or the bottleneck would be elsewhere"
+                )
+
+    def _check_bottleneck(self) -> None:
+        layout = lay_out(self.topology, self.workers, self.senders, {})
+        narrow = layout.bottleneck
+        parallel = [p for p in layout.ports if (p.switch, p.towards) == (narrow.switch, narrow.towards)]
+        if len(parallel) > 1:
+            raise BadExperiment(
+                f"topology {self.topology} has {len(parallel)} links at its bottleneck; an incast needs one"
+            )
+
+    @property
+    def parts_by_network(self) -> tuple[Experiment, ...]:
+        """The parts that share a network: the whole experiment or, if `fitted`, the cases of each size."""
+        if not self.fitted:
+            return (self,)
+        sizes = dict.fromkeys((case.workers, case.background) for case in self.cases)
+        return tuple(
+            replace(self, cases=tuple(c for c in self.cases if (c.workers, c.background) == size))
+            for size in sizes
+        )
+
+    @property
+    def workers(self) -> int:
+        """The number of workers that the network needs."""
+        return max(case.workers for case in self.cases)
+
+    @property
+    def senders(self) -> int:
+        """The number of senders of long flows that the network needs."""
+        return max(case.background for case in self.cases)
+
+    @property
+    def bottleneck(self) -> Bottleneck:
+        """Rate and queue limit of the port whose queue the lab records."""
+        return self._shape(self.bandwidth_mbps)
+
+    def _shape(self, rate_mbps: float) -> Bottleneck:
+        return Bottleneck(round(rate_mbps * 1e6 / 8) * 8, queue_bytes=self.queue_bytes)
+
+    @property
+    def impairment(self) -> Impairment:
+        """Delay and loss of every host's link."""
+        return Impairment(self.delay_ms, self.loss_percent)
+
+    @property
+    def layout(self) -> Layout:
+        """The network with the rate of every port. Raises BadExperiment."""
+        shapes = {role: self._shape(rate_mbps) for role, rate_mbps in self.rates_mbps.items()}
+        shapes[bottleneck_role(self.topology)] = self.bottleneck
+        layout = lay_out(self.topology, self.workers, self.senders, shapes)
+        return replace(layout, impairment=self.impairment)
+
+    @property
+    def network(self) -> str:
+        """The network in a few words, for reports and progress."""
+        hosts, switches = len((topo := self.layout.topo).hosts()), len(topo.switches())
+        behind = "one switch" if switches == 1 else f"{switches} switches"
+        return f"{hosts} hosts behind {behind} ({self.topology})"
+
+    def configured(self, scheme: Scheme) -> Scheme:
+        """Return a scheme with this experiment's settings added."""
+        marks: Settings = {"switch": {"mark_pkts": self.mark_pkts}} if scheme.marked else {}
+        return replace(scheme, settings=scheme.settings | {"fabric": {"mode": self.fabric_mode}} | marks)
+
+    @property
+    def queue_pkts(self) -> int:
+        """The queue limit in full segments."""
+        return self.queue_bytes // FULL_SEGMENT_BYTES
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the experiment as plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Experiment:
+        """Return the experiment of plain values, of a file or of `to_json`. Raises BadExperiment."""
+        lists = {}
+        for key in ("cases", "schemes"):
+            if key in values:
+                if not isinstance(values[key], list | tuple):
+                    raise BadExperiment(f"{key} is {values[key]!r}; want a list")
+                lists[key] = tuple(values[key])
+        if "cases" in lists:
+            lists["cases"] = tuple(_case(number, case) for number, case in enumerate(lists["cases"], 1))
+        return from_plain(cls, {**values, **lists}, "the experiment")
+
+
+def _case(number: int, values: Mapping[str, Any]) -> Case:
+    name = values.get("name", number) if isinstance(values, Mapping) else number
+    return from_plain(Case, values, f"case {name}")
+
+
+def demo(queries: int = 20) -> Experiment:
+    """Return the demo: an incast, an incast beside long flows, and shares that are less than a segment."""
+    return Experiment(
+        name="demo",
+        cases=(
+            Case("A", "40 workers x 32 KB", 40, 32_000, 0, queries),
+            Case("B", "20 workers x 32 KB beside 10 long flows", 20, 32_000, 10, queries),
+            Case("C", "60 workers x 10 KB", 60, 10_000, 0, queries),
+        ),
+        schemes=("plain", "sdtcp", "sccp"),
+        bandwidth_mbps=100,
+        queue_bytes=150_000,
+        repeat_until_s=150,
+    )

@@ -1,0 +1,134 @@
+"""Schemes: what the lab compares. A scheme is the programs beside the network and the hosts' transports.
+
+The baselines without a controller of their own are listed here. A controller's package declares its own
+schemes: each is an entry point of the group `weir.lab_schemes`, whose name is the scheme's name and whose
+value is a mapping of plain values with the other fields of Scheme::
+
+    STANDARD = {
+        "style": {"label": "SDTCP", "colour": "#0072B2", "line": "--", "marker": "s"},
+        "apps": ["fabric_app.app", "sdtcp_app.app"],
+        "extended": True,
+        "settings": {"sdtcp": {"policy": "longest-lived"}},
+    }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from mininet_topos.errors import BadExperiment
+from mininet_topos.experiments.baselines import BASELINES, Baseline
+from mininet_topos.experiments.plot_style import PlotStyle
+from mininet_topos.plain_values import from_plain
+
+GROUP = "weir.lab_schemes"
+FABRIC = ("fabric_app.app",)
+UNKNOWN_COLOUR = "#444444"
+Settings = dict[str, dict[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """``apps`` run under ryu-manager. If ``extended``, the agent stands between them and the bridges.
+
+    ``settings``: sections of the configuration file that the programs get. ``transports``: names of
+    baselines, which the hosts take in turn; if there is none, hosts use the experiment's congestion control.
+    """
+
+    name: str
+    style: PlotStyle
+    apps: tuple[str, ...] = FABRIC
+    extended: bool = False
+    settings: Settings = field(default_factory=dict)
+    transports: tuple[str, ...] = ()
+
+    @property
+    def marked(self) -> bool:
+        """Whether the switch has to mark packets."""
+        return any(BASELINES[name].marked for name in self.transports)
+
+
+def _of_baseline(name: str, baseline: Baseline) -> Scheme:
+    """Return the scheme whose hosts all use one baseline; only the extended switch can mark."""
+    return Scheme(name, baseline.style, extended=baseline.marked, transports=(baseline.name,))
+
+
+_WITHOUT_CONTROLLER = (
+    Scheme("plain", BASELINES["reno"].style),
+    _of_baseline("cubic", BASELINES["cubic"]),
+    _of_baseline("bbr", BASELINES["bbr"]),
+    _of_baseline("ecn", BASELINES["ecn-tcp"]),
+    _of_baseline("dctcp", BASELINES["dctcp"]),
+    Scheme(
+        "reno+dctcp",
+        PlotStyle("TCP+DCTCP", "#56B4E9", (0, (3, 1, 1, 1)), "X"),
+        extended=True,
+        transports=("reno", "dctcp"),
+    ),
+)
+
+
+@cache
+def schemes() -> Mapping[str, Scheme]:
+    """Return every scheme by its name: first the baselines' schemes, then the schemes of installed packages.
+
+    Raises BadExperiment if a declaration cannot be used.
+    """
+    found = {scheme.name: scheme for scheme in _WITHOUT_CONTROLLER}
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        if point.name in found:
+            raise BadExperiment(f"two packages declare the scheme {point.name}: uninstall or rename one")
+        found[point.name] = _declared(point)
+    return found
+
+
+def _declared(point: EntryPoint) -> Scheme:
+    where = f"scheme {point.name} ({point.value})"
+    try:
+        values: Any = point.load()
+    except Exception as error:  # the module of another package may fail in any way
+        raise BadExperiment(f"{where} cannot be loaded: {error}") from error
+    if not isinstance(values, Mapping) or "style" not in values:
+        raise BadExperiment(f"{where}: want a mapping with the key 'style'")
+    lists = {key: tuple(values[key]) for key in ("apps", "transports") if key in values}
+    style = from_plain(PlotStyle, values["style"], f"{where}, style")
+    scheme = from_plain(Scheme, {**values, **lists, "name": point.name, "style": style}, where)
+    if unknown := set(scheme.transports) - set(BASELINES):
+        raise BadExperiment(f"{where}: no baseline is called {unknown.pop()}: use {', '.join(BASELINES)}")
+    return scheme
+
+
+def scheme_of(name: str) -> Scheme:
+    """Return the scheme of a name. Raises BadExperiment."""
+    if name not in schemes():
+        raise BadExperiment(f"no scheme is called {name!r}: use one of {', '.join(schemes())}")
+    return schemes()[name]
+
+
+def style_of(name: str) -> PlotStyle:
+    """Return the style of a scheme; of one that is no longer installed, its name in grey."""
+    scheme = schemes().get(name)
+    return scheme.style if scheme else PlotStyle(name, UNKNOWN_COLOUR)
+
+
+def to_toml(settings: Settings) -> str:
+    """Return settings as TOML: a table for each section. Values are strings, numbers or booleans."""
+    lines = []
+    for section, values in settings.items():
+        lines.append(f"[{section}]")
+        lines += [f"{name} = {_toml_value(value)}" for name, value in values.items()]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _toml_value(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'

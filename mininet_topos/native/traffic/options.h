@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of the traffic program. Which role needs which: see main.c.
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MAX_CCS 4
+#define MAX_RESPONSE_BYTES (64u << 20)
+
+struct options {
+	const char *host;        // the name that records carry
+	const char *destination; // address of the sink of a source
+	const char *workers;     // "name=address[/congestion control] ..." of a root
+	const char *schedstat;   // file with the scheduling statistics of the switch's thread
+	const char *plan;        // file with planned flows
+	const char *cc[MAX_CCS]; // a sink listens with the i-th at port + i; other roles use the first
+	int port;
+	uint32_t response_bytes, queries, gap_ms, period_ms, sample_ms;
+	uint64_t start_ns; // time 0 of the plan, CLOCK_MONOTONIC
+	bool fresh;        // a new connection for each query
+};
+
+extern struct options options;
+
+// Fills `options`; ends the program with an error record if a value is wrong.
+void parse_options(int argc, char **argv);

@@ -1,0 +1,72 @@
+"""Mininet nodes of the lab: hosts, and bridges on the userspace datapath."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from mininet.node import Host, Node, OVSSwitch
+
+from mininet_topos.errors import LabError
+from mininet_topos.machine.commands import run, vsctl
+from mininet_topos.machine.cpus import mask
+from mininet_topos.network.shaping import OFFLOADS_OFF
+
+HOST_SYSCTLS = {
+    "net.ipv4.tcp_no_metrics_save": "1",  # no run may use metrics that an earlier run has saved
+    "net.ipv6.conf.all.disable_ipv6": "1",  # no neighbour discovery in the queues
+}
+
+
+class LabHost(Host):
+    """A host without offloads: the userspace datapath needs real checksums and segments.
+
+    It receives packets on the CPUs on which its programs run.
+    """
+
+    def config(self, **params: str) -> dict[str, Any]:
+        """Configure the host as Mininet does, and then, with one command, as the lab needs it."""
+        result: dict[str, Any] = super().config(**params)
+        settings = " ".join(f"{name}={value}" for name, value in HOST_SYSCTLS.items())
+        ifname = self.defaultIntf().name
+        receive = f"echo {mask(os.sched_getaffinity(0))} > /sys/class/net/{ifname}/queues/rx-0/rps_cpus"
+        offloads = f"ethtool -K {ifname} {OFFLOADS_OFF}"
+        answer = self.cmd(f"{offloads} && {receive} && sysctl -q -w {settings} && echo all-set")
+        if "all-set" not in answer:
+            raise LabError(f"host {self.name} cannot be configured: {answer.strip()}")
+        return result
+
+
+class LabSwitch(OVSSwitch):
+    """A stock Open vSwitch bridge on the userspace datapath. `control` sets its controller."""
+
+    def __init__(self, name: str, **params: object) -> None:
+        params.update(datapath="user", protocols="OpenFlow13", failMode="secure", batch=True)
+        super().__init__(name, **params)
+
+    def control(self, target: str) -> None:
+        """Make `target`, for example tcp:127.0.0.1:6653, the bridge's only controller."""
+        vsctl(
+            *("set-controller", self.name, target),
+            *("--", "set", "controller", self.name, "max_backoff=1000", "inactivity_probe=30000"),
+        )
+
+    def release(self) -> None:
+        """Remove the bridge's controller and all flow entries."""
+        vsctl("del-controller", self.name)
+        run("ovs-ofctl", "-O", "OpenFlow13", "del-flows", self.name)
+
+    def controlled(self) -> bool:
+        """Whether the bridge is connected to its controller."""
+        uuids = vsctl("--bare", "get", "bridge", self.name, "controller").strip("[]\n ")
+        if not uuids:
+            return False
+        return all(
+            vsctl("get", "controller", uuid.strip(), "is_connected").strip() == "true"
+            for uuid in uuids.split(",")
+        )
+
+
+def inside(host: Node, *argv: str) -> tuple[str, ...]:
+    """Return the command line that runs `argv` in a host's network namespace."""
+    return ("mnexec", "-a", str(host.pid), *argv)

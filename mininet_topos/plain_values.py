@@ -1,0 +1,72 @@
+"""Dataclasses from the plain values of a TOML or JSON file, with errors that name the key and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields
+from difflib import get_close_matches
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from mininet_topos.errors import BadExperiment
+
+Kind = TypeVar("Kind")
+
+_WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text in quotes",
+    dict: "a table",
+    tuple: "a list",
+}
+
+
+def from_plain(kind: type[Kind], values: Mapping[str, Any], where: str) -> Kind:
+    """Return a dataclass of `kind` with the given values. `where` names the table in error messages.
+
+    Raises BadExperiment if a key is unknown or missing, or if a value has the wrong type.
+    """
+    if not isinstance(values, Mapping):
+        raise BadExperiment(f"{where}: want a table of keys and values, not {values!r}")
+    known: dict[str, Field[Any]] = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
+    for name in values:
+        if name not in known:
+            raise BadExperiment(f"{where}: unknown key {name!r}; {_proposal(name, list(known))}")
+    for name, one in known.items():
+        if name not in values and one.default is MISSING and one.default_factory is MISSING:
+            raise BadExperiment(f"{where}: the key {name!r} is missing; add it")
+    hints = get_type_hints(kind)
+    for name, value in values.items():
+        if not _fits(value, hints[name]):
+            raise BadExperiment(f"{where}: {name} is {value!r}; want {_words(hints[name])}")
+    return kind(**values)
+
+
+def _proposal(name: str, known: list[str]) -> str:
+    near = get_close_matches(name, known, 1)
+    return f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(known)}"
+
+
+def _options(hint: Any) -> tuple[Any, ...]:
+    """Return the types that a hint allows, without type arguments."""
+    alternatives = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    return tuple(get_origin(one) or one for one in alternatives)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    for one in _options(hint):
+        if one in (int, float):
+            number = (int,) if one is int else (int, float)
+            if isinstance(value, number) and not isinstance(value, bool):
+                return True
+        elif one is tuple:
+            if isinstance(value, list | tuple):
+                return True
+        elif one not in (bool, str, dict, NoneType) or isinstance(value, one):
+            return True
+    return False
+
+
+def _words(hint: Any) -> str:
+    return " or ".join(_WORDS[one] for one in _options(hint) if one in _WORDS)

@@ -1,0 +1,52 @@
+"""The raw records of a run: its own record (run.json) and its programs' records, as dictionaries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mininet_topos.errors import ProgramFailed
+
+Record = dict[str, Any]
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """Yield the records of a file of JSON lines. Raises ProgramFailed at a line that is not JSON."""
+    with open(path) as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise ProgramFailed(f"{path}, line {number}: not a record: {line[:60]!r}") from error
+
+
+def read_run(run: Path) -> tuple[Record, list[Record]]:
+    """Return the record of a run, and the records of its traffic programs."""
+    return json.loads((run / "run.json").read_text()), list(read_records(run / "traffic.jsonl"))
+
+
+def goodput_points(records: list[Record]) -> list[tuple[float, float]]:
+    """Return (time in ns, bytes) of the long flows: the sum over all sinks, while every sink reports."""
+    by_host: dict[str, list[tuple[float, float]]] = {}
+    for record in records:
+        if record["event"] == "goodput":
+            by_host.setdefault(record["host"], []).append((record["t_ns"], record["bytes"]))
+    if not by_host:
+        return []
+    since = max(points[0][0] for points in by_host.values())
+    until = min(points[-1][0] for points in by_host.values())
+    times = np.array([t_ns for t_ns, _ in next(iter(by_host.values())) if since <= t_ns <= until])
+    total = np.zeros(len(times))
+    for points in by_host.values():
+        at, received = np.array(points).T
+        total += np.interp(times, at, received)
+    return list(zip(times.tolist(), total.tolist(), strict=True))
+
+
+def queries(records: list[Record]) -> list[Record]:
+    """Return the records of the queries, in their order."""
+    return [record for record in records if record["event"] == "query"]

@@ -1,0 +1,72 @@
+"""A result folder: metadata.json, and below raw/ a folder for each attempt at each run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mininet_topos.errors import BadExperiment, LabError
+from mininet_topos.experiments.experiment import Case, Experiment
+
+MOST_ATTEMPTS = 3
+
+
+def make_folder(folder: Path) -> None:
+    """Create the result folder. Raises BadExperiment if it exists already."""
+    try:
+        folder.mkdir(parents=True)
+        (folder / "raw").mkdir()
+    except FileExistsError:
+        raise BadExperiment(
+            f"{folder} exists already: give another --out; `weir lab run` can --resume"
+        ) from None
+    except OSError as error:
+        raise LabError(f"cannot create {folder}: {error.strerror}") from error
+
+
+def read_metadata(folder: Path) -> dict[str, Any]:
+    """Return the metadata of a result folder. Raises BadExperiment if there is none."""
+    try:
+        metadata: dict[str, Any] = json.loads((folder / "metadata.json").read_text())
+    except (OSError, ValueError) as error:
+        raise BadExperiment(f"{folder} is not a result folder: {error}") from error
+    if "experiment" not in metadata:
+        raise BadExperiment(f"{folder} is not a result folder: its metadata.json names no experiment")
+    return metadata
+
+
+def is_begun(folder: Path, experiment: Experiment) -> bool:
+    """Whether a folder holds the start of this experiment. Raises BadExperiment if it holds another one."""
+    if not (folder / "metadata.json").exists():
+        return False
+    if read_metadata(folder)["experiment"] != json.loads(json.dumps(experiment.to_json())):
+        raise BadExperiment(f"{folder} holds another experiment: give another --out")
+    return True
+
+
+def run_name(case: Case, scheme: str, repeat: int) -> str:
+    """Return the name of a run's folders, without the number of the attempt."""
+    return f"{case.name}-{scheme}" + (f"-r{repeat}" if repeat > 1 else "")
+
+
+def attempts(raw: Path, name: str) -> list[Path]:
+    """Return the folders of a run's finished attempts, in their order."""
+    ended = [path.parent for path in raw.glob(f"{name}-[0-9]*/run.json")]
+    own = [path for path in ended if path.name.rpartition("-")[0] == name]
+    return sorted(own, key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+def is_done(raw: Path, name: str) -> bool:
+    """Whether a run needs no further attempt: one is valid, or the number of attempts is used up."""
+    ended = attempts(raw, name)
+    return len(ended) >= MOST_ATTEMPTS or any(
+        json.loads((one / "run.json").read_text())["valid"] for one in ended
+    )
+
+
+def write_json(path: Path, values: Any) -> None:
+    """Write values to a file, which is replaced as a whole."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(values, indent=1) + "\n")
+    partial.replace(path)

@@ -1,0 +1,1 @@
+"""The execution of an experiment: programs, traffic, single runs, and the repetition of void runs."""

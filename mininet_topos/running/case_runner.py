@@ -1,0 +1,104 @@
+"""One run: one case under one scheme, from the first connection to the raw records on disk."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from mininet_topos.errors import RunFailed
+from mininet_topos.experiments.experiment import Case, Experiment
+from mininet_topos.machine.programs import wait_until
+from mininet_topos.measurement.counters import snapshot
+from mininet_topos.measurement.cpu_watch import CpuWatch
+from mininet_topos.measurement.queue_probe import QueueProbe
+from mininet_topos.measurement.queue_trace import QueueTrace
+from mininet_topos.measurement.stalls import read_stalls, watching_stalls
+from mininet_topos.network.lab_network import Network
+from mininet_topos.network.ovs_buffers import vswitchd_pid
+from mininet_topos.records.raw_records import read_records
+from mininet_topos.records.result_folder import write_json
+from mininet_topos.records.validity import judge
+from mininet_topos.running.case_traffic import START_S, CaseTraffic, OnQuery
+from mininet_topos.running.scheme_programs import RunningScheme
+from mininet_topos.running.traffic_programs import Traffic
+
+SETTLE_S = 0.5
+
+
+class CaseRunner:
+    """Runs the cases of an experiment on one network."""
+
+    def __init__(self, experiment: Experiment, net: Network, probe: QueueProbe) -> None:
+        self._experiment = experiment
+        self.net = net
+        self._probe = probe
+
+    def run(
+        self, case: Case, scheme: RunningScheme, folder: Path, attempt: int, on_query: OnQuery
+    ) -> dict[str, Any]:
+        """Run a case once and write its raw records to `folder`. Returns the record of `run.json`.
+
+        Raises RunFailed or ProgramFailed if the run does not end in time.
+        """
+        folder.mkdir(parents=True)
+        net = self.net
+        net.check_shapes()
+        before, ports_before = snapshot(net), scheme.ports()
+        traffic = Traffic(folder / "traffic.jsonl", net.state)
+        case_traffic = CaseTraffic(self._experiment, case, net, scheme, traffic, on_query)
+        with (
+            CpuWatch({"ovs": vswitchd_pid()} | scheme.pids) as cpu,
+            watching_stalls(folder / "stalls.jsonl", net.state),
+            self._probe.watching(net.bottleneck_ifname) as trace,
+        ):
+            try:
+                case_traffic.go(folder)
+            finally:
+                traffic.stop()
+            self._await_quiet()
+        record = {
+            "case": case.name,
+            "scheme": scheme.scheme.name,
+            "attempt": attempt,
+            "trace_start_ns": trace.start_ns,
+            "transports": {host: scheme.transports[index].name for host, index in scheme.dealt.items()},
+            "counters": asdict(delta := snapshot(net).since(before)) | {"ovs_drops": delta.ovs_drops},
+            "planned_flows": case_traffic.planned_flows,
+            "ports_before": ports_before,
+            "ports_after": scheme.ports(),
+            "cpu": cpu.samples,
+            "stalls": read_stalls(folder / "stalls.jsonl"),
+            **_queue_figures(trace),
+        }
+        net.check_shapes()
+        records = list(read_records(folder / "traffic.jsonl"))
+        record["reasons"] = judge(record, records, case, self._experiment)
+        record["valid"] = not record["reasons"]
+        trace.write(folder / "queue.csv")
+        write_json(folder / "run.json", record)
+        return record
+
+    def _await_quiet(self) -> None:
+        """Wait until no host sends any more, so that sent and received segments can be compared."""
+        last_sent = snapshot(self.net).tcp["OutSegs"]
+        since = time.monotonic()
+
+        def quiet() -> bool:
+            nonlocal last_sent, since
+            sent = snapshot(self.net).tcp["OutSegs"]
+            if sent != last_sent:
+                last_sent, since = sent, time.monotonic()
+            return time.monotonic() - since > SETTLE_S
+
+        if not wait_until(quiet, START_S):
+            raise RunFailed("the hosts still send although the traffic programs have ended")
+
+
+def _queue_figures(trace: QueueTrace) -> dict[str, Any]:
+    return {
+        "queue_max_pkts": int(trace.pkts.max(initial=0)),
+        "queue_max_bytes": int(trace.bytes.max(initial=0)),
+        "busy_rate_bps": trace.busy_rate_bps(),
+    }

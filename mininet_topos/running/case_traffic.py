@@ -1,0 +1,165 @@
+"""The traffic of one run: the order in which the traffic programs start, and the wait for their end."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
+
+from mininet_topos.errors import RunFailed
+from mininet_topos.experiments.experiment import Case, Experiment
+from mininet_topos.machine.programs import Program
+from mininet_topos.network.lab_network import Network
+from mininet_topos.network.nodes import LabHost
+from mininet_topos.network.ovs_buffers import vswitchd_pid
+from mininet_topos.running.scheme_programs import RunningScheme
+from mininet_topos.running.traffic_programs import SINK_PORT, WORKER_PORT, Traffic
+from mininet_topos.workloads.trace import write_trace
+
+START_S = 30.0
+QUERY_S = 35.0
+"""Timeout of one query."""
+FLOWS_S = 120.0
+"""Timeout of all planned flows."""
+LEAD_S, LEAD_PER_SENDER_S = 0.2, 0.01
+"""The plan starts this much later than its programs, so that each program is ready."""
+POLL_S = 0.1
+NS_PER_S = 1_000_000_000
+OnQuery = Callable[[int], None]
+
+
+class CaseTraffic:
+    """The traffic of a case on a network under a scheme."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        case: Case,
+        net: Network,
+        scheme: RunningScheme,
+        traffic: Traffic,
+        on_query: OnQuery,
+    ) -> None:
+        self._experiment, self._case, self._net = experiment, case, net
+        self._scheme, self._traffic, self._on_query = scheme, traffic, on_query
+        self._workers = net.workers[: case.workers]
+        self._senders = net.senders[: case.background]
+        self._plan = case.plan(planned_hosts(net, case), experiment.seed)
+
+    @property
+    def planned_flows(self) -> int:
+        """The number of flows in the plan."""
+        return len(self._plan)
+
+    def go(self, folder: Path) -> None:
+        """Start the long flows first, so that they are the oldest; then the plan and the queries.
+
+        `folder` gets the plan. Raises RunFailed, ProgramFailed.
+        """
+        case, experiment = self._case, self._experiment
+        self._listen()
+        self._start_senders()
+        if self._senders:
+            self._pass_time(experiment.warmup_s)
+        flows = self._start_plan(folder)
+        if case.queries:
+            self._await_queries(self._start_root())
+        self._pass_time(case.duration_s)
+        if not case.duration_s:
+            self._await_end(flows)
+        if self._senders and (case.queries or flows):
+            self._pass_time(experiment.tail_s)
+
+    def _listen(self) -> None:
+        """Start workers and sinks, and wait until each of them listens."""
+        scheme, traffic = self._scheme, self._traffic
+        workers = self._workers if self._case.queries else []
+        for worker in workers:
+            traffic.start(worker, "worker", port=WORKER_PORT, cc=scheme.cc_of(worker))
+        measured = {host.name for host in self._net.sinks[: self._case.background]}
+        sinks = measured | {flow.dst for flow in self._plan}
+        ccs = ",".join(transport.congestion_control for transport in scheme.transports)
+        for name in sorted(sinks):
+            options = () if name in measured else ("--sample-ms", "0")
+            traffic.start(self._host(name), "sink", *options, port=SINK_PORT, cc=ccs)
+        traffic.await_event("listening", len(workers) + len(sinks), START_S)
+
+    def _host(self, name: str) -> LabHost:
+        return next(host for host in self._net.hosts if host.name == name)
+
+    def _start_sending(self, host: LabHost, role: str, *options: str) -> Program:
+        """Start a sending role with its host's transport. The sinks have one port for each transport."""
+        port = SINK_PORT + self._scheme.dealt[host.name]
+        return self._traffic.start(host, role, *options, port=port, cc=self._scheme.cc_of(host))
+
+    def _start_senders(self) -> None:
+        for sender, sink in zip(self._senders, cycle(self._net.sinks), strict=False):
+            self._start_sending(sender, "source", "--to", sink.IP())
+        self._traffic.await_event("connected", len(self._senders), START_S)
+
+    def _start_plan(self, folder: Path) -> list[Program]:
+        """Write the plan, as a trace and for the traffic programs, and start every host that sends."""
+        if not self._plan:
+            return []
+        write_trace(folder / "plan.csv", self._plan)
+        lines = (
+            f"{flow.src} {flow.start_us} {self._host(flow.dst).IP()} {flow.size_bytes}\n"
+            for flow in self._plan
+        )
+        path = folder / "plan.txt"
+        path.write_text("".join(lines))
+        names = dict.fromkeys(flow.src for flow in self._plan)
+        start_ns = time.monotonic_ns() + round((LEAD_S + LEAD_PER_SENDER_S * len(names)) * NS_PER_S)
+        options = ("--plan", str(path), "--start-ns", str(start_ns))
+        return [self._start_sending(self._host(name), "flows", *options) for name in names]
+
+    def _start_root(self) -> Program:
+        case, experiment = self._case, self._experiment
+        workers = list(self._workers)
+        random.Random(f"{experiment.seed} {case.name}").shuffle(workers)  # noqa: S311 - an order
+        named = (f"{worker.name}={worker.IP()}/{self._scheme.cc_of(worker)}" for worker in workers)
+        options = (
+            *("--size", str(case.size_bytes), "--queries", str(case.queries)),
+            *("--gap-ms", str(experiment.gap_ms), "--period-ms", str(experiment.period_ms)),
+            *("--schedstat", f"/proc/{vswitchd_pid()}/schedstat"),
+            *("--workers", " ".join(named)),
+            *(("--fresh",) if case.fresh else ()),
+        )
+        return self._traffic.start(self._net.root, "root", *options, port=WORKER_PORT)
+
+    def _await_queries(self, root: Program) -> None:
+        done, last = 0, time.monotonic()
+        while root.running:
+            self._pass_time(POLL_S)
+            now = self._traffic.records.read_text().count('"event":"query"')
+            if now > done:
+                self._on_query(now)
+                done, last = now, time.monotonic()
+            elif time.monotonic() - last > QUERY_S:
+                raise RunFailed(f"no query ended within {QUERY_S:.0f} s; {done} of {self._case.queries} done")
+        self._traffic.check()
+        self._on_query(self._case.queries)
+
+    def _await_end(self, flows: list[Program]) -> None:
+        """Wait until all planned flows have ended."""
+        until = time.monotonic() + FLOWS_S
+        while any(program.running for program in flows):
+            self._pass_time(POLL_S)
+            if time.monotonic() > until:
+                raise RunFailed(f"planned flows still run after {FLOWS_S:.0f} s")
+        self._traffic.check()
+
+    def _pass_time(self, seconds: float) -> None:
+        """Let the traffic run for a time, and check all programs meanwhile."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self._traffic.check()
+            self._scheme.check()
+            time.sleep(min(left, POLL_S))
+
+
+def planned_hosts(net: Network, case: Case) -> list[str]:
+    """Return the hosts between which a case's planned flows run: the root, then its workers."""
+    return [net.root.name, *(host.name for host in net.workers[: case.workers])]

@@ -1,0 +1,152 @@
+"""The run of an experiment, from its description to the raw records and the metadata in its folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mininet_topos.experiments.experiment import Case, Experiment
+from mininet_topos.experiments.schemes import schemes
+from mininet_topos.measurement.queue_probe import QueueProbe
+from mininet_topos.network.impairment import require_netem
+from mininet_topos.network.lab_network import network_apart
+from mininet_topos.records.result_folder import (
+    MOST_ATTEMPTS,
+    attempts,
+    is_begun,
+    is_done,
+    make_folder,
+    run_name,
+    write_json,
+)
+from mininet_topos.running.case_runner import CaseRunner
+from mininet_topos.running.metadata import metadata
+from mininet_topos.running.scheme_programs import RunningScheme, require_free, running
+
+PendingRun = tuple[Case, int]
+"""A case, and the number of its repeat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How the runner reports: `say` what it does, `done` with a step, `warn` of a void run."""
+
+    say: Callable[[str], None]
+    done: Callable[[], None]
+    warn: Callable[[str], None]
+
+
+def steps(experiment: Experiment) -> int:
+    """Return how many times the runner will call `Progress.done`."""
+    runs = experiment.repeats * len(experiment.cases)
+    return 1 + len(experiment.schemes) * (len(experiment.parts_by_network) + runs)
+
+
+def run_experiment(
+    experiment: Experiment,
+    folder: Path,
+    progress: Progress,
+    port: int | None = None,
+    about: Mapping[str, Any] | None = None,
+    resume: bool = False,
+) -> None:
+    """Run an experiment and write its raw records and metadata to `folder`.
+
+    The folder is created. With `resume`, it may be a folder of the same experiment, whose finished runs are
+    kept. `about` is added to the metadata, for the report. Raises BadExperiment, Unable, ProgramFailed,
+    RunFailed; the network is removed in any case.
+    """
+    repeat_until = time.monotonic() + experiment.repeat_until_s
+    require_free(port)
+    if experiment.impairment:
+        require_netem()
+    if not (resume and is_begun(folder, experiment)):
+        make_folder(folder)
+    meta = metadata(experiment) | dict(about or {})
+    write_json(folder / "metadata.json", meta)
+    raw = folder / "raw"
+    for part in experiment.parts_by_network:
+        pending = {name: _pending(part, name, raw) for name in part.schemes}
+        for _ in range(steps(part) - 1 - sum(1 + len(runs) for runs in pending.values() if runs)):
+            progress.done()
+        if any(pending.values()):
+            _run_schemes(part, pending, raw, progress, port, repeat_until)
+    progress.done()
+    meta["ended"] = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    meta["load_at_end"] = os.getloadavg()
+    write_json(folder / "metadata.json", meta)
+
+
+def _pending(experiment: Experiment, scheme: str, raw: Path) -> list[PendingRun]:
+    """Return the runs under a scheme that are not finished."""
+    return [
+        (case, repeat)
+        for case in experiment.cases
+        for repeat in range(1, experiment.repeats + 1)
+        if not is_done(raw, run_name(case, scheme, repeat))
+    ]
+
+
+def _run_schemes(
+    experiment: Experiment,
+    pending: Mapping[str, list[PendingRun]],
+    raw: Path,
+    progress: Progress,
+    port: int | None,
+    repeat_until: float,
+) -> None:
+    """Build the network, and carry out the pending runs of each scheme on it."""
+    progress.say(f"building {experiment.network}")
+    with QueueProbe() as probe, network_apart(experiment.layout) as net:
+        runner = CaseRunner(experiment, net, probe)
+        for name, runs in pending.items():
+            if not runs:
+                continue
+            scheme = experiment.configured(schemes()[name])
+            what = f"{name}: starting {' '.join(scheme.apps)}"
+            progress.say(f"{what} and the agent" if scheme.extended else what)
+            home = raw / (f"{name}-{experiment.workers}+{experiment.senders}" if experiment.fitted else name)
+            shutil.rmtree(home, ignore_errors=True)  # of an interrupted run
+            with running(scheme, net, home, port, experiment.congestion_control) as now:
+                progress.done()
+                for case, repeat in runs:
+                    run_case(runner, case, now, raw / run_name(case, name, repeat), progress, repeat_until)
+                    progress.done()
+
+
+def run_case(
+    runner: CaseRunner,
+    case: Case,
+    scheme: RunningScheme,
+    stem: Path,
+    progress: Progress,
+    repeat_until: float,
+) -> None:
+    """Run a case, and repeat a void run while there is time. The last attempt counts, even if it is void.
+
+    `stem` is the path of the attempts' folders without the number of the attempt.
+    """
+    name = scheme.scheme.name
+    for attempt in range(1 + len(attempts(stem.parent, stem.name)), MOST_ATTEMPTS + 1):
+
+        def on_query(done: int) -> None:
+            count = f": query {done}/{case.queries}" if case.queries else ""
+            progress.say(f"{name}: case {case.name}, {case.title}{count}")
+
+        on_query(0)
+        folder = stem.with_name(f"{stem.name}-{attempt}")
+        shutil.rmtree(folder, ignore_errors=True)  # of an interrupted attempt
+        record = runner.run(case, scheme, folder, attempt, on_query)
+        if record["valid"]:
+            return
+        again = attempt < MOST_ATTEMPTS and time.monotonic() < repeat_until
+        reasons = "; ".join(record["reasons"])
+        what = "repeating it" if again else "its row has valid=false"
+        progress.warn(f"{name}, case {case.name}, attempt {attempt} is void: {reasons}; {what}")
+        if not again:
+            return

@@ -1,0 +1,59 @@
+"""The transports of the hosts in a run: chosen, and loaded if the kernel does not have them."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mininet_topos.errors import LabError, Unable
+from mininet_topos.experiments.baselines import BASELINES, Baseline
+from mininet_topos.experiments.plot_style import PlotStyle
+from mininet_topos.machine.commands import command, run
+from mininet_topos.machine.lab_state import LabState
+
+
+@dataclass(frozen=True, slots=True)
+class HostTransport:
+    """A name for TCP_CONGESTION, and net.ipv4.tcp_ecn of the sockets' network namespace."""
+
+    name: str
+    congestion_control: str
+    tcp_ecn: int
+
+
+def provide(names: Sequence[str], state: LabState) -> tuple[HostTransport, ...]:
+    """Return the transports of baselines, or of plain congestion controls, by their names.
+
+    Weir's own congestion controls are loaded until `state` is released. Raises Unable if the kernel does not
+    have a congestion control and cannot load it.
+    """
+    found = []
+    for name in names:
+        wanted = BASELINES.get(name) or Baseline(name, (name,), PlotStyle(name, ""))
+        usable = [cc for cc in wanted.congestion_controls if settable(cc)]
+        if not usable and wanted.congestion_controls[-1].startswith("weir_"):
+            usable = [_load(wanted.congestion_controls[-1], state)]
+        found.append(HostTransport(name, wanted.choose(usable), wanted.tcp_ecn))
+    return tuple(found)
+
+
+def settable(congestion_control: str) -> bool:
+    """Whether a socket can have a congestion control. As root, the attempt loads a kernel module."""
+    with socket.socket() as tcp:
+        try:
+            tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion_control.encode())
+        except OSError:
+            return False
+    return True
+
+
+def _load(congestion_control: str, state: LabState) -> str:
+    try:
+        answer = run(command("weir"), "transports", "load", congestion_control, "--json")
+    except LabError as error:
+        raise Unable(f"{congestion_control} cannot be loaded: {error}") from error
+    if json.loads(answer)["state"] == "loaded":
+        state.note_transport(congestion_control)
+    return congestion_control

@@ -1,0 +1,47 @@
+"""The metadata of an experiment: all data for repeating and judging it, for `metadata.json`."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from mininet_topos.experiments.experiment import Experiment
+from mininet_topos.machine.commands import run
+from weir_base.paths import PROJECT
+
+SYSCTLS = ("tcp_rmem", "tcp_wmem", "tcp_available_congestion_control", "tcp_slow_start_after_idle")
+
+
+def _output(*argv: str) -> str:
+    try:
+        return subprocess.run(argv, capture_output=True, text=True, check=False, cwd=PROJECT).stdout.strip()
+    except OSError:
+        return ""
+
+
+def metadata(experiment: Experiment) -> dict[str, Any]:
+    """Return the experiment, the command line, the versions of all software, and the state of the machine."""
+    return {
+        "experiment": experiment.to_json(),
+        "arguments": sys.argv,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "git": {
+            "commit": _output("git", "rev-parse", "HEAD"),
+            "changed": _output("git", "status", "--porcelain").splitlines(),
+        },
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+        "ovs": run("ovs-vswitchd", "--version").splitlines()[0],
+        "datapath": "netdev (userspace)",
+        "congestion_control": experiment.congestion_control,
+        "sysctl": {name: Path(f"/proc/sys/net/ipv4/{name}").read_text().split() for name in SYSCTLS},
+        "wmem_default": int(Path("/proc/sys/net/core/wmem_default").read_text()),
+        "load_at_start": os.getloadavg(),
+    }

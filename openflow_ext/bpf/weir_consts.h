@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Sizes, fractions and times of the data plane. The agent reads the constants in weir_structs.h. The window
+ * arithmetic has its own in weir_window.h, and packet formats are in weir_parse.h.
+ */
+#ifndef WEIR_CONSTS_H
+#define WEIR_CONSTS_H
+
+#include "weir_window.h"
+
+#define NS_PER_S WEIR_NS_PER_S
+#define NS_PER_US 1000
+
+/* ---- sizes of maps ------------------------------------------------------------------------------- */
+
+#define DEFAULT_MAX_FLOWS 1000000 /* the agent resizes the flow maps */
+#define MAX_EXACT_RULES 1000000
+#define MAX_ARMED_RULES 65536
+#define MAX_LISTED_RULES 4096
+#define FLOW_LOCKS 4096
+#define SWEEP_STEPS 512
+#define EVENT_RING_BYTES (1 << 18)
+#define REPORT_RING_BYTES (1 << 24)
+
+/* ---- flow table (weir_flow_table.h) --------------------------------------------------------------- */
+
+#define CACHE_LINE 64
+#define HASH_MULTIPLIER_A 0x9e3779b97f4a7c15ull /* odd numbers with well mixed bits */
+#define HASH_MULTIPLIER_B 0xd6e8feb86659fd93ull
+
+/* ---- shares and windows (weir_mss.h, weir.bpf.c) --------------------------------------------------- */
+
+#define CROWD_HALVING_NS (10 * NS_PER_S) /* after this time the crowd is halved */
+#define MAX_HALVINGS 32                  /* of a 32-bit number */
+#define BURST_NS 10000000ull             /* SYNs within this time are one burst */
+#define GROWTH_QUEUE_FRACTION 4          /* a share grows only if the queue is shorter than this part of the buffer */
+#define LONE_FLOW_QUEUE_FRACTION 16      /* part of the buffer that a lone flow may fill */
+#define SCALE_MASK 15                    /* keeps a shift by a window scale inside 32 bits for the verifier */
+#define DEFAULT_MSS 1448                 /* if the handshake was not seen: Ethernet, timestamps */
+
+/* ---- flows (weir_flow.h) -------------------------------------------------------------------------- */
+
+#define TIMESTAMPS_LEN 12          /* the option with its padding, in every segment if both sides offered it */
+#define LEAST_MSS 88               /* a smaller MSS is an error or an attack (Linux: TCP_MIN_MSS) */
+#define DELAYED_ACK_NS 20000000ull /* Linux delays an ACK by at least 40 ms; RFC 1122 allows 500 ms */
+#define RESUME_US 5000             /* payload within this time after an ACK had waited for the ACK */
+
+/* ---- alarm (weir_alarm.h) -------------------------------------------------------------------------- */
+
+#define QUIET_CHECKS 3             /* consecutive checks at or below K that end an alarm */
+#define CHECKS_PER_STEP 3          /* a check every RTT/2, a step of the reflex every 3/2 RTT */
+#define LOST_CHECKS 8              /* no check for this many intervals: the timer was lost */
+#define STILL_QUEUE_NS 50000000ull /* a port that is sending sends a packet within this time, */
+#define STILL_QUEUE_PACKETS 4      /* plus the time of this many full frames, as its capacity may be overstated */
+#define FRAME_BYTES 1514
+
+#endif

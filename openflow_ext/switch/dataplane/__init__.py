@@ -1,0 +1,1 @@
+"""The BPF data plane of the agent: its programs, its maps, and the rules that the maps hold."""

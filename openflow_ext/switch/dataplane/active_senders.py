@@ -1,0 +1,30 @@
+"""The active senders of a port, counted in turns as the data plane does it (weir_share.h). Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weir_base.window import active_senders, drain_ns
+
+SHORTEST_TURN_SHIFT = 24
+"""2^24 ns, 17 ms: several ticks of the clock by which the programs count turns (4 to 10 ms each)."""
+
+
+def turn_shift(capacity_bps: int, buffer_bytes: int, bdp_bytes: int) -> int:
+    """The exponent of a turn's length in ns, long enough for a full queue and the link to drain.
+
+    A turn has at least a quarter of that time to spare. 0 if the capacity or the queue is not known: then all
+    flows of N_i share the port.
+    """
+    if not capacity_bps or not buffer_bytes:
+        return 0
+    drained_ns = drain_ns(buffer_bytes + bdp_bytes, capacity_bps)
+    return max(SHORTEST_TURN_SHIFT, (drained_ns * 5 // 4).bit_length())
+
+
+def port_active_senders(port: Any, state: Any, now_ns: int) -> int:
+    """The flows that share a port at `now_ns` (CLOCK_MONOTONIC); all of N_i if the port counts no turns."""
+    if not port.turn_shift:
+        return int(state.n_i)
+    turns_passed = (now_ns - state.turn_start_ns) >> port.turn_shift
+    return active_senders(state.sent_in_turn, state.turn, turns_passed, int(state.n_i))

@@ -1,0 +1,236 @@
+"""The interface of the data plane: ports, rules, counters, flow reports and queue events."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from openflow_ext.switch.dataplane.rules import Rule, RuleStats
+from weir_base.port_counters import PortCountersFlags, PortCountersRecord
+
+
+class DataPlaneError(Exception):
+    """The data plane cannot carry out a request. The message states what, and what to do about it."""
+
+
+class NoSuchPort(DataPlaneError):
+    """The data plane does not have this port."""
+
+
+class TableFull(DataPlaneError):
+    """A table of rules is full."""
+
+
+class UnsupportedMatch(DataPlaneError):
+    """The data plane cannot have a rule with this match."""
+
+
+class NoShare(enum.IntFlag):
+    """Why a port counts its flows but sets no fair share.
+
+    CAPACITY: its rate is unknown. QUEUE: it has no queue. TABLE: the flow table is full, so N_i is too small.
+    """
+
+    NONE = 0
+    CAPACITY = 1
+    QUEUE = 2
+    TABLE = 4
+
+    @classmethod
+    def of_flags(cls, flags: PortCountersFlags) -> NoShare:
+        """The reasons that a port's flags state."""
+        reasons = (reason for reason, flag in _NO_SHARE_FLAGS.items() if flags & flag)
+        return functools.reduce(operator.or_, reasons, cls.NONE)
+
+    def as_flags(self) -> PortCountersFlags:
+        """The reasons as the flags of a port's counters."""
+        flags = (flag for reason, flag in _NO_SHARE_FLAGS.items() if self & reason)
+        return functools.reduce(operator.or_, flags, PortCountersFlags.NONE)
+
+
+_NO_SHARE_FLAGS = {
+    NoShare.CAPACITY: PortCountersFlags.NO_CAPACITY,
+    NoShare.QUEUE: PortCountersFlags.NO_QUEUE,
+    NoShare.TABLE: PortCountersFlags.TABLE_FULL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PortSettings:
+    """The settings of a port by PORT_CONFIG. See wire.PortConfig for the fields.
+
+    ``alarm``: whether the port raises alarms. ``capacity_bps`` 0: the port's own rate.
+    """
+
+    alarm: bool = False
+    k_pkts: int = 0
+    rtt_us: int = 0
+    capacity_bps: int = 0
+    common_rtt_us: int = 0
+    least_window_bytes: int = 0
+    cookie: int = 0
+    priority: int = 0
+    mark_mode: int = 0
+    mark_min_pkts: int = 0
+    mark_max_pkts: int = 0
+
+
+class QueueEventKind(enum.IntEnum):
+    """Events at a queue: an alarm and its end; reflex entries activated and released."""
+
+    BUF_ALARM = 0
+    BUF_NORMAL = 1
+    REFLEX_ON = 2
+    REFLEX_OFF = 3
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEvent:
+    """A queue event.
+
+    ``crossing_ns`` is the Unix time at which the queue crossed its threshold. ``rank`` is that of the entry
+    that was activated (REFLEX_ON).
+    """
+
+    ifindex: int
+    kind: QueueEventKind
+    queue_pkts: int
+    queue_bytes: int
+    n_i: int
+    crossing_ns: int
+    rank: int = 0
+
+    @property
+    def normal(self) -> bool:
+        return self.kind is QueueEventKind.BUF_NORMAL
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """The settings of the whole host.
+
+    ``report_kinds``: bit k requests flow reports of kind k (wire.FlowKind). ``simple_count``: N_i is the
+    plain integer of the paper (SCCP, section III.A) without flow state. ``report_wakes``: each report makes
+    ``reports_fd`` readable; otherwise the agent has to poll.
+    """
+
+    report_kinds: int = 0
+    simple_count: bool = False
+    report_wakes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SweepTimes:
+    """The times of a sweep, in seconds.
+
+    ``closed_s``: a closed flow leaves the flow table after this time. ``silent_s``: a flow without segments
+    leaves the flow table and N_i. ``translated_s``: the same for a flow with a translated window scale. It
+    exceeds two hours, the period of TCP keepalive, because without its entry the scale would be unknown.
+    Such a flow also leaves N_i after ``silent_s``.
+    ``idle_s``: a flow without payload leaves N_i; 0: never. ``active_s``: the time between two reports of an
+    active flow; 0: none. ``roll_call``: this sweep reports every flow, as active or as idle.
+    """
+
+    closed_s: float = 10.0
+    silent_s: float = 300.0
+    translated_s: float = 9_000.0
+    idle_s: float = 0.0
+    active_s: float = 0.0
+    roll_call: bool = False
+
+
+class DataPlane(Protocol):
+    """The data plane of one host. The agent gives each bridge a small number, by which it is known here."""
+
+    def attach(
+        self, ifindex: int, ifname: str, bridge: int, ofport: int, *, kernel_datapath: bool = False
+    ) -> None:
+        """Attach the programs to a port. Idempotent. The state of an earlier agent is adopted.
+
+        ``kernel_datapath``: at tc's ingress hook, which is before the kernel datapath of Open vSwitch and
+        before Linux bridges. Otherwise by XDP, which is before the packet sockets of the userspace datapath.
+        """
+
+    def detach(self, ifindex: int) -> None:
+        """Detach the programs from a port, which may be gone, and remove its state."""
+
+    def attached(self) -> dict[int, int]:
+        """ifindex -> bridge number of every port with programs, also with programs of an earlier agent."""
+
+    def configure(
+        self,
+        ifindex: int,
+        settings: PortSettings,
+        capacity_bps: int,
+        buffer_bytes: int = 0,
+        no_share: NoShare = NoShare.NONE,
+    ) -> None:
+        """Set a port's settings, the rate in force (never 0) and the size of its queue (0: unknown).
+
+        ``no_share``: if it is not NONE, the port sets no fair share, whatever its settings are.
+        """
+
+    def settings(self, ifindex: int) -> tuple[PortSettings, int]:
+        """The settings and capacity of the last configure(), also of an earlier agent. Raises NoSuchPort."""
+
+    def configure_host(self, settings: HostSettings) -> None:
+        """Set the settings of the whole host."""
+
+    def counters(self, ifindex: int) -> PortCountersRecord:
+        """The counters of a port. Raises NoSuchPort."""
+
+    def put(self, bridge: int, rule: Rule) -> None:
+        """Add a rule, or replace the one with the same table, match and priority.
+
+        The counters of a replaced rule restart at 0. Raises TableFull, UnsupportedMatch; nothing has changed
+        then.
+        """
+
+    def remove(self, bridge: int, rule: Rule) -> RuleStats:
+        """Remove the rule with the same table, match and priority. Returns its last counters."""
+
+    def rules(self, bridge: int) -> list[tuple[Rule, RuleStats]]:
+        """All rules of a bridge, expired ones included, in the order in which the programs look them up."""
+
+    def expired(self) -> Iterable[tuple[int, Rule, RuleStats, bool]]:
+        """The rules whose timeout has passed: (bridge, rule, counters, whether it was the hard timeout).
+
+        The programs already ignore them. The agent has to remove them.
+        """
+
+    def arm(self, ifindex: int, bridge: int, rules: Sequence[Rule]) -> None:
+        """Replace a port's reflex entries: exact MOD_WINDOW rules in the order of their rank.
+
+        Raises NoSuchPort, TableFull, UnsupportedMatch; nothing has changed then.
+        """
+
+    def armed(self, ifindex: int) -> list[tuple[Rule, RuleStats]]:
+        """A port's reflex entries in the order of their rank."""
+
+    def sweep(self, times: SweepTimes) -> int:
+        """Remove the flows whose time has come. Returns the number removed."""
+
+    def reports_fd(self) -> int:
+        """A descriptor that is readable while flow reports wait. See HostSettings.report_wakes."""
+
+    def reports(self) -> tuple[dict[int, bytes], int]:
+        """The flow reports since the last call, and the number lost because they were not read in time.
+
+        The reports of each bridge are records in the layout of the wire, the oldest first.
+        """
+
+    def events_fd(self) -> int:
+        """A descriptor that is readable while queue events wait."""
+
+    def events(self) -> list[QueueEvent]:
+        """The queue events since the last call, the oldest first."""
+
+    def close(self) -> None:
+        """Close the maps. Programs and pins stay and continue to work."""
+
+    def destroy(self) -> None:
+        """Detach every program and remove every pin of this data plane."""

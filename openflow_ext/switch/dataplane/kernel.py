@@ -1,0 +1,386 @@
+"""The data plane in the kernel: BPF programs on ports, pinned so that they outlive the agent."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from libbpf_cffi import libbpf
+from libbpf_cffi.libbpf import BpfError
+from openflow_ext.switch.dataplane.active_senders import turn_shift
+from openflow_ext.switch.dataplane.interface import (
+    DataPlaneError,
+    HostSettings,
+    NoShare,
+    NoSuchPort,
+    PortSettings,
+    QueueEvent,
+    QueueEventKind,
+    SweepTimes,
+)
+from openflow_ext.switch.dataplane.pinned_maps import BPFFS, PinnedMaps
+from openflow_ext.switch.dataplane.removal import (
+    INGRESS_NAME,
+    detach_programs,
+    remove_data_plane,
+    remove_pins,
+)
+from openflow_ext.switch.dataplane.rule_maps import ArmedMaps
+from openflow_ext.switch.dataplane.rules import Rule, RuleStats
+from openflow_ext.switch.dataplane.structs import constants, ffi
+from weir_base.paths import artifact
+from weir_base.port_counters import PortCountersRecord
+from weir_base.window import bdp_bytes
+
+NO_SCALE = 0xFF
+INGRESS_TC_NAME = "weir_ingress_tc"
+EGRESS_NAME = "weir_egress"
+_TRACEPOINTS = ("weir_enqueue", "weir_dequeue")
+_REPORT_HEADER_BYTES = 8
+_U32_MAX = 0xFFFFFFFF
+_SHORT_TURN_RTTS = 2
+_COPIED_SETTINGS = (
+    "rtt_us",
+    "common_rtt_us",
+    "least_window_bytes",
+    "cookie",
+    "priority",
+    "mark_mode",
+    "mark_min_pkts",
+    "mark_max_pkts",
+)
+"""The fields of PortSettings that struct weir_port holds under the same name."""
+
+
+class KernelDataPlane:
+    """The data plane of one host. It implements interface.DataPlane, which documents each method.
+
+    ``name`` is the folder of its pins below /sys/fs/bpf. ``max_flows`` is the number of flows that all ports
+    track together. ``assumed_scale`` is the window scale of flows whose handshake was not seen; None: the
+    data plane does not clamp such flows. The data plane of an earlier agent is adopted with its contents.
+
+    Raises DataPlaneError if the kernel, the permissions or the built object do not suffice.
+    """
+
+    def __init__(
+        self, name: str = "weir", max_flows: int = 1_000_000, assumed_scale: int | None = None
+    ) -> None:
+        self.folder = BPFFS / name
+        self._assumed_scale = NO_SCALE if assumed_scale is None else assumed_scale
+        if not os.path.ismount(BPFFS):
+            raise DataPlaneError(f"{BPFFS} is not mounted: mount -t bpf bpf {BPFFS}")
+        fresh = not self.folder.exists()
+        try:
+            self.folder.mkdir(exist_ok=True)
+            self._object = self._load(max_flows)
+            self.pinned = PinnedMaps(name)
+            self._timers = self._object.map("alarm_timers", ffi, "__u32", "struct alarm_timer")
+            self._attach_tracepoints()
+        except (OSError, DataPlaneError) as error:
+            raise self._failure(error, fresh) from error
+        self._maps = self.pinned.maps
+        self._drops_at_attach: dict[int, int] = {}
+        self._sweeping = threading.Lock()
+        self._events: list[QueueEvent] = []
+        self._event_offset_ns = 0
+        events = self._object.map("events", ffi, "__u32", "__u32")
+        self._event_ring = libbpf.RingBuffer(events.fd, self._take_event)
+        self._reports: dict[int, bytearray] = {}
+        self._lost_before = self._lost()
+        reports = self._object.map("reports", ffi, "__u32", "__u32")
+        self._report_ring = libbpf.RingBuffer(reports.fd, self._take_report)
+        self._armed = ArmedMaps(self._maps["armed_rules"])
+        if fresh:
+            self.configure_host(HostSettings())
+
+    def _failure(self, error: Exception, fresh: bool) -> DataPlaneError:
+        """The error of a data plane that cannot be loaded. Pins that were just made are removed."""
+        if fresh:
+            remove_pins(self.folder)
+        elif isinstance(error, BpfError) and error.errno == errno.EINVAL:
+            return DataPlaneError(
+                f"the maps at {self.folder} do not fit this version of Weir, or max_flows has changed:"
+                f" weir switch --name {self.folder.name} --detach removes them with their counters ({error})"
+            )
+        return DataPlaneError(f"the data plane cannot be loaded: {error}")
+
+    # -- ports -------------------------------------------------------------------------------------
+
+    def attach(
+        self, ifindex: int, ifname: str, bridge: int, ofport: int, *, kernel_datapath: bool = False
+    ) -> None:
+        self.enter_port(ifindex, bridge, ofport)
+        self._drops_at_attach.setdefault(ifindex, self.pinned.qdiscs.drops(ifindex))
+        try:
+            libbpf.tc_attach(ifindex, libbpf.TC_EGRESS, self.program(EGRESS_NAME))
+            if kernel_datapath:
+                libbpf.tc_attach(ifindex, libbpf.TC_INGRESS, self.program(INGRESS_TC_NAME))
+            else:
+                self._attach_xdp(ifindex, ifname)
+        except BpfError as error:
+            self.detach(ifindex)
+            raise DataPlaneError(f"{ifname}: {error}") from error
+
+    def enter_port(self, ifindex: int, bridge: int, ofport: int) -> None:
+        """Enter a port into the maps. Its earlier settings and counters stay. Raises DataPlaneError."""
+        key, port = self._slot_for(ifindex)
+        if not port.ifindex:
+            for name in ("port_states", "ack_counts"):
+                self._maps[name].put(key, self._maps[name].value())
+        port.slot = key[0]
+        port.bridge, port.ofport, port.assumed_scale = bridge, ofport, self._assumed_scale
+        port.netns = os.stat("/proc/self/ns/net").st_ino & _U32_MAX
+        port.ifindex = ifindex
+        self._timers.put(self._timers.key(ifindex), self._timers.value(), only_new=True)
+        self._maps["ports"].put(key, port)
+        self._begin_rules_epoch()
+
+    def _slot_for(self, ifindex: int) -> tuple[Any, Any]:
+        """The slot of a port, or a free one for it. Raises DataPlaneError if there is none."""
+        slots = list(self.pinned.slots(ifindex))
+        for wanted in (ifindex, 0):
+            for key, port in slots:
+                if port.ifindex == wanted:
+                    return key, port
+        others = ", ".join(str(int(port.ifindex)) for _, port in slots)
+        raise DataPlaneError(
+            f"no slot for interface {ifindex}: the interfaces {others} have taken all that it may use;"
+            f" create the interface again to change its number"
+        )
+
+    def detach(self, ifindex: int) -> None:
+        try:
+            detach_programs(ifindex, self.pinned.qdiscs)
+        except BpfError as error:
+            raise DataPlaneError(str(error)) from error
+        with contextlib.suppress(NoSuchPort):
+            key, _ = self.pinned.find_port(ifindex)
+            self._maps["ports"].put(key, self._maps["ports"].value())
+        self._timers.delete(self._timers.key(ifindex))
+        self._sweep(ifindex=ifindex)
+        self._drops_at_attach.pop(ifindex, None)
+
+    def attached(self) -> dict[int, int]:
+        return {ifindex: bridge for ifindex, (bridge, _) in self.pinned.ports().items()}
+
+    def configure(
+        self,
+        ifindex: int,
+        settings: PortSettings,
+        capacity_bps: int,
+        buffer_bytes: int = 0,
+        no_share: NoShare = NoShare.NONE,
+    ) -> None:
+        key, port = self.pinned.find_port(ifindex)
+        port.no_share = no_share
+        port.buffer_bytes = min(buffer_bytes, _U32_MAX)
+        port.capacity_bps, port.asked_capacity_bps = capacity_bps, settings.capacity_bps
+        bdp = bdp_bytes(capacity_bps, settings.common_rtt_us)
+        port.bdp_bytes = 0 if no_share else bdp
+        port.turn_shift = turn_shift(capacity_bps, buffer_bytes, bdp)
+        port.short_turn_ns = _SHORT_TURN_RTTS * settings.common_rtt_us * 1000
+        port.check_interval_ns = settings.rtt_us * 1000 // 2
+        port.k_pkts = settings.k_pkts if settings.alarm else 0
+        port.asked_k_pkts = settings.k_pkts
+        for name in _COPIED_SETTINGS:
+            setattr(port, name, getattr(settings, name))
+        self._maps["ports"].put(key, port)
+
+    def settings(self, ifindex: int) -> tuple[PortSettings, int]:
+        _, port = self.pinned.find_port(ifindex)
+        copied = {name: int(getattr(port, name)) for name in _COPIED_SETTINGS}
+        settings = PortSettings(
+            alarm=port.k_pkts > 0,
+            k_pkts=int(port.asked_k_pkts),
+            capacity_bps=int(port.asked_capacity_bps),
+            **copied,
+        )
+        return settings, int(port.capacity_bps)
+
+    def configure_host(self, settings: HostSettings) -> None:
+        held = self._maps["settings"].value()
+        held.unix_offset_ns = _unix_offset_ns()
+        held.report_kinds, held.simple_count = settings.report_kinds, settings.simple_count
+        held.report_wakes = settings.report_wakes
+        self._maps["settings"].put(self._maps["settings"].key(0), held)
+
+    def _update_clock(self) -> None:
+        """Update the offset by which the programs convert their clock into Unix time for reports."""
+        settings = self._maps["settings"]
+        held = settings.get(settings.key(0))
+        if held is not None:
+            held.unix_offset_ns = _unix_offset_ns()
+            settings.put(settings.key(0), held)
+
+    def counters(self, ifindex: int) -> PortCountersRecord:
+        return self.pinned.counters(ifindex, self._drops_at_attach.get(ifindex, 0))
+
+    # -- rules -------------------------------------------------------------------------------------
+
+    def put(self, bridge: int, rule: Rule) -> None:
+        self.pinned.rule_maps.put(bridge, rule)
+        self._begin_rules_epoch()
+
+    def _begin_rules_epoch(self) -> None:
+        """Let the programs look for exact rules of flows again that had none."""
+        epochs = self._maps["rules_epoch"]
+        held = epochs.get(epochs.key(0))
+        epoch = int(held[0]) if held is not None else 0
+        epochs.put(epochs.key(0), epochs.value(epoch % _U32_MAX + 1))
+
+    def remove(self, bridge: int, rule: Rule) -> RuleStats:
+        return self.pinned.rule_maps.remove(bridge, rule)
+
+    def rules(self, bridge: int) -> list[tuple[Rule, RuleStats]]:
+        return self.pinned.rules(bridge)
+
+    def expired(self) -> Iterable[tuple[int, Rule, RuleStats, bool]]:
+        return self.pinned.rule_maps.expired()
+
+    def arm(self, ifindex: int, bridge: int, rules: Sequence[Rule]) -> None:
+        key, port = self.pinned.find_port(ifindex)
+        self._armed.replace(bridge, ifindex, rules)
+        port.armed_entries = len(rules)
+        self._maps["ports"].put(key, port)
+
+    def armed(self, ifindex: int) -> list[tuple[Rule, RuleStats]]:
+        return self._armed.of(ifindex)
+
+    # -- flows and reports -------------------------------------------------------------------------
+
+    def sweep(self, times: SweepTimes) -> int:
+        self._update_clock()
+        return self._sweep(
+            closed_ns=int(times.closed_s * 1e9),
+            silent_ns=int(times.silent_s * 1e9),
+            translated_ns=int(times.translated_s * 1e9),
+            idle_ns=int(times.idle_s * 1e9),
+            active_ns=int(times.active_s * 1e9),
+            report_all=times.roll_call,
+        )
+
+    def _sweep(self, **fields: int) -> int:
+        """Run the sweep program until it has visited every flow; the number of flows removed."""
+        with self._sweeping:
+            sweep = ffi.new("struct weir_sweep *", {"now_ns": time.monotonic_ns()} | fields)
+            while not sweep.done:
+                _, answer = libbpf.run(self.program("weir_sweep"), packet=bytes(ffi.buffer(sweep)))
+                ffi.memmove(sweep, answer, ffi.sizeof("struct weir_sweep"))
+            return int(sweep.removed)
+
+    def events_fd(self) -> int:
+        return self._event_ring.fd
+
+    def events(self) -> list[QueueEvent]:
+        self._event_offset_ns = _unix_offset_ns()
+        self._event_ring.consume()
+        events, self._events = self._events, []
+        return events
+
+    def _take_event(self, record: bytes) -> None:
+        event = ffi.from_buffer("struct weir_event *", record)
+        self._events.append(
+            QueueEvent(
+                ifindex=int(event.ifindex),
+                kind=QueueEventKind(event.kind),
+                queue_pkts=int(event.queue_pkts),
+                queue_bytes=int(event.queue_bytes),
+                n_i=int(event.n_i),
+                crossing_ns=int(event.crossing_ns) + self._event_offset_ns,
+                rank=int(event.rank) if event.kind == QueueEventKind.REFLEX_ON else 0,
+            )
+        )
+
+    def reports_fd(self) -> int:
+        return self._report_ring.fd
+
+    def reports(self) -> tuple[dict[int, bytes], int]:
+        self._report_ring.consume()
+        reports, self._reports = self._reports, {}
+        lost = self._lost()
+        newly_lost, self._lost_before = lost - self._lost_before, lost
+        return {bridge: bytes(records) for bridge, records in reports.items()}, newly_lost
+
+    def _take_report(self, record: bytes) -> None:
+        bridge = int.from_bytes(record[:4], sys.byteorder)
+        self._reports.setdefault(bridge, bytearray()).extend(record[_REPORT_HEADER_BYTES:])
+
+    def _lost(self) -> int:
+        held = self._maps["reports_lost"]
+        counter = held.get(held.key(0))
+        return int(counter[0]) if counter is not None else 0
+
+    # -- programs ----------------------------------------------------------------------------------
+
+    def program(self, name: str) -> int:
+        """The descriptor of one of the programs, to run it on packets."""
+        return self._object.program(name)
+
+    def close(self) -> None:
+        self._event_ring.close()
+        self._report_ring.close()
+        self._object.close()
+        self.pinned.close()
+
+    def destroy(self) -> None:
+        self.close()
+        remove_data_plane(self.folder.name)
+
+    def _load(self, max_flows: int) -> libbpf.Object:
+        loading = libbpf.Object(artifact("weir.bpf.o"))
+        try:
+            loading.pin_maps(self.folder)
+            for name in ("other_flows", "flow_keys", "exact_rules"):
+                loading.resize(name, max_flows)
+            loading.resize("flow_buckets", -(-max_flows // int(constants.WEIR_FLOWS_PER_BUCKET)))
+            loading.load()
+        except BpfError:
+            loading.close()
+            raise
+        return loading
+
+    def _attach_tracepoints(self) -> None:
+        """Attach to the qdiscs' tracepoints, in place of an earlier agent's programs."""
+        for name in _TRACEPOINTS:
+            pin = self.folder / f"{name}_link"
+            if pin.exists():
+                earlier = libbpf.Link.pinned(pin)
+                earlier.unpin()
+                earlier.destroy()
+            link = self._object.attach(name)
+            link.pin(pin)
+            link.destroy()
+
+    def _attach_xdp(self, ifindex: int, ifname: str) -> None:
+        """Attach native XDP on hardware and generic XDP elsewhere. Never replace a foreign program.
+
+        On a veth, native XDP copies each packet and sends it through another queue. Generic XDP does not.
+        If the interface refuses one mode, or an earlier agent has used the other one, try the other mode.
+        """
+        program = self.program(INGRESS_NAME)
+        attached = libbpf.xdp_program(ifindex)
+        if attached and libbpf.program_name(attached) != INGRESS_NAME[: libbpf.PROGRAM_NAME_MAX]:
+            raise BpfError(
+                errno.EBUSY, f"it has another XDP program (id {attached}): detach that program first"
+            )
+        modes = [libbpf.XDP_GENERIC, libbpf.XDP_NATIVE]
+        if Path("/sys/class/net", ifname, "device").exists():
+            modes.reverse()
+        try:
+            libbpf.xdp_attach(ifindex, program, modes[0], replace=bool(attached))
+        except BpfError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.EEXIST):
+                raise
+            libbpf.xdp_attach(ifindex, program, modes[1], replace=bool(attached))
+
+
+def _unix_offset_ns() -> int:
+    """CLOCK_REALTIME - CLOCK_MONOTONIC, now. A delay between the two readings can only make it smaller."""
+    return max(time.time_ns() - time.monotonic_ns() for _ in range(3))

@@ -1,0 +1,86 @@
+"""Programs and pins removed, also if another version of Weir left them behind."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from libbpf_cffi import libbpf
+from libbpf_cffi.libbpf import BpfError
+from openflow_ext.switch.dataplane.interface import DataPlaneError
+from openflow_ext.switch.dataplane.pinned_maps import BPFFS
+from openflow_ext.switch.dataplane.qdiscs import Qdiscs
+
+INGRESS_NAME = "weir_ingress"
+_HOOKS = (libbpf.TC_INGRESS, libbpf.TC_EGRESS)
+
+
+def remove_data_plane(name: str) -> None:
+    """Detach the programs of the data plane ``name`` from all interfaces and remove its pins.
+
+    Nothing happens if the data plane does not exist. Its version and the size of its maps do not matter: the
+    programs are found by the map of ports that they use. Raises DataPlaneError.
+    """
+    folder = BPFFS / name
+    if not folder.exists():
+        return
+    try:
+        with closing(Qdiscs()) as qdiscs:
+            for ifindex in _interfaces_of(folder):
+                detach_programs(ifindex, qdiscs)
+        remove_pins(folder)
+    except OSError as error:
+        raise DataPlaneError(f"the data plane at {folder} cannot be removed: {error}") from error
+
+
+def detach_programs(ifindex: int, qdiscs: Qdiscs) -> None:
+    """Detach Weir's programs from an interface, and remove its clsact qdisc if no filter is left.
+
+    The interface may be gone. Raises BpfError.
+    """
+    with _gone_is_fine():
+        attached = libbpf.xdp_program(ifindex)
+        if attached and libbpf.program_name(attached) == INGRESS_NAME[: libbpf.PROGRAM_NAME_MAX]:
+            libbpf.xdp_detach(ifindex)
+    for hook in _HOOKS:
+        with _gone_is_fine():
+            libbpf.tc_detach(ifindex, hook)
+    qdiscs.remove_empty_clsact(ifindex)
+
+
+def remove_pins(folder: Path) -> None:
+    """Remove a folder of pins. The kernel frees what only the pins held. Raises OSError."""
+    for pin in sorted(folder.iterdir()):
+        pin.unlink()
+    folder.rmdir()
+
+
+def _interfaces_of(folder: Path) -> Iterator[int]:
+    """The interfaces with programs that use the folder's map of ports; none if the map does not exist."""
+    pin = folder / "ports"
+    if not pin.exists():
+        return
+    ports = libbpf.pinned_map_id(pin)
+    for ifindex, _ in socket.if_nameindex():
+        if any(ports in libbpf.maps_of(program) for program in _programs_at(ifindex)):
+            yield ifindex
+
+
+def _programs_at(ifindex: int) -> list[int]:
+    programs = [libbpf.tc_program(ifindex, hook) for hook in _HOOKS]
+    with _gone_is_fine():
+        programs.append(libbpf.xdp_program(ifindex))
+    return programs
+
+
+@contextmanager
+def _gone_is_fine() -> Iterator[None]:
+    """Ignore errors that mean that the interface, its hook or its program does not exist."""
+    try:
+        yield
+    except BpfError as error:
+        if error.errno not in (errno.ENODEV, errno.ENOENT, errno.EINVAL):
+            raise

@@ -1,0 +1,271 @@
+"""The ports of one bridge: their programs, settings and capacity."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from openflow_ext.switch.dataplane.interface import (
+    DataPlane,
+    DataPlaneError,
+    NoShare,
+    NoSuchPort,
+    PortSettings,
+    QueueEvent,
+    QueueEventKind,
+)
+from openflow_ext.switch.dataplane.rules import Rule
+from openflow_ext.switch.ovs.egress import DEFAULT_RATE_BPS, Egress
+from openflow_ext.wire import OFPP_ANY
+
+log = logging.getLogger(__name__)
+
+_DISTRUST_N_I_S = 10.0
+"""After the flow table has refused a flow, N_i is too small, so the port sets no fair share for this time."""
+_REASONS = {
+    NoShare.CAPACITY: "their capacity is unknown: shape them, or set capacity_bps",
+    NoShare.QUEUE: "they have no queue: give them a qdisc",
+    NoShare.TABLE: "the flow table is full: raise [switch] max_flows",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A port as Open vSwitch describes it: interface number, interface name, OpenFlow port number."""
+
+    ifindex: int
+    name: str
+    ofport: int
+
+
+@dataclass(slots=True, eq=False)
+class Port:
+    """A port that should carry the programs.
+
+    ``egress``: the rate and queue of its qdisc or link. ``reflex_level``: reflex entries of a lower rank are
+    active. ``no_share``: why the port sets no fair share; ``logged``: the part of that in the log.
+    ``untracked``: the number of flows that the flow table refused, the last of them at ``refused_s``.
+    """
+
+    link: Link
+    egress: Egress = Egress()
+    settings: PortSettings = field(default_factory=PortSettings)
+    attached: bool = False
+    armed: tuple[Rule, ...] = ()
+    reflex_level: int = 0
+    untracked: int = 0
+    refused_s: float = float("-inf")
+    no_share: NoShare = NoShare.NONE
+    logged: NoShare = NoShare.NONE
+
+    @property
+    def capacity_bps(self) -> int:
+        """The rate in force in bit/s: the controller's if it set one, else the port's own."""
+        return self.settings.capacity_bps or self.egress.rate_bps
+
+    def reasons_for_no_share(self, untracked: int, now_s: float) -> NoShare:
+        """Why the port may set no fair share. ``untracked``: the flows that the flow table has refused."""
+        reasons = self.egress.lacks
+        if self.settings.capacity_bps:
+            reasons &= ~NoShare.CAPACITY
+        if untracked > self.untracked:
+            self.untracked, self.refused_s = untracked, now_s
+        return reasons | (NoShare.TABLE if now_s - self.refused_s < _DISTRUST_N_I_S else NoShare.NONE)
+
+    def switched(self, event: QueueEvent) -> range:
+        """The ranks of the reflex entries that an event reports as activated or released."""
+        if event.kind is QueueEventKind.REFLEX_ON:
+            self.reflex_level = event.rank + 1
+            return range(event.rank, event.rank + 1)
+        if event.kind is QueueEventKind.REFLEX_OFF:
+            ranks, self.reflex_level = range(max(self.reflex_level, 1)), 0
+            return ranks
+        return range(0)
+
+
+class Ports:
+    """The ports of one bridge, by ifindex and by OpenFlow port number.
+
+    ``adopted``: interfaces that carry an earlier agent's programs; their settings stay in force.
+    ``kernel_datapath``: Open vSwitch forwards in the kernel instead of in userspace. ``settings``: the
+    settings of each port until a controller changes them.
+    """
+
+    def __init__(
+        self,
+        bridge: int,
+        dataplane: DataPlane,
+        adopted: Collection[int] = (),
+        kernel_datapath: bool = False,
+        settings: PortSettings | None = None,
+    ) -> None:
+        self.kernel_datapath = kernel_datapath
+        self._bridge = bridge
+        self._dataplane = dataplane
+        self._adopted = set(adopted)
+        self._ports: dict[int, Port] = {}
+        self._settings = settings or PortSettings()
+
+    def __iter__(self) -> Iterator[Port]:
+        return iter(self._ports.values())
+
+    def __len__(self) -> int:
+        return len(self._ports)
+
+    def get(self, ifindex: int) -> Port | None:
+        """The port on an interface."""
+        return self._ports.get(ifindex)
+
+    def numbered(self, port_no: int) -> Port:
+        """The port of an OpenFlow port number. Raises NoSuchPort."""
+        for port in self:
+            if port.link.ofport == port_no:
+                return port
+        raise NoSuchPort(f"the bridge has no port {port_no} that can carry the programs")
+
+    def detach_missing(self, links: Collection[Link]) -> None:
+        """Detach the ports that the bridge no longer has.
+
+        A port may have moved to another bridge, so call this for every bridge before ``sync`` of any.
+        """
+        wanted = {link.ifindex for link in links}
+        for ifindex in [i for i in (*self._ports, *self._adopted) if i not in wanted]:
+            self._detach(ifindex)
+
+    def sync(self, links: Collection[Link], egresses: Mapping[int, Egress]) -> None:
+        """Attach new ports, retry ports that failed, and update the capacity of all.
+
+        A port that cannot be attached is logged once and tried again at the next call.
+        """
+        for link in links:
+            port = self._ports.get(link.ifindex)
+            egress = egresses.get(link.ifindex, Egress())
+            if port is None or port.link != link:
+                fresh = Port(link, settings=self._settings)
+                port = dataclasses.replace(port, link=link, attached=False) if port else fresh
+                port.egress = egress
+                self._ports[link.ifindex] = port
+                self._attach(port, first=True)
+            elif not port.attached:
+                self._attach(port, first=False)
+            self._update_egress(port, egress)
+        self._log_shares()
+
+    def _attach(self, port: Port, first: bool) -> None:
+        link = port.link
+        adopted = link.ifindex in self._adopted
+        try:
+            if adopted:
+                port.settings, _ = self._dataplane.settings(link.ifindex)
+                port.armed = tuple(rule for rule, _ in self._dataplane.armed(link.ifindex))
+            self._dataplane.attach(
+                link.ifindex, link.name, self._bridge, link.ofport, kernel_datapath=self.kernel_datapath
+            )
+            port.untracked = self._dataplane.counters(link.ifindex).untracked
+            self._push(port)
+        except DataPlaneError as error:
+            if first:
+                log.error("port %s (%d) cannot carry the programs: %s", link.name, link.ofport, error)
+            return
+        self._adopted.discard(link.ifindex)
+        port.attached = True
+        log.info("port %s (%d) %s", link.name, link.ofport, "adopted" if adopted else "attached")
+
+    def _detach(self, ifindex: int) -> None:
+        port = self._ports.pop(ifindex, None)
+        self._adopted.discard(ifindex)
+        name = port.link.name if port else f"with ifindex {ifindex}"
+        try:
+            self._dataplane.detach(ifindex)
+        except DataPlaneError as error:
+            log.warning("port %s: %s", name, error)
+        else:
+            log.info("port %s detached", name)
+
+    def _update_egress(self, port: Port, egress: Egress) -> None:
+        same = egress == port.egress
+        before, port.egress = port.capacity_bps, egress
+        if not port.attached:
+            return
+        if port.capacity_bps != before:
+            log.info("port %s: capacity is now %d bit/s", port.link.name, port.capacity_bps)
+        try:
+            if not same or self._no_share(port) != port.no_share:
+                self._push(port)
+        except DataPlaneError as error:
+            log.error("port %s: %s", port.link.name, error)
+
+    def _no_share(self, port: Port) -> NoShare:
+        untracked = self._dataplane.counters(port.link.ifindex).untracked
+        return port.reasons_for_no_share(untracked, time.monotonic())
+
+    def _push(self, port: Port) -> None:
+        no_share = self._no_share(port)
+        self._dataplane.configure(
+            port.link.ifindex, port.settings, port.capacity_bps, port.egress.buffer_bytes, no_share
+        )
+        port.no_share = no_share
+
+    def _log_shares(self) -> None:
+        """Log once at which ports a requested fair share cannot be set, and once when it can be again."""
+        changed: dict[NoShare, list[str]] = {}
+        for port in self:
+            now = port.no_share if port.settings.common_rtt_us else NoShare.NONE
+            if now != port.logged:
+                port.logged = now
+                changed.setdefault(now, []).append(port.link.name)
+        for no_share, names in changed.items():
+            if no_share:
+                why = "; ".join(_REASONS[reason] for reason in no_share)
+                log.warning("ports %s count flows but clamp none: %s", ", ".join(names), why)
+            else:
+                log.info("ports %s set fair shares", ", ".join(names))
+
+    def configure(self, port_no: int, **changes: Any) -> None:
+        """Change settings of one port; with OFPP_ANY, of all present and future ports.
+
+        Raises NoSuchPort; DataPlaneError for a single port that carries no programs.
+        """
+        if port_no == OFPP_ANY:
+            self._settings = dataclasses.replace(self._settings, **changes)
+            for port in self:
+                port.settings = dataclasses.replace(port.settings, **changes)
+                if port.attached:
+                    self._push(port)
+            self._log_shares()
+            return
+        port = self._attached(port_no)
+        before, port.settings = port.settings, dataclasses.replace(port.settings, **changes)
+        try:
+            self._push(port)
+        except DataPlaneError:
+            port.settings = before
+            raise
+        self._log_shares()
+
+    def _attached(self, port_no: int) -> Port:
+        port = self.numbered(port_no)
+        if not port.attached:
+            raise DataPlaneError(f"port {port.link.name} carries no programs")
+        return port
+
+    def arm(self, port_no: int, rules: Sequence[Rule]) -> None:
+        """Replace a port's reflex entries, in the order of their rank. Raises NoSuchPort, DataPlaneError."""
+        port = self._attached(port_no)
+        self._dataplane.arm(port.link.ifindex, self._bridge, rules)
+        port.armed = tuple(rules)
+
+    def in_force(self, port_no: int) -> tuple[PortSettings, int]:
+        """The settings and the capacity of a port. Raises NoSuchPort.
+
+        OFPP_ANY: the settings of future ports and the smallest capacity of the present ones.
+        """
+        if port_no == OFPP_ANY:
+            rates = [port.capacity_bps for port in self]
+            return self._settings, self._settings.capacity_bps or min(rates, default=DEFAULT_RATE_BPS)
+        port = self.numbered(port_no)
+        return port.settings, port.capacity_bps

@@ -1,0 +1,199 @@
+"""The bridge's controllers replaced by the agent's sockets, and restored.
+
+The transaction that replaces the controllers also saves them in the bridge's external_ids. If the agent is
+killed, its successor or ``weir switch --detach`` finds there what to restore.
+
+| external_ids key | holds |
+|---|---|
+| weir-name | the name of the agent's data plane |
+| weir-number | the bridge's number in the data plane |
+| weir-controllers | the Controller rows that were there before, as JSON |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from openflow_ext.switch.errors import SwitchError
+from openflow_ext.switch.ovs.ovsdb import Ovsdb, Row, as_list
+
+NAME = "weir-name"
+NUMBER = "weir-number"
+CONTROLLERS = "weir-controllers"
+_KEYS = (NAME, NUMBER, CONTROLLERS)
+
+COLUMNS = {
+    "Bridge": ("name", "ports", "controller", "external_ids", "datapath_type"),
+    "Port": ("name", "interfaces"),
+    "Interface": ("name", "ofport", "ifindex", "type"),
+    "Controller": ("target",),
+    "SSL": ("private_key", "certificate", "ca_cert"),
+}
+"""The OVSDB columns that the agent monitors."""
+
+_WRITTEN_BY_OVS = ("_uuid", "_version", "is_connected", "role", "status")
+_RECONNECT_MS = 1000
+_PROBE_MS = 15_000
+"""The inactivity probe if the controllers had none. It tests the controller, not the
+agent: if the agent dies, the socket closes at once."""
+
+
+def find_bridge(db: Ovsdb, name: str) -> tuple[str, Row] | None:
+    """The (UUID, row) of a bridge."""
+    for uuid, row in db.tables["Bridge"].items():
+        if row["name"] == name:
+            return uuid, row
+    return None
+
+
+def require(db: Ovsdb, name: str) -> tuple[str, Row]:
+    """The (UUID, row) of a bridge. Raises SwitchError if Open vSwitch has no bridge of that name."""
+    found = find_bridge(db, name)
+    if found is None:
+        names = ", ".join(sorted(row["name"] for row in db.tables["Bridge"].values())) or "none"
+        raise SwitchError(f"Open vSwitch has no bridge {name}; its bridges: {names}")
+    return found
+
+
+def _is_passive(target: str) -> bool:
+    """Whether the bridge listens on a target (ptcp:, pssl:, punix:). The agent leaves such targets alone."""
+    return target.startswith("p")
+
+
+def _controllers(db: Ovsdb, bridge: Row) -> dict[str, str]:
+    """UUID -> target of the bridge's Controller rows."""
+    rows = db.tables["Controller"]
+    return {uuid: rows[uuid]["target"] for uuid in as_list(bridge["controller"]) if uuid in rows}
+
+
+def targets(db: Ovsdb, bridge: Row) -> list[str]:
+    """The targets of the controllers to which the bridge connects now."""
+    return [target for target in _controllers(db, bridge).values() if not _is_passive(target)]
+
+
+def saved_targets(bridge: Row) -> list[str]:
+    """The targets of the controllers that an agent has replaced."""
+    return [row["target"] for row in _saved(bridge)]
+
+
+def _saved(bridge: Row) -> list[Row]:
+    try:
+        rows: list[Row] = json.loads(bridge["external_ids"].get(CONTROLLERS, "[]"))
+        return [row for row in rows if row["target"]]
+    except (ValueError, TypeError, KeyError) as error:
+        raise SwitchError(
+            f"bridge {bridge['name']}: external_ids:{CONTROLLERS} is damaged. Set the controllers with"
+            f" ovs-vsctl set-controller and remove the key"
+        ) from error
+
+
+def is_ours(db: Ovsdb, bridge: Row, rundir: str) -> bool:
+    """Whether the bridge's controllers are sockets of an agent."""
+    ours = f"unix:{rundir}/{bridge['name']}.controller"
+    now = targets(db, bridge)
+    return bool(now) and all(target.startswith(ours) for target in now)
+
+
+def numbers(db: Ovsdb, bridges: Sequence[str]) -> dict[str, tuple[int, bool]]:
+    """A number for each bridge, and whether the bridge already had it. Then its rules are still valid."""
+    known: dict[str, int] = {}
+    for row in db.tables["Bridge"].values():
+        number = row["external_ids"].get(NUMBER, "")
+        if number.isdecimal() and int(number) not in known.values():
+            known[row["name"]] = int(number)
+    taken = set(known.values())
+    result = {}
+    for name in bridges:
+        if name in known:
+            result[name] = known[name], True
+            continue
+        number = next(n for n in range(1, len(taken) + 2) if n not in taken)
+        taken.add(number)
+        result[name] = number, False
+    return result
+
+
+async def take_over(
+    db: Ovsdb, bridge_name: str, ours: Sequence[str], rundir: str, name: str, number: int
+) -> None:
+    """Make the agent's sockets ``ours`` the bridge's controllers. Raises OvsdbError, SwitchError."""
+    uuid, bridge = require(db, bridge_name)
+    ids = {NAME: name, NUMBER: str(number)}
+    if is_ours(db, bridge, rundir):
+        ids[CONTROLLERS] = bridge["external_ids"].get(CONTROLLERS, "[]")
+    else:
+        controllers = _controllers(db, bridge).items()
+        ids[CONTROLLERS] = json.dumps(await _rows(db, [u for u, t in controllers if not _is_passive(t)]))
+    probes = [row.get("inactivity_probe") for row in json.loads(ids[CONTROLLERS])]
+    probe_ms = next((probe for probe in probes if isinstance(probe, int)), _PROBE_MS)
+    rows = [_controller_row(target, probe_ms) for target in ours]
+    await db.transact(_unchanged(uuid, bridge), *_replace(db, uuid, bridge, rows), *_set_ids(uuid, ids))
+
+
+def _controller_row(target: str, probe_ms: int) -> Row:
+    return {
+        "target": target,
+        "max_backoff": _RECONNECT_MS,
+        "inactivity_probe": probe_ms,
+        "connection_mode": "out-of-band",
+    }
+
+
+async def restore(db: Ovsdb, bridge_name: str, rundir: str) -> None:
+    """Restore the bridge's controllers, unless somebody has set others meanwhile. Raises OvsdbError."""
+    found = find_bridge(db, bridge_name)
+    if found is None:
+        return
+    uuid, bridge = found
+    operations = [_unchanged(uuid, bridge)]
+    if is_ours(db, bridge, rundir):
+        operations += _replace(db, uuid, bridge, _saved(bridge))
+    await db.transact(*operations, *_set_ids(uuid, {}))
+
+
+async def _rows(db: Ovsdb, uuids: Iterable[str]) -> list[Row]:
+    """Whole Controller rows in OVSDB's notation, without the columns that Open vSwitch itself writes."""
+    selects = [
+        {"op": "select", "table": "Controller", "where": [["_uuid", "==", ["uuid", uuid]]]} for uuid in uuids
+    ]
+    results = await db.transact(*selects) if selects else []
+    rows = [row for result in results for row in result["rows"]]
+    return [{name: value for name, value in row.items() if name not in _WRITTEN_BY_OVS} for row in rows]
+
+
+def _unchanged(uuid: str, bridge: Row) -> Row:
+    """An operation that fails the transaction if the bridge's controllers have changed meanwhile."""
+    now: list[Any] = ["set", [["uuid", controller] for controller in as_list(bridge["controller"])]]
+    return {
+        "op": "wait",
+        "table": "Bridge",
+        "where": [["_uuid", "==", ["uuid", uuid]]],
+        "columns": ["controller"],
+        "until": "==",
+        "rows": [{"controller": now}],
+        "timeout": 0,
+    }
+
+
+def _replace(db: Ovsdb, uuid: str, bridge: Row, rows: Sequence[Row]) -> list[Row]:
+    """Operations that make ``rows`` the bridge's controllers. Targets on which it listens stay."""
+    inserts = [
+        {"op": "insert", "table": "Controller", "row": row, "uuid-name": f"weir{index}"}
+        for index, row in enumerate(rows)
+    ]
+    kept = [["uuid", one] for one, target in _controllers(db, bridge).items() if _is_passive(target)]
+    new = [["named-uuid", f"weir{index}"] for index in range(len(rows))]
+    return [*inserts, _on_bridge(uuid, "update", row={"controller": ["set", kept + new]})]
+
+
+def _set_ids(uuid: str, ids: dict[str, str]) -> list[Row]:
+    mutations: list[Any] = [["external_ids", "delete", ["set", list(_KEYS)]]]
+    if ids:
+        mutations.append(["external_ids", "insert", ["map", [list(item) for item in ids.items()]]])
+    return [_on_bridge(uuid, "mutate", mutations=mutations)]
+
+
+def _on_bridge(uuid: str, operation: str, **arguments: Any) -> Row:
+    return {"op": operation, "table": "Bridge", "where": [["_uuid", "==", ["uuid", uuid]]], **arguments}

@@ -1,0 +1,17 @@
+"""SCCP's schemes in the lab (entry points of the group `weir.lab_schemes`): plain values, no imports."""
+
+from __future__ import annotations
+
+_APPS = ["fabric_app.app", "sccp_app.app"]
+
+STANDARD = {
+    "style": {"label": "SCCP", "colour": "#009E73", "line": "-.", "marker": "^"},
+    "apps": _APPS,
+    "extended": True,
+}
+MEASURED_RTT = {
+    "style": {"label": "SCCP, measured RTT", "colour": "#000000", "line": "-.", "marker": "v"},
+    "apps": _APPS,
+    "extended": True,
+    "settings": {"sccp": {"common_rtt": "measured"}},
+}

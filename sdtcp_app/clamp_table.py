@@ -1,0 +1,140 @@
+"""All clamps: a flow has at most one, at one switch, as long as a port wants it. Pure.
+
+Several congested ports may lie on a flow's path, and each may want a window for the flow. The smallest window
+is in force, and the clamp ends when no port wants it any longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from flowdb.flow import FiveTuple, Flow, PortKey
+from sdtcp_app.core_types import Lift, LiftReason, Punish, Resume, Wanter
+
+
+class Holder(Protocol):
+    """The index of flows: a flow that is held is not a candidate."""
+
+    def hold(self, flow_id: int) -> None: ...
+    def release(self, flow_id: int) -> None: ...
+
+
+@dataclass(slots=True)
+class Clamp:
+    """A flow's clamp. ``since_ns``: when its entry was last sent; ``wants``: the wanted windows by port."""
+
+    flow: Flow
+    switch: int
+    in_force: Punish
+    since_ns: int
+    wants: dict[Wanter, Punish] = field(default_factory=dict)
+
+
+class Clamps:
+    """All clamps: by flow in the order of their entries, by the ports of the flow's path, and by entry.
+
+    ``newest``: the number of clamps that were ever made.
+    """
+
+    def __init__(self, flows: Holder) -> None:
+        self._flows = flows
+        self._clamps: dict[int, Clamp] = {}
+        self._crossing: dict[PortKey, dict[int, Clamp]] = {}
+        self._entries: dict[tuple[int, FiveTuple], Clamp] = {}
+        self.newest = 0
+
+    def __len__(self) -> int:
+        return len(self._clamps)
+
+    def get(self, flow_id: int) -> Clamp | None:
+        return self._clamps.get(flow_id)
+
+    def of_entry(self, switch: int, key: FiveTuple) -> Clamp | None:
+        """The clamp whose entry matches the ACKs of ``key`` at a switch."""
+        return self._entries.get((switch, key))
+
+    def at(self, switch: int) -> list[Clamp]:
+        """The clamps whose entries are at a switch."""
+        return [clamp for clamp in self._clamps.values() if clamp.switch == switch]
+
+    def crossing(self, port: PortKey) -> Iterable[Clamp]:
+        """The clamps of the flows that leave through a port, whichever port wants them."""
+        return self._crossing.get(port, {}).values()
+
+    def expired(self, limit_ns: int, now_ns: int) -> Iterator[Clamp]:
+        """The clamps whose entry is ``limit_ns`` old. The caller ends each before it takes the next."""
+        while self._clamps:
+            first = next(iter(self._clamps.values()))
+            if now_ns - first.since_ns < limit_ns:
+                return
+            yield first
+
+    def want(self, punish: Punish, now_ns: int) -> list[Punish | Resume]:
+        """A port wants a new window for a flow. Returns the want and, if it changes, the window in force."""
+        clamp = self._clamps.get(punish.flow.id)
+        if clamp is None:
+            clamp = self._new(punish, now_ns)
+        elif clamp.switch != punish.switch:  # the flow was rerouted, or a switch connected: the entry stays
+            punish = replace(punish, switch=clamp.switch)
+        clamp.wants[punish.wanted_by] = punish
+        in_force = _smallest(clamp)
+        if in_force is punish:
+            self._put_into_force(clamp, punish, now_ns)
+            return [punish]
+        not_in_force = replace(punish, in_force=False)
+        if in_force is clamp.in_force:
+            return [not_in_force]
+        self._put_into_force(clamp, in_force, now_ns)
+        return [not_in_force, Resume(in_force)]
+
+    def drop(self, clamp: Clamp, port: PortKey, reason: LiftReason, now_ns: int) -> list[Resume | Lift]:
+        """A port no longer wants a clamp."""
+        if clamp.wants.pop(port, None) is None:
+            return []
+        if not clamp.wants:
+            return [self._lift(clamp, port, reason)]
+        in_force = _smallest(clamp)
+        if in_force is clamp.in_force:
+            return []
+        self._put_into_force(clamp, in_force, now_ns)
+        return [Resume(in_force)]
+
+    def end(self, clamp: Clamp, reason: LiftReason) -> Lift:
+        """End a clamp, whichever ports want it."""
+        port = clamp.in_force.port
+        clamp.wants.clear()
+        return self._lift(clamp, port, reason)
+
+    def _new(self, punish: Punish, now_ns: int) -> Clamp:
+        flow = punish.flow
+        clamp = Clamp(flow, punish.switch, punish, now_ns)
+        self.newest += 1
+        self._flows.hold(flow.id)
+        self._entries[clamp.switch, flow.key] = clamp
+        for hop in flow.path:
+            self._crossing.setdefault(hop.port, {})[flow.id] = clamp
+        return clamp
+
+    def _put_into_force(self, clamp: Clamp, punish: Punish, now_ns: int) -> None:
+        clamp.in_force, clamp.since_ns = punish, now_ns
+        self._clamps.pop(clamp.flow.id, None)
+        self._clamps[clamp.flow.id] = clamp
+
+    def _lift(self, clamp: Clamp, port: PortKey, reason: LiftReason) -> Lift:
+        flow, entry = clamp.flow, (clamp.switch, clamp.flow.key)
+        del self._clamps[flow.id]
+        if self._entries.get(entry) is clamp:  # a new flow may have the same 5-tuple
+            del self._entries[entry]
+        for port_key in {hop.port for hop in flow.path}:
+            there = self._crossing[port_key]
+            del there[flow.id]
+            if not there:
+                del self._crossing[port_key]
+        self._flows.release(flow.id)
+        return Lift(flow, port, clamp.switch, reason)
+
+
+def _smallest(clamp: Clamp) -> Punish:
+    return min(clamp.wants.values(), key=lambda want: want.settles_at)

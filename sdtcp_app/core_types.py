@@ -1,0 +1,116 @@
+"""Inputs and decisions of the control loop, as plain values."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from flowdb.flow import Flow, PortKey
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """The loop's settings. ``rtt_us`` times the steps; equation (1) uses it if no RTT was measured."""
+
+    rtt_us: int = 1000
+    k_pkts: int = 20
+    alpha: int = 5
+    clamp_limit_ns: int = 2_000_000_000
+    hard_limit_ns: int = 30_000_000_000
+
+    @property
+    def step_ns(self) -> int:
+        """3/2 RTT."""
+        return self.rtt_us * 1500
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """BUF_ALARM: the port's queue and rate.
+
+    ``n_i``: the flows that the switch counts; 0: it does not count. ``queue_pkts`` 0: not reported.
+    """
+
+    port: PortKey
+    queue_bytes: int
+    port_rate_bps: int
+    n_i: int = 0
+    queue_pkts: int = 0
+
+
+class Equation(enum.IntEnum):
+    """The equation of the paper that gave a window; 0: a person gave it."""
+
+    BY_HAND = 0
+    PUNISHED = 3
+    SHARED = 5
+
+
+Wanter: TypeAlias = PortKey | None
+"""A congested port that wants a clamp; None: a person wants it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Punish:
+    """Clamp a flow at ``switch`` to ``window_bytes``, which each ACK lowers by ``alpha`` MSS (0: constant).
+
+    The other fields explain the decision: the ``port`` that wants the clamp, and every input of the equation.
+    ``candidates`` is the number of flows to choose from; ``ranking`` holds the first of them in the policy's
+    order. ``in_force`` False: nothing is sent, because another port wants a smaller window for the flow.
+    """
+
+    flow: Flow
+    port: PortKey
+    switch: int
+    equation: Equation
+    window_bytes: int
+    alpha: int
+    candidates: int
+    ranking: tuple[Flow, ...]
+    capacity_bps: int
+    rtt_us: int
+    queue_bytes: int
+    n: int
+    wc_bytes: int
+    wr_bytes: int | None
+    in_force: bool = True
+
+    @property
+    def wanted_by(self) -> Wanter:
+        return None if self.equation is Equation.BY_HAND else self.port
+
+    @property
+    def settles_at(self) -> tuple[int, int]:
+        """Compares windows by their final value: a falling window reaches one MSS within a few ACKs."""
+        return (self.flow.mss_bytes if self.alpha else self.window_bytes, self.window_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Put the earlier ``punish`` into force: the port with a smaller window no longer wants a clamp."""
+
+    punish: Punish
+
+
+class LiftReason(enum.StrEnum):
+    NORMAL = "normal and burst over"
+    LIMIT = "limit"
+    CLOSED = "flow closed"
+    ENTRY_GONE = "entry timed out"
+    EXPIRED = "hard limit"
+    SWITCH_GONE = "switch gone"
+    RELEASED = "released by hand"
+
+
+@dataclass(frozen=True, slots=True)
+class Lift:
+    """End a flow's clamp at ``switch``. ``port`` is the last port that wanted it."""
+
+    flow: Flow
+    port: PortKey
+    switch: int
+    reason: LiftReason
+
+
+Decision: TypeAlias = Punish | Resume | Lift

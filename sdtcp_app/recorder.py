@@ -1,0 +1,149 @@
+"""Alarms, decisions, the switches' answers and clamps as rows of the flow database."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+from flowdb.db import FlowDb
+from flowdb.flow import NS_PER_S, Flow, PortKey
+from flowdb.models import AlarmRow, ClampRow, DecisionRow
+from sdtcp_app.core_types import Equation, Lift, Punish, Resume
+
+NOT_PUSHED = "not pushed: another port wants a smaller window"
+_POLICIES = {Equation.BY_HAND: "by hand", Equation.SHARED: "equal share"}
+
+
+class Recorder:
+    """Records alarms, decisions, clamps and the switches' answers.
+
+    Alarms without a decision are counted, not recorded one by one. A switch reports a reflex before the alarm
+    that belongs to it, so the next alarm of the port is recorded as the cause of the reflex.
+    """
+
+    def __init__(self, flowdb: FlowDb) -> None:
+        self._flowdb = flowdb
+        self._repeats: Counter[PortKey] = Counter()
+        self._without_alarm: defaultdict[PortKey, list[int]] = defaultdict(list)
+        self._clamps: dict[int, int] = {}
+
+    def repeated(self, port: PortKey) -> None:
+        """Count an alarm without a decision."""
+        self._repeats[port] += 1
+
+    def awaits_alarm(self, port: PortKey) -> bool:
+        """Whether a reflex of this port was recorded without its alarm."""
+        return port in self._without_alarm
+
+    def alarm(self, port: PortKey, kind: str, msg: Any, now_ns: int) -> int:
+        """Record a BUF_ALARM ("alarm") or BUF_NORMAL ("normal"); returns the id of the row."""
+        alarm_id = self._flowdb.insert(
+            AlarmRow,
+            dpid=port.dpid,
+            port_no=port.port_no,
+            kind=kind,
+            queue_pkts=msg.port_buf_pkts,
+            queue_bytes=msg.port_buf_bytes,
+            port_rate_bps=msg.port_rate_bps,
+            n_i=msg.n_i,
+            crossing_ns=msg.crossing_ns,
+            received_ns=now_ns,
+            repeats=self._repeats.pop(port, 0),
+        )
+        for decision_id in self._without_alarm.pop(port, ()):
+            self._flowdb.update(DecisionRow, id=decision_id, alarm_id=alarm_id)
+        return alarm_id
+
+    def punish(
+        self,
+        decision: Punish,
+        policy: str,
+        entry: dict[str, Any],
+        now_ns: int,
+        *,
+        alarm_id: int | None = None,
+        command_id: int | None = None,
+    ) -> int:
+        """Record a decision, and its clamp or the new window of the flow's clamp.
+
+        Returns the decision's id. Without an alarm and a command, the decision belongs to a reflex.
+        """
+        flow = decision.flow
+        origin = "alarm" if alarm_id else "command" if command_id else "reflex"
+        pushed: dict[str, Any] = {"entry": entry}
+        if not decision.in_force:
+            pushed = {"entry": {}, "answer": NOT_PUSHED, "answered_ns": now_ns}
+        decision_id = self._flowdb.insert(
+            DecisionRow,
+            alarm_id=alarm_id,
+            command_id=command_id,
+            flow_id=flow.id,
+            dpid=decision.port.dpid,
+            port_no=decision.port.port_no,
+            decided_ns=now_ns,
+            origin=origin,
+            policy=_POLICIES.get(decision.equation, policy),
+            candidates=decision.candidates,
+            ranking=[_ranked(one, now_ns) for one in decision.ranking],
+            equation=int(decision.equation),
+            capacity_bps=decision.capacity_bps,
+            rtt_us=decision.rtt_us,
+            queue_bytes=decision.queue_bytes,
+            n=decision.n,
+            wc_bytes=decision.wc_bytes,
+            wr_bytes=decision.wr_bytes,
+            mss_bytes=flow.mss_bytes,
+            alpha=decision.alpha,
+            window_bytes=decision.window_bytes,
+            **pushed,
+        )
+        if origin == "reflex":
+            self._without_alarm[decision.port].append(decision_id)
+        if decision.in_force:
+            self._clamped(decision, decision_id, now_ns)
+        return decision_id
+
+    def resume(self, decision: Resume) -> None:
+        """Record that an earlier window is in force again."""
+        self._window(decision.punish)
+
+    def answered(self, decision_id: int, answer: str, now_ns: int) -> None:
+        """Record the switch's answer to a decision's entry."""
+        self._flowdb.update(DecisionRow, id=decision_id, answer=answer, answered_ns=now_ns)
+
+    def lift(self, decision: Lift, now_ns: int) -> None:
+        """Record the end of a clamp."""
+        if clamp_id := self._clamps.pop(decision.flow.id, None):
+            reason = str(decision.reason)
+            self._flowdb.update(ClampRow, id=clamp_id, lifted_ns=now_ns, lift_reason=reason)
+
+    def _clamped(self, decision: Punish, decision_id: int, now_ns: int) -> None:
+        flow_id = decision.flow.id
+        if flow_id in self._clamps:
+            self._window(decision)
+            return
+        self._clamps[flow_id] = self._flowdb.insert(
+            ClampRow,
+            decision_id=decision_id,
+            flow_id=flow_id,
+            dpid=decision.port.dpid,
+            port_no=decision.port.port_no,
+            window_bytes=decision.window_bytes,
+            pushed_ns=now_ns,
+        )
+
+    def _window(self, decision: Punish) -> None:
+        if clamp_id := self._clamps.get(decision.flow.id):
+            self._flowdb.update(ClampRow, id=clamp_id, window_bytes=decision.window_bytes)
+
+
+def _ranked(flow: Flow, now_ns: int) -> dict[str, Any]:
+    """A candidate, with the values that policies rank by."""
+    return {
+        "flow_id": flow.id,
+        "flow": str(flow.key),
+        "age_s": round((now_ns - flow.opened_ns) / NS_PER_S, 3),
+        "sent_bytes": flow.sent_bytes,
+        "rate_bps": flow.rate_bps,
+        "state": flow.state.value,
+    }

@@ -1,0 +1,222 @@
+"""A network of software flow tables under the fabric's core, to test where frames are delivered.
+
+``delivered``, ``crossed`` and ``told``: the frames that came to hosts, onto links and to the controller
+after the last that was sent.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import itertools
+import struct
+from collections import deque
+from dataclasses import dataclass, field
+
+from fabric_app.core import Fabric, Options
+from fabric_app.core_types import Await, Put, Send, Sweep
+from fabric_app.flow_entries import table_of
+from fabric_app.frames import MalformedFrame
+from fabric_app.graph import Link
+from fabric_app.lldp import ForgedFrame
+from flowdb.flow import PortKey
+from tests.support.openflow.scripted_switch import arp
+
+SECOND = 1_000_000_000
+STORM = 20_000
+"""More frames on links than this, after one event, are a storm."""
+
+
+def fields_of(frame: bytes, in_port: int) -> dict[str, int | str]:
+    """The fields of a frame that entries can match."""
+    (eth_type,) = struct.unpack_from("!H", frame, 12)
+    found: dict[str, int | str] = {
+        "in_port": in_port, "eth_dst": frame[:6].hex(":"), "eth_src": frame[6:12].hex(":"),
+        "eth_type": eth_type, "metadata": 0,
+    }  # fmt: skip
+    if eth_type == 0x0800:
+        found["ip_proto"], at = frame[23], 34
+        found["ipv4_src"], found["ipv4_dst"] = (str(ipaddress.ip_address(frame[i : i + 4])) for i in (26, 30))
+    elif eth_type == 0x86DD:
+        found["ip_proto"], at = frame[20], 54
+        found["ipv6_src"], found["ipv6_dst"] = (
+            str(ipaddress.ip_address(frame[i : i + 16])) for i in (22, 38)
+        )
+    else:
+        return found
+    for number, name in ((6, "tcp"), (17, "udp")):
+        if found["ip_proto"] == number:
+            found[f"{name}_src"], found[f"{name}_dst"] = struct.unpack_from("!HH", frame, at)
+    if found["ip_proto"] == 6:
+        found["tcp_flags"] = frame[at + 13]
+    if found["ip_proto"] == 58:
+        found["icmpv6_type"] = frame[at]
+    return found
+
+
+def _number(value: int | str) -> int:
+    if isinstance(value, int):
+        return value
+    if value.count(":") == 5 and "::" not in value:
+        return int(value.replace(":", ""), 16)
+    return int(ipaddress.ip_address(value))
+
+
+def matches(match: tuple, fields: dict) -> bool:
+    for name, wanted in match:
+        if name not in fields:
+            return False
+        value, mask = wanted if isinstance(wanted, tuple) else (wanted, None)
+        found = _number(fields[name])
+        if (found if mask is None else found & _number(mask)) != _number(value):
+            return False
+    return True
+
+
+@dataclass
+class FakeNetwork:
+    """Switches, links and hosts (name -> port). ``cut`` and ``mend`` change it; ``inject`` sends a frame."""
+
+    links: set[Link]
+    switches: list[int]
+    hosts: dict[int, PortKey] = field(default_factory=dict)
+    options: Options = field(default_factory=Options)
+
+    def __post_init__(self) -> None:
+        self.core = Fabric(itertools.count(1).__next__, b"k" * 32, self.options)
+        self.now_ns = SECOND
+        self.tables: dict[int, dict] = {dpid: {} for dpid in self.switches}
+        self.connected: set[int] = set()
+        self.dead: set[Link] = set()
+        self.deaf: set[int] = set()
+        self.events: list = []
+        self.delivered: list[tuple[PortKey, bytes]] = []
+        self.crossed: list[PortKey] = []
+        self.told: list[tuple[PortKey, bytes]] = []
+        self._waiting: deque = deque()
+
+    def connect(self, *dpids: int) -> None:
+        for dpid in dpids or self.switches:
+            self.connected.add(dpid)
+            self.do(self.core.switch_up(dpid, self.now_ns))
+            for port in sorted(self.ports(dpid), key=lambda port: port.port_no):
+                self.do(self.core.port_up(port, self.now_ns))
+
+    def disconnect(self, dpid: int) -> None:
+        self.connected.discard(dpid)
+        self.do(self.core.switch_down(dpid, self.now_ns))
+
+    def ports(self, dpid: int) -> set[PortKey]:
+        ends = {end for link in self.links - self.dead for end in link.ends}
+        return {port for port in ends | set(self.hosts.values()) if port.dpid == dpid}
+
+    def run(self, seconds: float) -> None:
+        """Let time pass, in ticks."""
+        for _ in range(round(seconds * 10)):
+            self.now_ns += SECOND // 10
+            self.do(self.core.on_tick(self.now_ns))
+
+    def cut(self, link: Link, silently: bool = False) -> None:
+        self.dead.add(link)
+        for end in link.ends:
+            if not silently and end.dpid in self.connected:
+                self.do(self.core.port_down(end, self.now_ns))
+
+    def mend(self, link: Link) -> None:
+        self.dead.discard(link)
+        for end in link.ends:
+            if end.dpid in self.connected:
+                self.do(self.core.port_up(end, self.now_ns))
+
+    def inject(self, port: PortKey, frame: bytes) -> list[PortKey]:
+        """A host sends a frame; return the ports at which hosts received it."""
+        self.delivered.clear()
+        self.crossed.clear()
+        self.told.clear()
+        self._arrive(port, frame)
+        self._settle()
+        return [at for at, _ in self.delivered]
+
+    def do(self, decisions: list) -> None:
+        self._carry_out(decisions)
+        self._settle()
+
+    def _settle(self) -> None:
+        count = 0
+        while self._waiting:
+            count += 1
+            assert count < STORM, "a storm"
+            self._arrive(*self._waiting.popleft())
+
+    def _carry_out(self, decisions: list) -> None:
+        for decision in decisions:
+            dpid = getattr(decision, "dpid", None)
+            match decision:
+                case Send(_, ports, frame) if dpid in self.connected:
+                    for port_no in ports:
+                        self._leave(PortKey(dpid, port_no), frame)
+                case Put(_, added, deleted) if dpid in self.connected:
+                    self.tables[dpid] |= table_of(added)
+                    for entry in deleted:
+                        self.tables[dpid].pop(entry.place, None)
+                case Await(_, number) if dpid in self.connected and dpid not in self.deaf:
+                    self._carry_out(self.core.reactive_paths.on_done(dpid, number))
+                case Send() | Put() | Await() | Sweep():
+                    pass
+                case _:
+                    self.events.append(decision)
+
+    def _leave(self, port: PortKey, frame: bytes) -> None:
+        for link in self.links - self.dead:
+            if port in link.ends:
+                self.crossed.append(port)
+                self._waiting.append((link.b if port == link.a else link.a, frame))
+        if port in self.hosts.values():
+            self.delivered.append((port, frame))
+
+    def _arrive(self, at: PortKey, frame: bytes) -> None:
+        fields, table = fields_of(frame, at.port_no), 0
+        while True:
+            found = [
+                e for e in self.tables[at.dpid].values() if e.table == table and matches(e.match, fields)
+            ]
+            if not found:
+                return
+            entry = max(found, key=lambda entry: entry.priority)
+            for port_no in entry.out:
+                if port_no != at.port_no:
+                    self._leave(PortKey(at.dpid, port_no), frame)
+            if entry.to_controller and at.dpid in self.connected:
+                self._tell(at, frame[: entry.to_controller], entry.table == 3)
+            if entry.metadata:
+                value, mask = entry.metadata
+                fields["metadata"] = (int(fields["metadata"]) & ~mask) | value
+            if entry.goto is None:
+                return
+            table = entry.goto
+
+    def _tell(self, at: PortKey, frame: bytes, waits: bool) -> None:
+        self.told.append((at, frame))
+        try:
+            self._carry_out(self.core.on_packet(frame, at, self.now_ns, waits))
+        except (MalformedFrame, ForgedFrame) as error:
+            self.events.append(error)
+
+
+def link(a: int, a_port: int, b: int, b_port: int) -> Link:
+    return Link.of(PortKey(a, a_port), PortKey(b, b_port))
+
+
+def diamond(options: Options | None = None) -> FakeNetwork:
+    """Hosts 1 and 2 at switch 1, 3 and 4 at switch 4; between them switches 2 and 3."""
+    links = {link(1, 11, 2, 1), link(1, 12, 3, 1), link(2, 2, 4, 11), link(3, 2, 4, 12)}
+    hosts = {1: PortKey(1, 1), 2: PortKey(1, 2), 3: PortKey(4, 1), 4: PortKey(4, 2)}
+    net = FakeNetwork(links, [1, 2, 3, 4], hosts, options or Options())
+    net.connect()
+    net.run(1)
+    return net
+
+
+def meet(net: FakeNetwork, *numbers: int) -> None:
+    """Hosts send ARP requests, so that the controller learns them."""
+    for number in numbers:
+        net.inject(net.hosts[number], arp(1, number, 200))

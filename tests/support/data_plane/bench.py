@@ -1,0 +1,115 @@
+"""A data plane with one port: number 1, on which BPF_PROG_TEST_RUN puts packets."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from libbpf_cffi import libbpf
+from openflow_ext.switch.dataplane.interface import PortSettings
+from openflow_ext.switch.dataplane.kernel import KernelDataPlane
+from openflow_ext.switch.dataplane.rules import CountOp, Rule, TcpMatch, WindowOp
+from tests.support.data_plane.packets import ACK, SYN, Offer, Segment
+from weir_base.port_counters import PortCountersRecord
+
+PORT, BRIDGE, OFPORT = 1, 3, 7
+
+
+class Bench:
+    """Runs the programs on segments.
+
+    The local host sends into the port; the remote host answers through its egress.
+    """
+
+    def __init__(self, plane: KernelDataPlane) -> None:
+        self.plane = plane
+        self._ingress = plane.program("weir_ingress")
+        self._ingress_tc = plane.program("weir_ingress_tc")
+        self._egress = plane.program("weir_egress")
+
+    def ingress(self, segment: Segment) -> bytes:
+        return libbpf.run(self._ingress, packet=segment.pack())[1]
+
+    def egress(self, segment: Segment) -> bytes:
+        return self.egress_raw(segment.pack())
+
+    def egress_raw(self, frame: bytes) -> bytes:
+        return libbpf.run(self._egress, packet=frame)[1]
+
+    def ingress_tc(self, segment: Segment) -> bytes:
+        return libbpf.run(self._ingress_tc, packet=segment.pack())[1]
+
+    def handshake(self, local: Segment, ours: Offer | None = None, theirs: Offer | None = None) -> None:
+        """The local host opens the connection: its SYN enters by the port, the SYN-ACK leaves by it."""
+        self.ingress(replace(local, flags=SYN, options=(ours or Offer()).pack()))
+        self.egress(replace(reverse(local), flags=SYN | ACK, options=(theirs or Offer()).pack()))
+
+    def configure(self, **settings: Any) -> None:
+        self.plane.configure(PORT, PortSettings(**settings), 100_000_000)
+
+    def put(self, rule: Rule) -> None:
+        self.plane.put(BRIDGE, rule)
+
+    def clamp_all_to(self, window_bytes: int) -> None:
+        self.put(Rule(0, 1, 0, TcpMatch(), WindowOp.SET_WINDOW, window_bytes))
+
+    @contextlib.contextmanager
+    def unclamped(self) -> Iterator[None]:
+        """Remove all rules, and put them back at the end."""
+        rules = [rule for rule, _ in self.plane.rules(BRIDGE)]
+        for rule in rules:
+            self.plane.remove(BRIDGE, rule)
+        try:
+            yield
+        finally:
+            for rule in rules:
+                self.put(rule)
+
+    def count_by_flags(self) -> None:
+        """The rows of SCCP's Table I that count."""
+        for flags, op in (
+            (0x02, CountOp.INCREMENT_NI),
+            (0x01, CountOp.DECREMENT_NI),
+            (0x04, CountOp.DECREMENT_NI),
+        ):
+            for version in (4, 6):
+                match = TcpMatch(ip_version=version, flags=flags, flags_mask=flags)
+                self.put(Rule(1, 100, 0, match, count_op=op))
+
+    def set_queue_bytes(self, nbytes: int) -> None:
+        """Set the length of the port's queue, as the tracepoints would."""
+        states = self.plane.pinned.maps["port_states"]
+        key, _ = self.plane.pinned.find_port(
+            PORT
+        )  # reading all slots takes longer than a turn on a slow machine
+        state = states.get(key)
+        state.queue_bytes = nbytes
+        states.put(key, state)
+
+    @property
+    def counters(self) -> PortCountersRecord:
+        return self.plane.counters(PORT)
+
+
+def reverse(segment: Segment) -> Segment:
+    return replace(
+        segment,
+        src=segment.dst,
+        dst=segment.src,
+        src_port=segment.dst_port,
+        dst_port=segment.src_port,
+    )
+
+
+def reflex_entry(segment: Segment, window_bytes: int = 4 * 1448) -> Rule:
+    """A MOD_WINDOW entry on the 5-tuple of a segment, as a reflex entry is."""
+    match = TcpMatch(
+        src=ipaddress.IPv4Network(segment.src),
+        dst=ipaddress.IPv4Network(segment.dst),
+        src_port=segment.src_port,
+        dst_port=segment.dst_port,
+    )
+    return Rule(0, 65535, 9, match, WindowOp.MOD_WINDOW, window_bytes, alpha=1)

@@ -1,0 +1,63 @@
+"""A port with a real queue: a veth interface with a slow HTB root."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+
+from openflow_ext.switch.dataplane.interface import QueueEvent
+from openflow_ext.switch.dataplane.kernel import KernelDataPlane
+
+K_PKTS = 10
+RTT_US = 20_000
+FRAME = bytes(6) + b"\x02" + bytes(5) + b"\x88\xb5" + bytes(1000)
+
+
+def run(*command: str) -> None:
+    """Run a command that must succeed."""
+    subprocess.run(command, check=True, capture_output=True)
+
+
+@contextlib.contextmanager
+def slow_port() -> Iterator[tuple[str, KernelDataPlane]]:
+    """The name and the data plane of a port of 1 Mbit/s, which sends a frame of 1014 bytes every 8.1 ms."""
+    name = f"wa{os.getpid() % 100000}"
+    run("ip", "link", "add", name, "type", "veth", "peer", "name", name + "p")
+    plane = None
+    try:
+        run("ip", "link", "set", name, "up")
+        run("ip", "link", "set", name + "p", "up")
+        run(*f"tc qdisc add dev {name} root handle 1: htb default 1".split())
+        run(*f"tc class add dev {name} parent 1: classid 1:1 htb rate 1mbit burst 1600".split())
+        run(*f"tc qdisc add dev {name} parent 1:1 pfifo limit 40".split())
+        plane = KernelDataPlane(f"weir-alarm-{os.getpid()}")
+        plane.attach(socket.if_nametoindex(name), name, bridge=1, ofport=1)
+        yield name, plane
+    finally:
+        if plane and plane.folder.exists():
+            plane.destroy()
+        run("ip", "link", "del", name)
+
+
+def events_until_normal(plane: KernelDataPlane, timeout_s: float = 5) -> list[QueueEvent]:
+    """The events of the queue until the alarm ends, or until the timeout."""
+    events: list[QueueEvent] = []
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end and not any(e.normal for e in events):
+        select.select([plane.events_fd()], [], [], end - time.monotonic())
+        events += plane.events()
+    return events
+
+
+def send_frames(name: str, frames: int) -> None:
+    """Put frames into the queue of the port."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out:
+        out.bind((name, 0))
+        for _ in range(frames):
+            with contextlib.suppress(OSError):  # ENOBUFS: the queue is full
+                out.send(FRAME)

@@ -1,0 +1,297 @@
+"""The fabric's entries and handlers, with the engine's real parser and a datapath that records."""
+
+import itertools
+from ipaddress import ip_address
+from types import SimpleNamespace
+
+import pytest
+
+from app_base.headers import DATA, OPENING_OR_CLOSING
+from app_base.pipeline import FABRIC_COOKIE
+from fabric_app import messages
+from fabric_app.app import FabricApp
+from fabric_app.events import EventFlowClosed
+from fabric_app.flow_entries import FlowEntries
+from flowdb.db import FlowDb
+from flowdb.flow import PortKey
+from flowdb.models import LinkRow
+from openflow_ext import wire
+from sdtcp_app.stage import STAGE as SDTCP
+from tests.support.database.rows import rows
+from tests.support.openflow.fake_datapath import FakeDatapath, event
+from tests.support.openflow.scripted_switch import FLOW_MOD, PACKET_OUT, arp, handshake, mac
+
+
+@pytest.fixture
+def app(tmp_path, monkeypatch):
+    monkeypatch.delenv("WEIR_CONFIG", raising=False)
+    flowdb = FlowDb(f"sqlite:///{tmp_path}/weir.db")
+    yield FabricApp(flowdb=flowdb)
+    flowdb.close()
+
+
+def packet_in(datapath, in_port, data, cookie=FABRIC_COOKIE, table_id=2):
+    return event(datapath, data=data, cookie=cookie, match={"in_port": in_port}, table_id=table_id)
+
+
+def come(app, datapath, *port_nos):
+    """The switch connects, and its ports settle."""
+    app.on_switch(event(datapath))
+    app.on_ports(event(datapath, body=[of_port(datapath, number) for number in port_nos]))
+    app.flowdb.clock.now_ns = lambda now_ns=app.flowdb.clock.now_ns: now_ns() + 10**9
+    app.on_tick(None)
+    datapath.sent.clear()
+
+
+def of_port(datapath, number, state=0):
+    if datapath.ofproto.OFP_VERSION == 6:
+        return datapath.ofproto_parser.OFPPort(number, 40, mac(number), b"h", 0, state, [])
+    return datapath.ofproto_parser.OFPPort(number, mac(number), b"h", 0, state, 0, 0, 0, 0, 0, 0)
+
+
+def built(datapath, table):
+    return [messages.add(datapath, entry, 0) for entry in table]
+
+
+def test_every_segment_matches_one_row_of_flags():
+    rows = [*OPENING_OR_CLOSING, DATA]
+    for flags in range(256):
+        assert len([row for row in rows if flags & row[1] == row[0]]) == 1
+
+
+def test_table_misses_lead_on_and_copied_segments_are_forwarded():
+    datapath = FakeDatapath()
+    for message in built(datapath, FlowEntries().permanent()):
+        datapath.send_msg(message)
+    mods = datapath.flow_mods()
+    misses = {mod.table_id: mod.goto for mod in mods if mod.priority == 0}
+    assert misses == {0: 1, 1: 2, 2: 3}
+    copies = [mod for mod in mods if mod.table_id == 2 and mod.priority in (80, 100)]
+    assert len(copies) == 11
+    assert {mod.goto for mod in copies} == {3}
+    assert {(mod.idle_timeout, mod.hard_timeout) for mod in mods} == {(0, 0)}
+    flags = [
+        m.match["tcp_flags"] for m in copies if (m.match["eth_type"], m.match.get("ip_proto")) == (0x0800, 6)
+    ]
+    assert flags == [(2, 2), (1, 3), (4, 7)]
+
+
+def test_tcp_flags_follow_their_prerequisites():
+    """OVS wants eth_type and ip_proto before the flags; Ryu writes its NXM form of the field first."""
+    datapath = FakeDatapath()
+    for message in built(datapath, FlowEntries().permanent()):
+        datapath.send_msg(message)
+    with_flags = [bytes(m.buf) for m in datapath.sent if m.match.get("tcp_flags")]
+    assert with_flags
+    ip_proto, flags = bytes.fromhex("8000140106"), bytes.fromhex("ffff55084f4e4600")
+    assert all(0 < m.index(ip_proto) < m.index(flags) for m in with_flags)
+
+
+def test_a_connecting_switch_gets_entries_and_loses_those_of_absent_stages(app):
+    datapath = FakeDatapath()
+    app.on_switch(event(datapath))
+    app.on_switch(event(datapath))
+    deletes = [mod for mod in datapath.flow_mods() if mod.command == 3]
+    assert len(deletes) == 4
+    assert {mod.table_id for mod in deletes} == {0, 1}
+    assert FABRIC_COOKIE not in {mod.cookie for mod in deletes}
+    assert {mod.cookie_mask for mod in deletes} == {0xFFFF_FFFF_0000_0000}
+    assert SDTCP.cookie in {mod.cookie for mod in deletes}
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_arp_is_sent_to_edge_ports_until_the_host_is_known(app, version):
+    datapath = FakeDatapath(version=version)
+    come(app, datapath, 1, 2, 3)
+    app.on_packet_in(packet_in(datapath, 1, arp(1, 1, 3)))
+    app.on_packet_in(packet_in(datapath, 3, arp(2, 3, 1, mac(1))))
+    app.on_packet_in(packet_in(datapath, 1, arp(1, 1, 3)))
+    asked, answer = (message for message in datapath.sent if message.msg_type == PACKET_OUT)
+    assert [action.port for action in asked.actions] == [2, 3]
+    assert [action.port for action in answer.actions] == [1]
+    to_hosts = [message for message in datapath.sent if message.msg_type == FLOW_MOD]
+    assert [(mod.match["eth_dst"], mod.table_id) for mod in to_hosts] == [(mac(1), 3), (mac(3), 3)]
+
+
+def test_flow_events_reach_observers_and_the_index(app, monkeypatch):
+    events = []
+    monkeypatch.setattr(app, "send_event_to_observers", events.append)
+    datapath = FakeDatapath()
+    for port, frame in zip((1, 3), handshake(1, 3), strict=True):
+        app.on_packet_in(packet_in(datapath, port, frame))
+    (opened,) = events
+    assert {flow.id for flow in opened.flows} == {flow.id for flow in app.flowdb.index.flows()}
+
+
+def test_packets_of_other_apps_and_malformed_frames_are_ignored(app, caplog):
+    datapath = FakeDatapath()
+    app.on_packet_in(packet_in(datapath, 1, arp(1, 1, 3), cookie=1))
+    for _ in range(3):
+        app.on_packet_in(packet_in(datapath, 1, b"\0" * 5))
+    assert datapath.sent == []
+    assert app.core.malformed == 3
+
+
+def test_a_deleted_port_removes_its_hosts(app):
+    datapath = FakeDatapath()
+    come(app, datapath, 1, 2)
+    app.on_packet_in(packet_in(datapath, 2, arp(1, 2, 3)))
+    datapath.sent.clear()
+    gone = of_port(datapath, 2)
+    app.on_port_status(event(datapath, reason=datapath.ofproto.OFPPR_DELETE, desc=gone))
+    assert len(app.core.network.hosts) == 0
+    (deleted,) = [mod for mod in datapath.flow_mods() if mod.command == 4]
+    assert (deleted.match, deleted.table_id) == ({"eth_dst": mac(2)}, 3)
+
+
+def test_a_port_that_is_down_is_not_flooded(app):
+    datapath = FakeDatapath()
+    come(app, datapath, 1, 2)
+    down = of_port(datapath, 2, datapath.ofproto.OFPPS_LINK_DOWN)
+    app.on_port_status(event(datapath, reason=datapath.ofproto.OFPPR_MODIFY, desc=down))
+    assert app.core.network.edges == {1: (1,)}
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_entries_of_an_earlier_controller_are_read_then_deleted(app, version):
+    datapath = FakeDatapath(version=version)
+    app.on_switch(event(datapath))
+    left = [
+        FlowEntries().to_host(mac(5), (4,), 0),
+        *FlowEntries().ports([7], [7], [4]),
+        *FlowEntries().permanent(),
+    ]
+    left.append(FlowEntries().known_host(mac(5), 4))
+    body = [messages.add(datapath, entry, 77) for entry in left]
+    foreign = messages.add(datapath, FlowEntries().to_host(mac(6), (4,), 0), 78)
+    foreign.cookie = 9
+    app.on_entries(event(datapath, body=[*body, foreign]))
+    app.on_ports(event(datapath, body=[of_port(datapath, number) for number in (4, 7)]))
+    app.flowdb.clock.now_ns = lambda now_ns=app.flowdb.clock.now_ns: now_ns() + 10**9
+    datapath.sent.clear()
+    app.on_tick(None)
+    assert {host.mac: host.port for host in app.core.network.hosts} == {mac(5): PortKey(1, 4)}
+    assert app.core.network.edges == {1: (4,)}, "behind port 7 may be a switch that is not back yet"
+    app.flowdb.clock.now_ns = lambda now_ns=app.flowdb.clock.now_ns: now_ns() + 40 * 10**9
+    app.on_tick(None)
+    swept = [m for m in datapath.sent if m.msg_type == FLOW_MOD and m.command == 3]
+    assert [(m.cookie, m.cookie_mask, m.table_id) for m in swept] == [(FABRIC_COOKIE | 77, 2**64 - 1, 0xFF)]
+
+
+def test_a_new_controller_starts_with_the_open_flows(app):
+    datapath = FakeDatapath()
+    for port, frame in zip((1, 3), handshake(1, 3), strict=True):
+        app.on_packet_in(packet_in(datapath, port, frame))
+    assert len(FabricApp(flowdb=app.flowdb).core.connections) == 1
+
+
+def test_flow_ids_come_from_the_database(app):
+    first, second = itertools.islice(iter(app.flowdb.next_id, None), 2)
+    assert second == first + 1
+
+
+def asked_for_reports(datapath):
+    """The request for flow reports, and the barrier behind it."""
+    (ask,) = [m for m in datapath.sent if hasattr(m, "wire_cls") and m.wire_cls is wire.FlowReportConfig]
+    (barrier,) = [m for m in datapath.sent if type(m).__name__ == "OFPBarrierRequest"]
+    return ask, barrier
+
+
+def spared(datapath):
+    """The hosts whose segments are not copied to the controller."""
+    return [m.match for m in datapath.flow_mods() if (m.command, m.table_id, m.priority) == (0, 2, 90)]
+
+
+@pytest.mark.parametrize("mode", ["proactive", "reactive"])
+def test_a_switch_that_reports_flows_copies_no_segments_of_known_hosts(app, mode):
+    app.core.network.entries.reactive = mode == "reactive"
+    datapath = FakeDatapath()
+    app.on_switch(event(datapath))
+    app.on_packet_in(packet_in(datapath, 1, arp(1, 1, 3)))
+    ask, barrier = asked_for_reports(datapath)
+    assert ask.to_wire() == wire.FlowReportConfig(wire.FlowKinds(0x1E), 10, 1000)
+    app.on_barrier(event(datapath, xid=barrier.xid))
+    app.on_tick(None)
+    assert spared(datapath) == ([{"in_port": 1, "eth_src": mac(1)}] if mode == "proactive" else [])
+    record = wire.FlowRecord(
+        wire.FlowKind.OPENED, ip_address("10.0.0.1"), ip_address("10.0.0.3"), 1000, 80, 3,
+        scale_src=7, scale_dst=9, mss_src=1460, mss_dst=1460, first_ns=5, handshake_rtt_us=250,
+    )  # fmt: skip
+    app.on_flow_report(event(datapath, records=(record,), lost=0, roll_called=False))
+    (flow,) = app.flowdb.index.flows()
+    assert (flow.receiver_wscale, flow.sender_wscale, flow.handshake_rtt_us) == (9, 7, 250)
+
+
+def test_other_events_run_during_a_long_flow_report(app, monkeypatch):
+    """The app yields to other events after every few records."""
+    datapath, known = FakeDatapath(), []
+    app.on_switch(event(datapath))
+    monkeypatch.setattr("fabric_app.app.hub.sleep", lambda _: known.append(len(app.flowdb.index)))
+    record = wire.FlowRecord(
+        wire.FlowKind.OPENED, ip_address("10.0.0.1"), ip_address("10.0.0.3"), 0, 80, 3, mss_dst=1460
+    )
+    records = tuple(record._replace(src_port=port) for port in range(1, 631))
+    app.on_flow_report(event(datapath, records=records, lost=0, roll_called=False))
+    assert len(app.flowdb.index) == 630
+    assert max(later - earlier for earlier, later in itertools.pairwise([0, *known])) <= 16
+
+
+def test_contradicting_reports_are_logged_more_and_more_rarely(app, caplog):
+    datapath = FakeDatapath()
+    app.on_switch(event(datapath))
+    record = wire.FlowRecord(
+        wire.FlowKind.OPENED, ip_address("10.0.0.1"), ip_address("10.0.0.3"), 1000, 80, 3, mss_src=1460
+    )
+    for mss in (0, 1000, 1001, 1002, 1003):
+        report = {"records": (record._replace(mss_dst=mss),), "lost": 0, "roll_called": False}
+        app.on_flow_report(event(datapath, **report))
+    said = [one.getMessage() for one in caplog.records if "another MSS" in one.getMessage()]
+    assert [text.rpartition("(")[2] for text in said] == ["number 1)", "number 2)", "number 4)"]
+    assert "switch 0000000000000001 reports flow 10.0.0.1:1000>10.0.0.3:80" in said[0]
+
+
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize("lost", [0, 1])
+def test_flows_missing_from_a_complete_roll_call_are_closed(app, version, lost, monkeypatch):
+    events = []
+    monkeypatch.setattr(app, "send_event_to_observers", events.append)
+    datapath = FakeDatapath(version=version)
+    for port, frame in zip((1, 3), handshake(1, 3), strict=True):
+        app.on_packet_in(packet_in(datapath, port, frame))
+    app.flowdb.clock.now_ns = lambda now_ns=app.flowdb.clock.now_ns: now_ns() + 2 * 10**9
+    app.on_switch(event(datapath))
+    app.on_flow_report(event(datapath, records=(), lost=lost, roll_called=True))
+    assert len(app.flowdb.index) == 2 * lost
+    closed = [(one.flow.key.src, one.reason) for one in events if isinstance(one, EventFlowClosed)]
+    assert closed == ([] if lost else [("10.0.0.1", "missing"), ("10.0.0.3", "missing")])
+
+
+def test_a_switch_without_flow_reports_keeps_copying_segments(app, caplog):
+    datapath = FakeDatapath()
+    app.on_switch(event(datapath))
+    app.on_packet_in(packet_in(datapath, 1, arp(1, 1, 3)))
+    ask, barrier = asked_for_reports(datapath)
+    app.on_error(event(datapath, xid=ask.xid, type=1, code=3))
+    app.on_barrier(event(datapath, xid=barrier.xid))
+    app.on_tick(None)
+    assert spared(datapath) == []
+    assert "refuses" not in caplog.text
+
+
+def test_links_are_recorded_in_the_database(app, tmp_path):
+    one, two = FakeDatapath(1), FakeDatapath(2)
+    for datapath in (one, two):
+        app.on_switch(event(datapath))
+        app.on_ports(event(datapath, body=[of_port(datapath, 5)]))
+    cable = {one: two, two: one}
+    heard = [(cable[d], m.data) for d in (one, two) for m in d.sent if m.msg_type == PACKET_OUT]
+    for datapath, frame in heard:
+        app.on_packet_in(packet_in(datapath, 5, frame))
+    app.on_packet_in(packet_in(one, 5, heard[0][1]))  # its own, come back
+    app.on_tick(None)
+    app.on_switch_gone(SimpleNamespace(datapath=FakeDatapath(2)))
+    app.on_switch_gone(SimpleNamespace(datapath=two))
+    app.flowdb.close()
+    found = {(row.src_dpid, row.dst_dpid, row.up) for row in rows(tmp_path / "weir.db", LinkRow)}
+    assert found == {(1, 2, False), (2, 1, False)}
+    assert app.core.network.discovery.forged == 1

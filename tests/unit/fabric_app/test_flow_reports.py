@@ -1,0 +1,313 @@
+"""Flow reports: several switches report one flow; they agree or disagree, early or late."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from ipaddress import ip_address
+
+import pytest
+
+from fabric_app.connections import Changed, Closed, Connections, Opened
+from fabric_app.core import Options
+from fabric_app.flow_reports import Doubt, Reports
+from fabric_app.paths import UNKNOWN_PORT
+from flowdb.flow import FiveTuple, Flow, FlowState, Hop, PortKey
+from openflow_ext.wire import SCALE_UNKNOWN, CloseReason, FlowKind, FlowRecord
+from tests.support.controllers.fake_network import SECOND, FakeNetwork, diamond, link, meet
+from tests.support.openflow.scripted_switch import handshake
+
+KEY = FiveTuple("10.0.0.1", "10.0.0.3", 1000, 80)
+OPENED = FlowRecord(
+    FlowKind.OPENED, ip_address("10.0.0.1"), ip_address("10.0.0.3"), 1000, 80, 1,
+    scale_src=7, scale_dst=9, mss_src=1460, mss_dst=1400, sent_bytes=74, first_ns=SECOND, last_ns=SECOND,
+)  # fmt: skip
+
+
+@pytest.fixture
+def net() -> FakeNetwork:
+    net = diamond()
+    meet(net, 1, 3)
+    net.events.clear()
+    return net
+
+
+def path(net: FakeNetwork) -> tuple[Hop, ...]:
+    return net.core.network.path(KEY, net.hosts[1], net.hosts[3])
+
+
+def tell(net: FakeNetwork, dpid: int, record: FlowRecord = OPENED, **changed: object) -> list:
+    before = len(net.events)
+    net.do(net.core.on_records(dpid, [record._replace(**changed)], net.now_ns))
+    return net.events[before:]
+
+
+def tell_all(net: FakeNetwork) -> Flow:
+    """Every switch of the path reports the flow."""
+    for hop in path(net):
+        tell(net, hop.dpid, out_port=hop.out_port)
+    flow = net.core.connections.get(KEY)
+    assert flow is not None
+    return flow
+
+
+def test_the_first_report_opens_a_flow_and_the_others_confirm_its_path(net: FakeNetwork) -> None:
+    flow = tell_all(net)
+    assert net.events == [Opened((flow,))]
+    assert flow.path == path(net)
+    assert (flow.mss_bytes, flow.receiver_wscale, flow.sender_wscale) == (1400, 9, 7)
+    assert (flow.opened_ns, net.core.reports.doubts) == (SECOND, 0)
+
+
+def test_copied_segments_and_reports_give_one_flow(net: FakeNetwork) -> None:
+    for number, frame in zip((1, 3), handshake(1, 3), strict=True):
+        net.inject(net.hosts[number], frame)
+    (changed,) = tell(net, 4, scale_src=9, scale_dst=7, handshake_rtt_us=250)
+    assert isinstance(changed, Changed)
+    assert (len(net.core.connections), changed.flow.handshake_rtt_us) == (1, 250)
+
+
+def test_a_report_may_arrive_before_the_syn_ack(net: FakeNetwork) -> None:
+    syn, syn_ack = handshake(1, 3)
+    net.inject(net.hosts[1], syn)
+    (opened,) = tell(net, 4, first_ns=net.now_ns, last_ns=net.now_ns)
+    net.inject(net.hosts[3], syn_ack)
+    assert [type(event) for event in net.events] == [Opened, Opened]
+    assert net.core.connections.get(KEY) == opened.flows[0]
+    assert len(list(net.core.connections)) == 2
+    net.inject(net.hosts[3], syn_ack)
+    assert len(net.events) == 2, "retransmitted"
+
+
+def test_a_switch_that_contradicts_the_topology_is_believed_for_itself(net: FakeNetwork) -> None:
+    planned = tell_all(net).path
+    other = 5 - planned[1].dpid
+    *_, doubt = tell(net, other, out_port=2)
+    assert doubt == Doubt(
+        f"switch {other:016x} reports flow {KEY} leaving by port 2, not as known: it is believed"
+    )
+    now = net.core.connections.get(KEY).path
+    assert {(hop.dpid, hop.out_port) for hop in now} == {
+        (hop.dpid, hop.out_port) for hop in (*planned, Hop(other, 0, 2))
+    }
+    assert now[0] == planned[0]
+
+
+def test_reports_from_before_a_reroute_are_old(net: FakeNetwork) -> None:
+    planned = tell_all(net).path
+    near, far = planned[0].port, net.core.network.paths.graph.peer(planned[0].port)
+    net.cut(next(one for one in net.links if set(one.ends) == {near, far}))
+    net.run(3)
+    new = net.core.connections.get(KEY).path
+    assert new[1].dpid == 5 - planned[1].dpid
+    for kind in (FlowKind.ACTIVE, FlowKind.IDLE):
+        assert tell(net, 1, kind=kind, out_port=near.port_no, last_ns=net.now_ns - 4 * SECOND) == []
+    silent = {"kind": FlowKind.CLOSED, "reason": CloseReason.SILENT, "last_ns": net.now_ns}
+    assert tell(net, 1, out_port=near.port_no, **silent) == []
+    (changed,) = tell(net, 4, kind=FlowKind.ACTIVE, sent_bytes=9000, last_ns=net.now_ns)
+    assert changed.flow.sent_bytes == 9000
+    assert changed.flow.path == new
+
+
+def test_bytes_and_activity_come_from_the_first_switch(net: FakeNetwork) -> None:
+    tell_all(net)
+    (changed,) = tell(net, 1, kind=FlowKind.ACTIVE, out_port=path(net)[0].out_port, sent_bytes=1000,
+                      last_ns=2 * SECOND)  # fmt: skip
+    assert (changed.flow.sent_bytes, changed.flow.rate_bps) == (1000, 8000)
+    assert tell(net, 4, kind=FlowKind.IDLE, sent_bytes=900, last_ns=2 * SECOND) == []
+    (changed,) = tell(net, 1, kind=FlowKind.IDLE, out_port=path(net)[0].out_port, sent_bytes=1000,
+                      last_ns=2 * SECOND)  # fmt: skip
+    assert changed.flow.state is FlowState.IDLE
+
+
+@pytest.mark.parametrize("reason", [CloseReason.FIN, CloseReason.RST])
+def test_an_end_at_one_switch_ends_the_flow_and_late_reports_are_ignored(
+    net: FakeNetwork, reason: CloseReason
+) -> None:
+    flow = tell_all(net)
+    end = {"kind": FlowKind.CLOSED, "reason": reason, "last_ns": 5 * SECOND}
+    assert tell(net, 4, **end) == [Closed(flow, reason.name.lower())]
+    assert tell(net, 1, **end) == []
+    assert tell(net, 1, last_ns=5 * SECOND) == []
+    assert tell(net, 1, kind=FlowKind.ACTIVE, last_ns=5 * SECOND + SECOND // 2) == []
+    (opened,) = tell(net, 4, kind=FlowKind.ACTIVE, sent_bytes=10**6, last_ns=8 * SECOND)
+    assert isinstance(opened, Opened), "data that still flows 3 s later: it did not end"
+    assert opened.flows[0].sent_bytes == 10**6
+    again = tell(net, 1, **end | {"last_ns": SECOND // 2})
+    assert again == [], "an end from before it opened"
+
+
+def test_an_end_may_arrive_before_the_opening(net: FakeNetwork) -> None:
+    assert tell(net, 1, kind=FlowKind.CLOSED, reason=CloseReason.FIN, last_ns=2 * SECOND) == []
+    assert tell(net, 4) == []
+
+
+def test_silence_ends_a_flow_only_when_all_switches_report_it(net: FakeNetwork) -> None:
+    flow = tell_all(net)
+    silent = {"kind": FlowKind.CLOSED, "reason": CloseReason.SILENT, "last_ns": 5 * SECOND}
+    *before, last = flow.path
+    assert [tell(net, hop.dpid, out_port=hop.out_port, **silent) for hop in before] == [[]] * len(before)
+    assert tell(net, last.dpid, out_port=last.out_port, **silent) == [Closed(flow, "silent")]
+
+
+def test_a_new_flow_with_the_same_5_tuple_replaces_the_old_one(net: FakeNetwork) -> None:
+    flow = tell_all(net)
+    net.now_ns = 60 * SECOND
+    closed, opened = tell(net, 4, first_ns=60 * SECOND, last_ns=60 * SECOND)
+    assert closed == Closed(flow, "replaced")
+    assert opened.flows[0].opened_ns == 60 * SECOND
+
+
+def test_the_first_report_of_a_handshake_holds(net: FakeNetwork) -> None:
+    flow = tell_all(net)
+    (doubt,) = tell(net, 4, mss_dst=9, scale_dst=1)
+    assert "with another MSS or scale than the first report, which holds" in doubt.text
+    assert net.core.connections.get(KEY) == flow
+
+
+def test_scales_need_both_sides_and_a_seen_handshake(net: FakeNetwork) -> None:
+    tell(net, 4, scale_dst=SCALE_UNKNOWN)
+    assert net.core.connections.get(KEY).receiver_wscale == 0
+    unseen = {"mss_src": 0, "mss_dst": 0, "scale_src": SCALE_UNKNOWN, "scale_dst": SCALE_UNKNOWN}
+    _, doubt = tell(net, 4, src_port=2000, kind=FlowKind.ACTIVE, last_ns=2 * SECOND, **unseen)
+    assert "10.0.0.1:2000>10.0.0.3:80 without its handshake: its scale is unknown" in doubt.text
+    flow = net.core.connections.get(replace(KEY, src_port=2000))
+    assert (flow.receiver_wscale, flow.mss_bytes) == (None, 536)
+
+
+def test_a_flow_between_unknown_hosts_has_the_reported_path(net: FakeNetwork) -> None:
+    strange = {"src": ip_address("192.0.2.1"), "dst": ip_address("192.0.2.2")}
+    key = replace(KEY, src="192.0.2.1", dst="192.0.2.2")
+    tell(net, 2, out_port=2, **strange)
+    assert net.core.connections.get(key).path == (Hop(2, UNKNOWN_PORT, 2),)
+    tell(net, 4, out_port=2, **strange)
+    assert net.core.connections.get(key).path == (Hop(2, UNKNOWN_PORT, 2), Hop(4, 11, 2))
+    net.cut(link(1, 12, 3, 1))
+    assert net.core.connections.get(key).path[0].dpid == 2, "nobody knows where it goes now"
+
+
+def test_too_many_flows_are_refused(net: FakeNetwork) -> None:
+    net.core.connections._max_connections = 2
+    for port in range(1000, 1010):
+        tell(net, 4, src_port=port)
+    assert (len(net.core.connections), net.core.connections.refused) == (2, 8)
+
+
+def successor() -> FakeNetwork:
+    """One switch, whose hosts are still unknown."""
+    net = FakeNetwork(set(), [7], {1: PortKey(7, 1), 3: PortKey(7, 3)}, Options(max_connections=4))
+    net.connect()
+    net.run(1)
+    return net
+
+
+LIVING = OPENED._replace(
+    kind=FlowKind.ACTIVE, out_port=3, first_ns=500, last_ns=SECOND + 500, sent_bytes=3000
+)
+BACK = LIVING._replace(src=LIVING.dst, dst=LIVING.src, src_port=80, dst_port=1000, out_port=1)
+
+
+def test_a_reported_flow_opens_with_its_age_and_each_direction_gives_the_other_s_input_port() -> None:
+    net = successor()
+    (opened,) = tell(net, 7, LIVING)
+    (there,) = opened.flows
+    assert (there.key, there.path) == (KEY, (Hop(7, UNKNOWN_PORT, 3),))
+    assert (there.opened_ns, there.mss_bytes, there.receiver_wscale) == (500, 1400, 9)
+    assert (there.sent_bytes, there.rate_bps, there.state) == (3000, 24_000, FlowState.ACTIVE)
+    opened, changed = tell(net, 7, BACK, kind=FlowKind.IDLE)
+    assert [(flow.path, flow.state) for flow in opened.flows] == [((Hop(7, 3, 1),), FlowState.IDLE)]
+    assert changed == Changed(replace(there, path=(Hop(7, 1, 3),)))
+    assert tell(net, 7, LIVING) == tell(net, 7, BACK, kind=FlowKind.IDLE) == []
+    assert net.core.reports.doubts == 0
+
+
+def connections(*paths: tuple[int, ...]) -> tuple[Reports, Connections, list[Flow]]:
+    """Reports on adopted flows that cross these switches."""
+    known = Connections(itertools.count(1).__next__, lambda *_: ())
+    flows = [
+        Flow(at, replace(KEY, src_port=at), tuple(Hop(dpid, 1, 2) for dpid in path), SECOND, 1400, 9)
+        for at, path in enumerate(paths, 100)
+    ]
+    known.adopt(flows)
+    return Reports(known, lambda *_: ()), known, flows
+
+
+NOW = 10 * SECOND
+
+
+def named(flow: Flow, kind: FlowKind = FlowKind.ACTIVE) -> FlowRecord:
+    return OPENED._replace(kind=kind, src_port=flow.key.src_port, out_port=2, last_ns=NOW)
+
+
+def test_a_flow_that_no_switch_names_at_the_roll_call_is_closed() -> None:
+    reports, known, (lives, ended, elsewhere, idle) = connections((1,), (1,), (2,), (1,))
+    reports.call_roll(1, NOW)
+    for flow, kind in ((lives, FlowKind.ACTIVE), (idle, FlowKind.IDLE)):
+        reports.on_record(1, named(flow, kind), NOW)
+    opened = reports.on_record(1, named(ended)._replace(src_port=9, kind=FlowKind.OPENED, first_ns=NOW), NOW)
+    assert reports.roll_called(1) == [Closed(ended, "missing")]
+    assert {flow.key.src_port for flow in known} == {
+        9,
+        *(one.key.src_port for one in (lives, elsewhere, idle)),
+    }
+    assert len(opened) == 1
+    assert reports.roll_called(1) == []
+
+
+def test_a_flow_stays_open_while_a_switch_names_it_or_may_still_do_so() -> None:
+    reports, _, (lives, ended) = connections((1, 2, 3), (1, 2, 3))
+    for dpid in (1, 2, 3):
+        reports.call_roll(dpid, NOW)
+    assert reports.roll_called(1) == []
+    reports.on_record(2, named(lives), NOW)
+    assert reports.roll_called(2) == [], "switch 3 has not said all"
+    assert reports.roll_called(3) == [Closed(ended, "missing")]
+
+
+def test_switches_without_a_roll_call_delay_and_close_nothing() -> None:
+    reports, known, (ended, unknown) = connections((1, 2), (2,))
+    for dpid in (1, 2):
+        reports.call_roll(dpid, NOW)
+    assert reports.roll_called(1) == []
+    assert reports.roll_not_called(2) == [Closed(ended, "missing")]
+    assert list(known) == [unknown]
+
+
+def test_a_switch_that_reconnects_calls_the_roll_again() -> None:
+    reports, _, (flow,) = connections((1, 2))
+    for dpid in (1, 2):
+        reports.call_roll(dpid, NOW)
+        reports.on_record(dpid, named(flow), NOW)
+        assert reports.roll_called(dpid) == []
+    for dpid, events in ((1, []), (2, [Closed(known_as(reports, flow), "missing")])):
+        reports.call_roll(dpid, 2 * NOW)
+        assert reports.roll_called(dpid) == events
+
+
+def known_as(reports: Reports, flow: Flow) -> Flow:
+    """The flow with the reported values."""
+    known = reports._connections.get(flow.key)
+    assert known is not None
+    return known
+
+
+def test_a_new_flow_is_not_in_the_roll_call_and_a_missed_flow_may_reopen() -> None:
+    reports, known, (flow,) = connections((1,))
+    reports.call_roll(1, SECOND + SECOND // 2)
+    assert reports.roll_called(1) == []
+    reports.call_roll(1, NOW)
+    assert reports.roll_called(1) == [Closed(flow, "missing")]
+    (opened,) = reports.on_record(2, named(flow), NOW)
+    assert isinstance(opened, Opened)
+    assert len(known) == 1
+
+
+def test_reported_flows_are_bounded_and_not_in_the_future() -> None:
+    net = successor()
+    future = {"first_ns": 9 * SECOND, "last_ns": 10 * SECOND, "scale_dst": SCALE_UNKNOWN}
+    events = [event for port in range(9) for event in tell(net, 7, LIVING, src_port=port, **future)]
+    flows = [flow for event in events for flow in event.flows]
+    assert len(flows) == len(net.core.connections) == 4
+    assert net.core.connections.refused == 5
+    assert {(flow.opened_ns, flow.last_active_ns) for flow in flows} == {(net.now_ns, None)}
+    assert {(flow.receiver_wscale, flow.sender_wscale) for flow in flows} == {(0, 0)}

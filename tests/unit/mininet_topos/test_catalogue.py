@@ -1,0 +1,139 @@
+"""Experiments in files: their heads, bad files and names, resumption, and the comparison of folders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from mininet_topos.cli import lab
+from mininet_topos.errors import BadExperiment
+from mininet_topos.experiments import catalogue
+from mininet_topos.records.result_folder import attempts, is_begun, is_done, run_name
+from tests.support.lab.examples import CASE, EXPERIMENT_FILE, one_case
+
+
+@pytest.mark.parametrize("name", sorted(catalogue.entries()))
+def test_every_experiment_states_what_it_reproduces(name: str) -> None:
+    entry = catalogue.entries()[name]
+    assert list(entry.head) == list(catalogue.HEAD)
+    assert all(entry.head.values()), "an empty statement"
+    assert entry.experiment.name == name
+
+
+def test_experiments_are_chosen_by_name_set_or_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(EXPERIMENT_FILE)
+    there = catalogue.entries()
+    assert [entry.experiment.name for entry in catalogue.chosen(["all"])] == list(there)
+    quick = [entry.experiment.name for entry in catalogue.chosen(["quick"])]
+    assert quick
+    assert set(quick) < set(there)
+    assert catalogue.chosen([str(path)])[0].experiment.cases[0].workers == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("schemes = [", "schemes = [[", "is not TOML"),
+        ("cases = [", "other = [", "unknown key 'other'"),
+        ("bandwidth_mbps = 100", "", "the experiment: the key 'bandwidth_mbps' is missing; add it"),
+        ("queue_bytes", "queue_byte", "unknown key 'queue_byte'; did you mean 'queue_bytes'?"),
+        ("cases = [", "cases = 3 # [", "cases is 3; want a list"),
+        ("workers = 3", "wrokers = 3", "case a: unknown key 'wrokers'; did you mean 'workers'?"),
+        ("workers = 3", "workers = '3'", "case a: workers is '3'; want a whole number"),
+        ('name = "a"', 'name = "a/b"', "becomes part of a file name: use letters"),
+        ('"plain"', '"tcp"', "schemes: no scheme is called 'tcp': use some of plain"),
+        ("queries = 1", "queries = 0", "case a has no traffic: set queries, flows, or background"),
+        ("queries = 1", 'flows = { kind = "x" }', "kind is 'x'; want one of random, incast"),
+        ("queries = 1", 'flows = { kind = "shuffle" }', "the key 'size_bytes' is missing"),
+        ("queries = 1", 'flows = { kind = "random", sizes = "x" }', "want a number of bytes or web-search"),
+        ("}]", "}, { name = 'a', title = 'b', queries = 1 }]", "two cases have the same name"),
+    ],
+)
+def test_a_bad_file_is_refused_in_one_line(old: str, new: str, message: str, tmp_path: Path) -> None:
+    assert old in EXPERIMENT_FILE
+    path = tmp_path / "mine.toml"
+    path.write_text(EXPERIMENT_FILE.replace(old, new, 1))
+    done = CliRunner().invoke(lab, ["run", str(path)])
+    assert done.exit_code == 1
+    assert message in done.stderr
+    assert done.stderr.startswith(f"weir lab: {path}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_unknown_name_is_refused_with_the_known_names() -> None:
+    done = CliRunner().invoke(lab, ["run", "nosuch"])
+    assert done.exit_code == 1
+    assert done.stderr.startswith("weir lab: no experiment is called 'nosuch': use all, quick, ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_list_states_what_each_experiment_reproduces() -> None:
+    rows = json.loads(CliRunner().invoke(lab, ["list", "--json"]).stdout)
+    assert {row["name"] for row in rows} == set(catalogue.entries())
+    assert any("SDTCP, figure" in row["reproduces"] for row in rows)
+    lines = CliRunner().invoke(lab, ["list"], env={"COLUMNS": "80"}).stdout.splitlines()
+    assert {row["name"] for row in rows} <= {line.split()[0] for line in lines}
+    assert all(len(line) <= 80 for line in lines)
+
+
+def _ended(raw: Path, name: str, valid: bool) -> None:
+    (raw / name).mkdir(parents=True)
+    (raw / name / "run.json").write_text(json.dumps({"valid": valid}))
+
+
+def test_a_resumed_run_skips_finished_runs(tmp_path: Path) -> None:
+    assert run_name(CASE, "plain", 1) == "A-plain"
+    assert run_name(CASE, "plain", 2) == "A-plain-r2"
+    for number, valid in ((1, False), (2, True)):
+        _ended(tmp_path, f"A-plain-{number}", valid)
+        _ended(tmp_path, f"A-plain-r2-{number}", False)
+    (tmp_path / "A-plain-3").mkdir()  # broken off
+    assert [path.name for path in attempts(tmp_path, "A-plain")] == ["A-plain-1", "A-plain-2"]
+    assert is_done(tmp_path, "A-plain")
+    assert not is_done(tmp_path, "A-plain-r2")
+    _ended(tmp_path, "A-plain-r2-3", False)
+    assert is_done(tmp_path, "A-plain-r2")
+
+
+def test_only_the_same_experiment_is_resumed(tmp_path: Path) -> None:
+    assert not is_begun(tmp_path, one_case())
+    (tmp_path / "metadata.json").write_text(json.dumps({"experiment": one_case().to_json()}))
+    assert is_begun(tmp_path, one_case())
+    with pytest.raises(BadExperiment, match="holds another experiment"):
+        is_begun(tmp_path, one_case(seed=2))
+    done = CliRunner().invoke(lab, ["run", "thesis-3hosts", "--resume"])
+    assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+    assert "name it with --out" in done.stderr
+
+
+def _summary(folder: Path, **changes: Any) -> Path:
+    row = {"case": "A", "scheme": "plain", "valid": True, "qct_ms": {"p50": 50.0, "p99": 80.0}, "fct_ms": {}}
+    row |= {"goodput_mbps": None, "queue_pkts_p50": 10, "drops": 0, "timeouts": 4}
+    folder.mkdir()
+    (folder / "summary.json").write_text(json.dumps([row | changes]))
+    return folder
+
+
+def test_two_folders_are_compared_by_case_scheme_and_figure(tmp_path: Path) -> None:
+    one = _summary(tmp_path / "one")
+    other = _summary(tmp_path / "other", qct_ms={"p50": 25.0, "p99": 80.0}, drops=3)
+    done = CliRunner().invoke(lab, ["compare", str(one), str(other), "--json"])
+    rows = {row["figure"]: row for row in json.loads(done.stdout)}
+    assert rows["QCT p50"]["ratio"] == 0.5
+    assert (rows["drops"]["before"], rows["drops"]["after"], rows["drops"]["ratio"]) == (0, 3, None)
+    assert "goodput" not in rows
+    assert "QCT p50" in CliRunner().invoke(lab, ["compare", str(one), str(other)]).stdout
+
+
+@pytest.mark.parametrize("changes", [{"case": "B"}, {"valid": False}])
+def test_folders_with_nothing_in_common_are_refused(changes: dict[str, Any], tmp_path: Path) -> None:
+    folders = (str(_summary(tmp_path / "one")), str(_summary(tmp_path / "other", **changes)))
+    done = CliRunner().invoke(lab, ["compare", *folders])
+    assert done.exit_code == 1
+    assert "no valid run of the same case and scheme" in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,68 @@
+"""The description of an experiment: ideal time, checks, parts that share a network, JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mininet_topos.errors import BadExperiment
+from mininet_topos.experiments.experiment import Case, Experiment, demo
+from mininet_topos.running.experiment_runner import steps
+from tests.support.lab.examples import one_case
+
+
+def test_the_ideal_time_counts_every_segment_with_its_headers() -> None:
+    # 32,000 bytes are 23 segments: (32,000 + 23 * 66) * 40 bytes at 100 Mbit/s
+    ideal = {case.name: case.ideal_ms(100) for case in demo().cases}
+    assert ideal["A"] == pytest.approx(107.2576)
+    assert ideal["B"] == pytest.approx(53.6288)
+    assert ideal["C"] == pytest.approx(50.2176)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"schemes": ("plain", "tcp")}, "no scheme is called 'tcp': use some of plain, cubic, bbr,"),
+        ({"schemes": ()}, "schemes is empty: use some of plain,"),
+        ({"schemes": ("plain", "plain")}, "names a scheme twice: plain, plain; name each once"),
+        ({"bandwidth_mbps": 0}, "want 1 to 10000"),
+        ({"queue_bytes": 1500}, "queue_bytes is 1500; want 3028 or more, two full segments"),
+        ({"congestion_control": "reno; rm"}, "congestion_control is 'reno; rm'; want a name such as"),
+        ({"cases": ()}, "the list of cases is empty: add a case"),
+        ({"period_ms": -1}, "period_ms is -1; want 0 or more"),
+        ({"cases": (Case("A", "", 2000, 1, 0, 1),)}, "more than the 1022 addresses"),
+        ({"cases": (Case("A", "", 1, 0, 0, 1),)}, "case A: size_bytes is 0; want 1 to 67108864"),
+        ({"cases": (Case("A", "", 1, 1, -1, 1),)}, "case A: background is -1; want 0 or more"),
+        ({"cases": (Case("A", "", 1, 1, 0, 0),)}, "case A has no traffic: set queries, flows, or background"),
+        # each case has room, the network for both has not
+        ({"cases": (Case("A", "", 1000, 1, 0, 1), Case("B", "", 1, 1, 1000, 1))}, "more than"),
+    ],
+)
+def test_a_bad_experiment_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadExperiment, match=message):
+        one_case(**changes)
+
+
+def test_fitted_cases_of_one_size_share_a_network() -> None:
+    def case(name: str, workers: int, background: int = 0) -> Case:
+        return Case(name, name, workers, 10_000, background, 5)
+
+    cases = (case("a", 40), case("b", 10), case("c", 40), case("d", 40, 1))
+    whole, fitted = one_case(cases=cases), one_case(cases=cases, fitted=True)
+    assert whole.parts_by_network == (whole,)
+    assert [[one.name for one in part.cases] for part in fitted.parts_by_network] == [
+        ["a", "c"],
+        ["b"],
+        ["d"],
+    ]
+    assert [len(part.layout.topo.hosts()) for part in fitted.parts_by_network] == [41, 11, 42]
+    assert len(whole.layout.topo.hosts()) == 42
+    assert steps(whole) == 1 + len(whole.schemes) * (1 + 4)
+    assert steps(fitted) == 1 + len(whole.schemes) * (3 + 4)
+
+
+def test_an_experiment_reads_back_from_json() -> None:
+    assert Experiment.from_json(demo().to_json()) == demo()
+    with pytest.raises(BadExperiment, match="the experiment: the key 'name' is missing; add it"):
+        Experiment.from_json({"cases": []})

@@ -1,0 +1,57 @@
+"""State files of labs, and what `weir lab clean` removes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mininet_topos.machine import lab_state as states
+from mininet_topos.machine.proc_stat import started_ticks
+
+
+@pytest.fixture
+def sleeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
+    monkeypatch.setattr(states, "STATE_DIR", tmp_path)
+    with subprocess.Popen(("sleep", "60")) as process:
+        yield process
+        process.kill()
+
+
+def _leave(tmp_path: Path, pid: int, ticks: int | None) -> Path:
+    path = tmp_path / "lab1.json"
+    path.write_text(json.dumps({"processes": {pid: ticks}, "interfaces": ["nosuch-eth1"]}))
+    return path
+
+
+def test_clean_ends_the_processes_of_a_killed_lab(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    path = _leave(tmp_path, sleeper.pid, started_ticks(sleeper.pid))
+    assert states.clean() == [f"process {sleeper.pid}"]
+    assert started_ticks(sleeper.pid) is None  # though its parent has not asked how it ended
+    assert sleeper.wait(5) == -15
+    assert not path.exists()
+
+
+def test_clean_spares_a_process_with_a_reused_pid(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    _leave(tmp_path, sleeper.pid, (started_ticks(sleeper.pid) or 0) - 1)
+    assert states.clean() == []
+    assert sleeper.poll() is None
+
+
+def test_clean_spares_a_running_lab(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    living = states.LabState.claim()
+    living.add_process(sleeper.pid)
+    assert states.clean() == []
+    assert sleeper.poll() is None
+    living.drop_process(sleeper.pid)
+    living.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_clean_ignores_a_damaged_file(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    (tmp_path / "lab1.json").write_text("{")
+    assert states.clean() == []
+    assert sleeper.poll() is None

@@ -1,0 +1,150 @@
+"""`weir lab report` and its steps: summary, plots and report from raw records."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mininet_topos.cli import lab
+from mininet_topos.experiments.experiment import Case, demo
+from tests.support.lab.result_folders import DEMO_SCHEMES, write_folder, write_run, write_samples
+
+REQUIRED = {
+    *("experiment", "scheme", "workers", "size_bytes", "queries", "bandwidth_mbps", "queue_pkts", "ideal_ms"),
+    *("qct_ms", "drops", "retransmits", "timeouts", "valid"),
+}
+
+
+def test_a_report_of_long_flows_and_of_a_sweep_of_workers(tmp_path: Path) -> None:
+    long = Case("L", "2 long flows", background=2, duration_s=1.0)
+    sweep = [Case(f"S{n}", f"{n} workers", workers=n, queries=4) for n in (10, 20)]
+    experiment = replace(demo(4), cases=(long, *sweep), schemes=("plain", "reno+dctcp"), repeats=2)
+    metadata = {"experiment": experiment.to_json(), "git": {"commit": "abc", "changed": []}, "sysctl": {}}
+    head = {"title": "T", "reproduces": "figure <9>"}
+    (tmp_path / "metadata.json").write_text(json.dumps(metadata | {"kernel": "6", "head": head}))
+    for scheme in experiment.schemes:
+        for case in experiment.cases:
+            for repeat in ("", "-r2"):
+                write_run(tmp_path, f"{case.name}", f"{scheme}{repeat}", 1, True, False)
+                run = tmp_path / "raw" / f"{case.name}-{scheme}{repeat}-1"
+                record = json.loads((run / "run.json").read_text())
+                record |= {"scheme": scheme, "transports": {"long1": "reno", "long2": "dctcp"}}
+                (run / "run.json").write_text(json.dumps(record))
+                if case is long:
+                    write_samples(run)
+    result = CliRunner().invoke(lab, ["report", str(tmp_path), "--json"])
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)
+    assert [(row["case"], row["repeat"]) for row in rows[:4]] == [("L", 1), ("L", 2)] * 2
+    assert rows[0]["goodput_by_transport"] == {"reno": 40, "dctcp": 40}
+    assert (rows[0]["fairness"], rows[0]["goodput_mbps"], rows[0]["flows_done"]) == (1, 80, 4)
+    assert rows[0]["fct_ms"]["max"] == 13
+    assert rows[0]["qct_ms"] == {}
+    plots = {path.stem for path in (tmp_path / "plots").glob("*.svg")}
+    wanted = {"query_times", "workers", "queue_S10", "queue_S20"}
+    assert plots == wanted | {"flows_L", "completion_times", "queue_distribution"}
+    page = (tmp_path / "report.html").read_text()
+    assert "figure &lt;9&gt;" in page
+    assert "reno 40.0" in page
+    shown = CliRunner().invoke(lab, ["report", str(tmp_path)]).stdout
+    assert "TCP+DCTCP" in shown
+
+
+def test_each_step_can_be_repeated_alone(folder: Path) -> None:
+    missing = CliRunner().invoke(lab, ["plot", str(folder)])
+    assert (missing.exit_code, missing.stderr.count("\n")) == (1, 1)
+    assert "weir lab summarise" in missing.stderr
+    rows = json.loads(CliRunner().invoke(lab, ["summarise", str(folder)]).stdout)
+    assert len(rows) == 9
+    assert not (folder / "plots").exists()
+    drawn = CliRunner().invoke(lab, ["plot", str(folder)]).stdout.splitlines()
+    assert all(Path(path).exists() for path in drawn)
+    assert not (folder / "report.html").exists()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_folder(tmp_path, demo(4))
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as `weir lab report` leaves it; what it printed is in `printed`. Not to be changed."""
+    folder = tmp_path_factory.mktemp("reported")
+    write_folder(folder, demo(4))
+    result = CliRunner().invoke(lab, ["report", str(folder), "--json"])
+    assert result.exit_code == 0, result.output
+    (folder / "printed").write_text(result.stdout)
+    return folder
+
+
+def test_rows_are_made_from_raw_records_alone(reported: Path) -> None:
+    rows = json.loads((reported / "printed").read_text())
+    assert json.loads((reported / "summary.json").read_text()) == rows
+    assert [(row["case"], row["scheme"]) for row in rows] == [(c, s) for c in "ABC" for s in DEMO_SCHEMES]
+    for row in rows:
+        assert set(row) >= REQUIRED
+        assert row["qct_ms"] == {"p50": 61.0, "p95": 63.0, "p99": 63.0, "max": 63.0}
+        assert (row["drops"], row["ovs_drops"], row["retransmits"], row["timeouts"]) == (7, 2, 5, 1)
+        extended = row["scheme"] != "plain"
+        counts = (row["alarms"], row["clamps"], row["marks"])
+        assert counts == ((5, 20, 6) if extended else (None, None, None))
+    assert [row["attempt"] for row in rows if (row["case"], row["scheme"]) == ("C", "sdtcp")] == [2]
+    assert [row["valid"] for row in rows].count(False) == 1
+    assert rows[0]["cpu"] == {"ovs": 0.5}
+    assert rows[3]["background_mbps"]["before"] == pytest.approx(80, rel=0.01)
+
+
+def test_the_report_is_one_file_and_names_void_runs(reported: Path) -> None:
+    page = (reported / "report.html").read_text()
+    assert "1 of 9 runs are void" in page
+    assert "starved of CPU" in page
+    assert page.count("<svg") == 5
+    assert "<script" not in page
+    assert 'src="' not in page
+    assert "&lt;6.18&gt;" in page
+
+
+def test_plots_are_written_as_svg_and_png(reported: Path) -> None:
+    names = {path.stem for path in (reported / "plots").glob("*.svg")}
+    assert names == {"query_times", "queue_A", "queue_B", "queue_C", "background"}
+    for path in (reported / "plots").glob("*.svg"):
+        ElementTree.parse(path)  # noqa: S314 - our own file
+        assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_run_without_counted_queries_has_no_curve(folder: Path) -> None:
+    run = folder / "raw" / "A-sccp-1" / "run.json"
+    stall = {"cpu": 0, "start_ns": 2_000_000_000, "ns": 1_000_000_000}
+    run.write_text(json.dumps(json.loads(run.read_text()) | {"stalls": [stall]}))
+    result = CliRunner().invoke(lab, ["report", str(folder), "--json"])
+    assert result.exit_code == 0, result.output
+    (row,) = [row for row in json.loads(result.stdout) if (row["case"], row["scheme"]) == ("A", "sccp")]
+    assert (row["queries_left_out"], row["qct_ms"]) == (4, {})
+
+
+def test_the_table_fits_eighty_columns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = CliRunner().invoke(lab, ["report", str(folder)]).stdout.splitlines()
+    table = lines[: lines.index("A: 40 workers x 32 KB")]
+    rows = [line for line in table if line.startswith(("A ", "B ", "C "))]
+    assert len(rows) == 9
+    assert sum("SDTCP *" in row for row in rows) == 1
+    assert all(len(line.rstrip()) <= 80 for line in table)
+    assert not any("…" in line for line in lines)
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", '{"experiment": {"cases": [{"nonsense": 1}]}}'])
+def test_a_folder_without_results_is_refused_in_one_line(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "metadata.json").write_text(content)
+    result = CliRunner().invoke(lab, ["report", str(tmp_path)])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("weir lab: ")
+    assert result.stderr.count("\n") == 1

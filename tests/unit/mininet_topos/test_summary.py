@@ -1,0 +1,65 @@
+"""The summary: percentiles, and the goodput of long flows around the queries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mininet_topos.records.raw_records import goodput_points
+from mininet_topos.results.summary import background_figures, percentile
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0.1, 100))
+def test_percentile_is_nearest_rank(values: list[float], percent: float) -> None:
+    found = percentile(values, percent)
+    assert found in values
+    not_above = sum(value <= found for value in values)
+    assert not_above >= len(values) * percent / 100 - 1e-6
+    assert sum(value < found for value in values) < len(values) * percent / 100 + 1e-6
+
+
+def test_percentiles_of_twenty_values() -> None:
+    values = list(range(1, 21))
+    assert [percentile(values, p) for p in (50, 95, 99, 100)] == [10, 19, 20, 20]
+
+
+def _goodput(rates_mbps: list[float]) -> list[dict[str, Any]]:
+    """A record each 100 ms from t = 0, at these rates."""
+    total, records = 0.0, [{"host": "root", "event": "goodput", "t_ns": 0, "bytes": 0}]
+    for number, rate in enumerate(rates_mbps, 1):
+        total += rate * 1e6 / 8 / 10
+        records.append(
+            {"host": "root", "event": "goodput", "t_ns": number * 100_000_000, "bytes": int(total)}
+        )
+    return records
+
+
+def test_long_flows_are_measured_before_during_and_after_the_queries() -> None:
+    query = {"event": "query", "start_ns": 2_000_000_000, "qct_ms": 1000.0}
+    records = [*_goodput([90] * 20 + [30] * 10 + [50] * 10 + [88] * 20), query]
+    figures = background_figures(records, 0)
+    assert figures["background_mbps"] == pytest.approx({"before": 90, "during": 30, "after": 88})
+    in_periods = background_figures(records, 1500)["background_mbps"]
+    assert in_periods == pytest.approx({"before": 90, "during": (30 * 2 + 50) / 3, "after": 88}, abs=0.01)
+    assert figures["recovery_s"] == pytest.approx(1.3)  # three tenths of a second at 88 after one at 50
+
+
+def test_long_flows_that_never_recover_have_no_recovery_time() -> None:
+    query = {"event": "query", "start_ns": 2_000_000_000, "qct_ms": 1000.0}
+    figures = background_figures([*_goodput([90] * 20 + [30] * 40), query], 0)
+    assert figures["recovery_s"] is None
+    assert background_figures([query], 0) == {"background_mbps": None, "recovery_s": None}
+
+
+def test_goodput_of_several_sinks_is_summed_while_all_report() -> None:
+    def goodput(host: str, points: list[tuple[int, int]]) -> list[dict[str, Any]]:
+        return [{"event": "goodput", "host": host, "t_ns": t, "bytes": sent} for t, sent in points]
+
+    one = goodput("rcv2", [(0, 0), (100, 10), (200, 20), (300, 30)])
+    other = goodput("rcv3", [(50, 0), (150, 40), (250, 80)])
+    assert goodput_points([*one, *other]) == [(100, 30), (200, 80)]
+    assert goodput_points(one) == [(0, 0), (100, 10), (200, 20), (300, 30)]
+    assert goodput_points([]) == []

@@ -1,0 +1,255 @@
+"""SCCP: Table I, the policy of a port, and what a switch is sent."""
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from flowdb.db import FlowDb
+from flowdb.flow import PortKey
+from flowdb.models import SettingRow
+from openflow_ext import wire
+from openflow_ext.switch.dataplane.rules import CountOp, WindowOp
+from openflow_ext.switch.openflow.extension_rules import rule_of
+from openflow_ext.switch.openflow.flow_mods import FlowMod
+from openflow_ext.wire import PortCountersFlags, PortCountersRecord
+from sccp_app.app import SccpApp
+from sccp_app.common_rtt import KEPT_HANDSHAKES, SPACING_NS, CommonRtts, PortRtt, RttPolicy, why_not_clamping
+from sccp_app.config import SccpSettings
+from sccp_app.core import TABLE_I, Act, PolicyError, PortPolicy, overshoot_bytes
+from sccp_app.metrics import CommonRttMetrics
+from sccp_app.stage import STAGE
+from telemetry_app.core import PortSample
+from telemetry_app.events import EventPortSamples
+from tests.support.controllers.port_samples import a_sample
+from tests.support.database.rows import rows
+from tests.support.openflow.fake_datapath import FakeDatapath, event
+
+FIN, SYN, RST = 1, 2, 4
+
+
+@pytest.mark.parametrize("flags", range(256))
+def test_each_segment_matches_exactly_its_row_of_table_i(flags):
+    (row,) = [row for row in TABLE_I if flags & row.mask == row.flags]
+    if flags & SYN:
+        assert row.acts == (Act.INCREMENT_NI,)
+    elif flags & (FIN | RST):
+        assert row.acts == (Act.DECREMENT_NI, Act.SET_WINDOW)
+    else:
+        assert row.acts == (Act.SET_WINDOW,)
+
+
+@pytest.mark.parametrize("values", [(0,), (-1,), (300, -1), (300, 0, -1)])
+def test_a_policy_without_a_fair_share_is_refused(values):
+    with pytest.raises(PolicyError):
+        PortPolicy(*values)
+
+
+def test_the_paper_s_overshoot():
+    """Section III.B: 1 Gbit/s, 200 µs on average, a common RTT of 300 µs: 12.5 KB in each round trip."""
+    assert overshoot_bytes(10**9, 300, 200) == 12_500
+    assert overshoot_bytes(10**9, 200, 300) == 0
+
+
+A_PORT = PortKey(1, 2)
+
+
+def handshakes(shares, rtts_us, spacing_ns=SPACING_NS):
+    """The decisions on handshakes of one port, one after the other."""
+    decided = [shares.on_handshake(A_PORT, rtt_us, i * spacing_ns) for i, rtt_us in enumerate(rtts_us)]
+    return [share for share in decided if share]
+
+
+def test_a_fixed_rtt_stays_while_one_handshake_is_as_short():
+    assert handshakes(CommonRtts(RttPolicy(300)), [300] + [9000] * 250) == []
+
+
+def test_a_fixed_rtt_below_all_handshakes_is_reported():
+    (short,) = handshakes(CommonRtts(RttPolicy(300)), [700, 301, 600] * 20)
+    assert short == PortRtt(A_PORT, 300, 301, 600)
+    assert not short.fills_port
+
+
+def test_a_fixed_rtt_below_half_of_all_handshakes_stops_clamping():
+    shares = CommonRtts(RttPolicy(300))
+    told = handshakes(shares, [700, 601, 800] * 100)
+    assert told == [PortRtt(A_PORT, 300, 601, 700), PortRtt(A_PORT, 0, 601, 700)]
+    fallback = told[-1]
+    assert list(shares) == shares.of_switch(1) == [fallback]
+    assert shares.of_switch(2) == []
+    again = shares.on_handshake(A_PORT, 250, 10**12)
+    assert (again.common_rtt_us, again.least_us) == (300, 250)
+    shares.port_gone(A_PORT)
+    assert list(shares) == []
+
+
+def test_a_measured_rtt_is_the_percentile_with_headroom():
+    shares = CommonRtts(RttPolicy(600, measured=True, percentile=90, headroom=1.5, most_us=2000))
+    rtts_us = [100] * 90 + [200] * 10
+    assert handshakes(shares, rtts_us)[-1] == PortRtt(A_PORT, 150, 100, 100)
+    assert handshakes(shares, [1000] * 300)[-1].common_rtt_us == 1500
+    assert handshakes(shares, [1900] * 300)[-1].common_rtt_us == 2000
+    assert handshakes(shares, [4001] * 300)[-1].common_rtt_us == 0
+
+
+def test_the_overshoot_follows_from_the_median_handshake():
+    assert PortRtt(A_PORT, 300, 150, 200).overshoot_bytes(10**9) == 12_500
+
+
+def test_a_burst_counts_as_one_handshake():
+    assert handshakes(CommonRtts(RttPolicy(300)), [400] * 1000, spacing_ns=1000) == []
+
+
+@given(st.lists(st.integers(1, 5000), max_size=400))
+def test_a_measured_rtt_is_bounded(rtts_us):
+    for share in handshakes(CommonRtts(RttPolicy(600, measured=True)), rtts_us):
+        assert share.common_rtt_us <= 2000
+
+
+@given(st.integers(0, 300), st.lists(st.integers(1, 5000), max_size=10), st.integers(0, 300))
+def test_a_port_stops_clamping_only_if_all_handshakes_are_twice_as_long(before, quick_us, after):
+    rtts_us = [1201] * before + quick_us + [1201] * after
+    shares = CommonRtts(RttPolicy(600))
+    handshakes(shares, rtts_us)
+    kept_us = rtts_us[-KEPT_HANDSHAKES:]
+    strangled = len(kept_us) == KEPT_HANDSHAKES and min(kept_us) > 1200
+    assert [share for share in shares if not share.common_rtt_us] == list(shares) * strangled
+
+
+@pytest.mark.parametrize(
+    ("flag", "says"), [("NO_CAPACITY", "capacity"), ("NO_QUEUE", "queue"), ("TABLE_FULL", "max_flows")]
+)
+def test_the_reason_why_a_port_does_not_clamp(flag, says):
+    assert says in why_not_clamping(PortCountersFlags.ATTACHED | PortCountersFlags[flag])
+    assert why_not_clamping(PortCountersFlags.ATTACHED | PortCountersFlags.ALARM_UP) == ""
+
+
+@pytest.fixture
+def app(tmp_path, monkeypatch):
+    monkeypatch.delenv("WEIR_CONFIG", raising=False)
+    flowdb = FlowDb(f"sqlite:///{tmp_path}/weir.db")
+    app = SccpApp(flowdb=flowdb)
+    app.flowdb, app.database = flowdb, tmp_path / "weir.db"
+    yield app
+    flowdb.close()
+
+
+def test_a_connecting_switch_gets_table_i_and_the_policy(app):
+    datapath = FakeDatapath()
+    app.on_switch(event(datapath))
+    config = wire.decode_message(bytes(datapath.sent[0].buf))
+    assert config == wire.PortConfig(wire.OFPP_ANY, wire.PortConfigFlags.WINDOW, common_rtt_us=600)
+    mods = datapath.flow_mods()
+    assert {(m.table_id, m.priority, m.goto, m.cookie) for m in mods} == {(1, 100, 2, STAGE.cookie)}
+    share, down, up = wire.SetWindow(), wire.DecrementNi(), wire.IncrementNi()
+    for eth_type in (0x0800, 0x86DD):
+        rows = {
+            mod.match["tcp_flags"]: [action.to_wire() for action in mod.extension]
+            for mod in mods
+            if mod.match["eth_type"] == eth_type
+        }
+        assert rows == {(2, 2): [up], (1, 3): [down, share], (4, 7): [down, share], (0, 7): [share]}
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_the_agent_accepts_table_i(app, version):
+    """The agent parses each entry into a rule."""
+    datapath = FakeDatapath(version=version)
+    app.on_switch(event(datapath))
+    messages = [bytes(message.buf) for message in datapath.sent[1:]]
+    rules = [rule_of(FlowMod.parse(data)) for data in messages]
+    assert [(r.match.ip_version, r.match.flags, r.match.flags_mask) for r in rules] == [
+        (version, row.flags, row.mask) for version in (4, 6) for row in TABLE_I
+    ]
+    assert [r.window_op for r in rules[:4]] == [WindowOp.NONE] + [WindowOp.FAIR_SHARE] * 3
+    counts = [CountOp.INCREMENT_NI, CountOp.DECREMENT_NI, CountOp.DECREMENT_NI, CountOp.NONE]
+    assert [r.count_op for r in rules[:4]] == counts
+
+
+def flow_report(datapath, rtts_us):
+    """Flows of port 2 that were opened one after the other."""
+    return event(
+        datapath,
+        records=[
+            SimpleNamespace(handshake_rtt_us=rtt_us, out_port=2, first_ns=i * SPACING_NS)
+            for i, rtt_us in enumerate(rtts_us)
+        ],
+    )
+
+
+def configs(datapath):
+    """The PORT_CONFIGs that were sent: (port, common RTT)."""
+    messages = [wire.decode_message(bytes(one.buf)) for one in datapath.sent if one.msg_type == 4]
+    return [(one.port_no, one.common_rtt_us) for one in messages]
+
+
+def test_a_common_rtt_that_is_too_short_is_logged_and_sent_after_a_reconnect(app, caplog):
+    datapath, again = FakeDatapath(), FakeDatapath()
+    app.on_switch(event(datapath))
+    app.on_flow_report(flow_report(datapath, [0, *[1300] * 260]))
+    assert configs(datapath) == [(wire.OFPP_ANY, 600), (2, 600), (2, 0)]
+    assert "cannot be filled: its shortest recent handshake took 1300 us" in caplog.text
+    assert "does not clamp: its shortest recent handshake took 1300 us" in caplog.text
+    app.on_switch_gone(SimpleNamespace(datapath=again))
+    app.on_switch_gone(SimpleNamespace(datapath=datapath))
+    app.on_flow_report(flow_report(datapath, [100] * 20))
+    assert len(configs(datapath)) == 3, "nobody to tell"
+    app.on_switch(event(again))
+    assert configs(again) == [(wire.OFPP_ANY, 600), (2, 600)]
+
+
+def test_a_measured_common_rtt_is_sent_and_in_the_metrics(app):
+    datapath = FakeDatapath()
+    app.common_rtts = CommonRtts(RttPolicy(600, measured=True))
+    app.metrics.registry.register(CommonRttMetrics(app.common_rtts, app._capacities_bps))
+    app.on_switch(event(datapath))
+    app.on_samples(EventPortSamples(1, (a_sample(A_PORT, capacity_bps=10**9),)))
+    app.on_flow_report(flow_report(datapath, [200] * 20))
+    assert configs(datapath) == [(wire.OFPP_ANY, 600), (2, 300)]
+    of = {"dpid": f"{1:016x}", "port_no": "2"}
+    value = app.metrics.registry.get_sample_value
+    assert value("weir_sccp_overshoot_bytes", of) == 12_500
+    gone = event(datapath, reason=datapath.ofproto.OFPPR_DELETE, desc=SimpleNamespace(port_no=2))
+    app.on_port_status(gone)
+    assert value("weir_sccp_overshoot_bytes", of) is None
+
+
+def test_a_switch_without_the_extension_is_logged_once(app, caplog):
+    datapath = FakeDatapath(dpid=7)
+    app.on_switch(event(datapath))
+    for sent in datapath.sent:
+        app.on_error(event(datapath, xid=sent.xid, type=1, code=1))
+    assert caplog.text.count("switch 0000000000000007 refuses SCCP's settings") == 1
+
+
+def test_a_port_that_stops_or_resumes_clamping_is_logged_once(app, caplog):
+    caplog.set_level("INFO", app.logger.name)  # Mininet gives new loggers a level
+    lacking = PortCountersFlags.ATTACHED | PortCountersFlags.NO_QUEUE
+    for flags in (PortCountersFlags.ATTACHED, lacking, lacking, PortCountersFlags.ATTACHED):
+        sample = PortSample(A_PORT, "s1-eth2", 1, PortCountersRecord(2, flags=flags))
+        app.on_samples(EventPortSamples(1, (sample,)))
+    assert [record.getMessage().split(": ")[0] for record in caplog.records] == [
+        "port 0000000000000001:2 (s1-eth2) counts flows but does not clamp",
+        "port 0000000000000001:2 (s1-eth2) clamps to its fair share again",
+    ]
+
+
+def test_the_settings_are_recorded_in_the_database(app):
+    app.flowdb.close()
+    (noted,) = rows(app.database, SettingRow)
+    assert (noted.section, noted.chosen["common_rtt_us"]) == ("sccp", 600)
+
+
+def test_the_metrics_cover_ports_and_database(app):
+    app.on_samples(EventPortSamples(5, (a_sample(PortKey(5, 1), "s5-eth1", n_i=3),)))
+    of = {"dpid": f"{5:016x}", "port_no": "1", "name": "s5-eth1"}
+    assert app.metrics.registry.get_sample_value("weir_port_n_i", of) == 3
+    assert app.metrics.registry.get_sample_value("weir_flowdb_rows_lost") == 0
+
+
+@pytest.mark.parametrize("address", ["9466", ":9466", "127.0.0.1:port"])
+def test_a_wrong_metrics_address_is_refused(address):
+    with pytest.raises(ValidationError, match="metrics"):
+        SccpSettings(metrics=address)

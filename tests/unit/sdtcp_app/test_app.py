@@ -1,0 +1,366 @@
+"""SDTCP's entries and handlers, with the engine's real parser and a datapath that records."""
+
+import socket
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from pydantic import ValidationError
+
+from app_base.pipeline import FABRIC_COOKIE
+from fabric_app.events import EventFlowClosed, EventFlowOpened
+from flowdb.commands import Command
+from flowdb.db import FlowDb
+from flowdb.flow import FiveTuple, Flow, Hop
+from flowdb.models import AlarmRow, DecisionRow
+from openflow_ext import wire
+from openflow_ext.switch.dataplane.rules import WindowOp
+from openflow_ext.switch.openflow.extension_rules import rule_of
+from openflow_ext.switch.openflow.flow_mods import FlowMod
+from sdtcp_app import messages
+from sdtcp_app.app import SdtcpApp
+from sdtcp_app.config import SdtcpSettings
+from sdtcp_app.stage import STAGE
+from tests.support.database.rows import rows
+from tests.support.openflow.fake_datapath import FakeDatapath, event
+from weir_base.settings import Watch
+
+V4 = FiveTuple("10.0.0.1", "10.0.0.3", 1000, 80)
+V6 = FiveTuple("fe80::1", "fe80::3", 1000, 80)
+
+
+def make_flow(flow_id=1, key=V4):
+    return Flow(flow_id, key, (Hop(1, 1, 3),), flow_id, 1460, 9)
+
+
+@pytest.fixture
+def app(tmp_path, monkeypatch):
+    monkeypatch.delenv("WEIR_CONFIG", raising=False)
+    flowdb = FlowDb(f"sqlite:///{tmp_path}/weir.db")
+    app = SdtcpApp(flowdb=flowdb)
+    app.index, app.database = flowdb.index, tmp_path / "weir.db"
+    yield app
+    flowdb.close()
+
+
+@pytest.fixture
+def datapath(app):
+    datapath = FakeDatapath()
+    app.on_switch(event(datapath))
+    datapath.sent.clear()
+    return datapath
+
+
+def alarm(datapath, **changed):
+    fields = {
+        "port": wire.OfpPort(3), "port_buf_pkts": 30, "port_buf_bytes": 45_000,
+        "port_rate_bps": 100_000_000, "n_i": 2, "crossing_ns": 5,
+    }  # fmt: skip
+    return event(datapath, **fields | changed)
+
+
+def test_a_connecting_switch_loses_old_clamps_and_gets_the_alarm_settings(app):
+    datapath = FakeDatapath()
+    app.on_switch(event(datapath))
+    delete, config = datapath.sent
+    assert (delete.table_id, delete.cookie, delete.command) == (
+        0,
+        STAGE.cookie,
+        datapath.ofproto.OFPFC_DELETE,
+    )
+    sent = wire.decode_message(bytes(config.buf))
+    assert sent == wire.PortConfig(
+        wire.OFPP_ANY, wire.PortConfigFlags.ALARM, k_pkts=20, rtt_us=1000, cookie=STAGE.cookie
+    )
+
+
+@pytest.mark.parametrize("key", [V4, V6], ids=["IPv4", "IPv6"])
+def test_a_clamp_matches_the_acks_and_goes_to_the_next_table(app, datapath, key):
+    app.index.add(make_flow(key=key))
+    app.on_alarm(alarm(datapath))
+    (mod,) = datapath.flow_mods()
+    assert mod.extension[0].to_wire() == wire.ModWindow(14_375, 5)
+    assert (mod.table_id, mod.goto, mod.priority, mod.cookie) == (0, 1, 65535, STAGE.cookie)
+    assert (mod.match["tcp_src"], mod.match["tcp_dst"]) == (80, 1000)
+    assert messages.clamped_flow(mod.match) == key
+    data = bytes(datapath.sent[0].buf)
+    rule = rule_of(FlowMod.parse(data))
+    assert rule.match.exact
+    assert (rule.window_op, rule.window_bytes, rule.alpha) == (WindowOp.MOD_WINDOW, 14_375, 5)
+    assert (rule.idle_timeout_s, rule.hard_timeout_s) == (5, 30)
+
+
+def test_a_share_is_a_constant_window(app, datapath, monkeypatch):
+    app.index.add(make_flow())
+    app.on_alarm(alarm(datapath))
+    monkeypatch.setattr("sdtcp_app.app.time.monotonic_ns", lambda: 10**18)
+    app.on_alarm(alarm(datapath))
+    assert datapath.flow_mods()[1].extension[0].to_wire() == wire.SetWindow(21_250)
+
+
+def test_a_closed_flow_s_clamp_is_deleted_strictly(app, datapath):
+    flow = make_flow()
+    app.index.add(flow)
+    app.on_alarm(alarm(datapath))
+    app.index.remove(flow.id)
+    app.on_flow_closed(EventFlowClosed(flow, "fin", 1))
+    added, deleted = datapath.flow_mods()
+    assert deleted.command == datapath.ofproto.OFPFC_DELETE_STRICT
+    assert (deleted.match, deleted.priority, deleted.table_id) == (added.match, 65535, 0)
+
+
+@pytest.fixture
+def noted(app, monkeypatch):
+    """The recorded alarms, each with its kind and time, while a further event waits."""
+    noted = []
+    monkeypatch.setattr(app.recorder, "alarm", lambda _port, kind, _msg, ns: noted.append((kind, ns)) or 1)
+    app.index.add(make_flow())
+    app.events.put("another event")
+    return noted
+
+
+def test_waiting_alarms_are_answered_before_any_is_recorded(app, datapath, noted):
+    app.on_alarm(alarm(datapath))
+    assert len(datapath.flow_mods()) == 1
+    assert noted == []
+    app.on_normal(alarm(datapath))
+    assert [kind for kind, _ in noted] == ["alarm", "normal"]
+    assert noted == sorted(noted), "each with its own time"
+
+
+def test_answered_alarms_are_recorded_before_the_app_ends(app, datapath, noted):
+    app.on_alarm(alarm(datapath))
+    app.close()
+    assert [kind for kind, _ in noted] == ["alarm"]
+
+
+def test_the_number_of_unrecorded_alarms_is_bounded(app, datapath, noted, monkeypatch):
+    monkeypatch.setattr("sdtcp_app.executor.MOST_UNRECORDED", 2)
+    monkeypatch.setattr("sdtcp_app.app.time.monotonic_ns", lambda: 1)  # less than a step between the alarms
+    app.on_alarm(alarm(datapath))
+    app.on_alarm(alarm(datapath))
+    assert [kind for kind, _ in noted] == ["alarm"], "the second led to nothing"
+
+
+def removed(datapath, match, reason, cookie=STAGE.cookie):
+    return event(datapath, cookie=cookie, reason=reason, match=match)
+
+
+def test_only_a_timeout_of_our_own_entry_releases_a_flow(app, datapath):
+    app.index.add(make_flow())
+    app.on_alarm(alarm(datapath))
+    match = datapath.sent[0].match
+    ofp = datapath.ofproto
+    app.on_entry_gone(removed(datapath, match, ofp.OFPRR_DELETE))
+    app.on_entry_gone(removed(datapath, match, ofp.OFPRR_IDLE_TIMEOUT, FABRIC_COOKIE))
+    app.on_entry_gone(removed(datapath, datapath.ofproto_parser.OFPMatch(), ofp.OFPRR_IDLE_TIMEOUT))
+    assert app.core.punished == 1
+    app.on_entry_gone(removed(datapath, match, ofp.OFPRR_IDLE_TIMEOUT))
+    assert app.core.punished == 0
+
+
+@pytest.mark.parametrize(
+    "changed", [{"port_rate_bps": 0}, {"port_rate_bps": 2**64 - 1}, {"crossing_ns": 2**64 - 1}]
+)
+def test_an_impossible_alarm_is_counted_and_dropped(app, datapath, changed):
+    app.index.add(make_flow())
+    app.on_alarm(alarm(datapath, **changed))
+    app.on_normal(alarm(datapath, **changed))
+    assert datapath.sent == []
+    assert app.metrics.registry.get_sample_value("weir_sdtcp_alarms_total", {"outcome": "malformed"}) == 2
+
+
+def test_the_largest_alarm_can_still_be_sent(app, datapath):
+    app.index.add(make_flow(key=V4))
+    app.on_alarm(alarm(datapath, port_rate_bps=10**15, port_buf_bytes=2**32 - 1, n_i=1))
+    assert datapath.flow_mods()[0].extension[0].to_wire().window_bytes == 65535 << 9
+
+
+def test_only_the_end_of_the_newest_session_releases_flows(app, datapath):
+    app.index.add(make_flow())
+    app.on_alarm(alarm(datapath))
+    app.on_switch_gone(SimpleNamespace(datapath=FakeDatapath()))
+    assert app.core.punished == 1
+    app.on_switch_gone(SimpleNamespace(datapath=datapath))
+    assert app.core.punished == 0
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"k_pkts": 0}, {"rtt_us": 0}, {"alpha": 0}, {"hard_timeout_s": 0}, {"speed": 1}]
+)
+def test_impossible_settings_are_refused(wrong):
+    with pytest.raises(ValidationError):
+        SdtcpSettings(**wrong)
+
+
+def sample(app, name, **labels):
+    return app.metrics.registry.get_sample_value(name, labels)
+
+
+def test_answers_of_the_switch_are_recorded(app, datapath, monkeypatch):
+    answered = []
+    monkeypatch.setattr(app.recorder, "answered", lambda *args: answered.append(args[1]))
+    app.index.add(make_flow())
+    app.on_alarm(alarm(datapath))
+    xid = datapath.sent[-1].xid
+    app.executor.ask_confirmations()
+    barrier = datapath.sent[-1].xid
+    app.executor.ask_confirmations()
+    assert datapath.sent[-1].xid == barrier, "one barrier at a time"
+    app.on_barrier(event(datapath, xid=barrier + 100))
+    assert answered == []
+    app.on_barrier(event(datapath, xid=barrier))
+    app.on_error(event(datapath, xid=xid, type=5, code=1))
+    assert answered == ["done"]
+
+
+@pytest.mark.parametrize("error", [{"type": 5, "code": 1}, {"type": 0xFFFF, "exp_type": 3}])
+def test_a_refused_entry_is_recorded(app, datapath, monkeypatch, error):
+    answered = []
+    monkeypatch.setattr(app.recorder, "answered", lambda *args: answered.append(args[1]))
+    app.index.add(make_flow())
+    app.on_alarm(alarm(datapath))
+    xid = datapath.sent[-1].xid
+    app.on_error(event(datapath, xid=xid, **error))
+    app.executor.ask_confirmations()
+    app.on_barrier(event(datapath, xid=datapath.sent[-1].xid))
+    assert answered == [f"refused: type {error['type']} code {[*error.values()][1]}"]
+    assert sample(app, "weir_sdtcp_answers_total", outcome="refused") == 1
+
+
+def test_unconfirmed_entries_of_a_disconnected_switch_are_recorded_as_lost(app, datapath, monkeypatch):
+    answered = []
+    monkeypatch.setattr(app.recorder, "answered", lambda *args: answered.append(args[1]))
+    app.index.add(make_flow())
+    app.on_alarm(alarm(datapath))
+    app.on_switch_gone(SimpleNamespace(datapath=datapath))
+    assert answered == ["none: the switch went"]
+
+
+def test_an_alarm_of_a_port_without_flows_is_logged_once(app, datapath, caplog):
+    for _ in range(3):
+        app.on_alarm(alarm(datapath))
+    assert [record.message for record in caplog.records].count(
+        "port 0000000000000001:3 raised an alarm, but no flow is known to leave through it"
+    ) == 1
+    assert sample(app, "weir_sdtcp_alarms_total", outcome="nothing") == 3
+
+
+def test_metrics_count_and_serve(app, datapath):
+    app.index.add(make_flow())
+    app.on_alarm(alarm(datapath))
+    app.on_flow_closed(EventFlowClosed(make_flow(), "fin", 1))
+    assert sample(app, "weir_sdtcp_decisions_total", equation="punished") == 1
+    assert sample(app, "weir_sdtcp_lifts_total", reason="flow closed") == 1
+    assert sample(app, "weir_sdtcp_alarm_to_flow_mod_seconds_count") == 1
+    assert sample(app, "weir_sdtcp_clamps") == 0
+    assert sample(app, "weir_flowdb_flows") == 1
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        taken.listen()
+        with pytest.raises(SystemExit, match=f"metrics: cannot listen on {address}"):
+            app.metrics.serve_or_exit(address)
+
+
+@pytest.fixture
+def reflex_app(app, datapath):
+    app._change_settings(app.settings.model_copy(update={"mode": "reflex"}))
+    app.flowdb.flow_opened(make_flow(1))
+    app.flowdb.flow_opened(make_flow(2, V6))
+    app.on_flows_opened(EventFlowOpened((make_flow(1), make_flow(2, V6))))
+    app.on_tick(None)
+    datapath.sent.clear()
+    app.on_port_config(event(datapath, port_no=3, capacity_bps=100_000_000))
+    app.on_tick(None)
+    return app
+
+
+def test_reflex_mode_arms_ports_and_replaces_activated_entries(reflex_app, datapath, monkeypatch):
+    now_ns = time.monotonic_ns()
+    monkeypatch.setattr("sdtcp_app.app.time.monotonic_ns", lambda: now_ns)
+    armed = wire.decode_message(bytes(datapath.sent[-1].buf))
+    assert [(entry.src_port, entry.alpha, entry.priority) for entry in armed.entries] == [(80, 5, 65535)] * 2
+    assert [str(entry.src) for entry in armed.entries] == ["10.0.0.3", "fe80::3"]
+    assert armed.entries[0].cookie == STAGE.cookie | 1
+    datapath.sent.clear()
+    step = {"port_no": 3, "rank": 0, "n_i": 2, "when_ns": 5}
+    reflex_app.on_reflex(event(datapath, on=True, cookie=armed.entries[0].cookie, **step))
+    clamp, disarmed = datapath.sent
+    (action,) = clamp.instructions[0].actions
+    assert action.to_wire() == wire.ModWindow(armed.entries[0].window_bytes, 5)
+    assert wire.decode_message(bytes(disarmed.buf)) == wire.Arm(3)
+    reflex_app.on_reflex(event(datapath, on=False, cookie=armed.entries[0].cookie, **step))
+    reflex_app.on_alarm(alarm(datapath))
+    assert len(datapath.sent) == 2
+    reflex_app.flowdb.close()
+    (decision,) = rows(reflex_app.database, DecisionRow)
+    (row,) = rows(reflex_app.database, AlarmRow)
+    assert (decision.origin, decision.alarm_id) == ("reflex", row.id)
+
+
+def test_a_port_that_was_not_armed_is_tried_again(reflex_app, datapath, monkeypatch):
+    arm = datapath.sent[-1]
+    reflex_app.on_error(event(datapath, xid=arm.xid, type=0xFFFF, exp_type=3))
+    monkeypatch.setattr("sdtcp_app.app.time.monotonic_ns", lambda: 10**18)
+    reflex_app.on_tick(None)
+    again = datapath.sent[-1]
+    assert wire.decode_message(bytes(again.buf)) == wire.decode_message(bytes(arm.buf))
+    assert again is not arm
+
+
+def test_the_end_of_reflex_mode_disarms_ports(reflex_app, datapath):
+    datapath.sent.clear()
+    reflex_app._change_settings(reflex_app.settings.model_copy(update={"mode": "alarm"}))
+    assert [wire.decode_message(bytes(msg.buf)) for msg in datapath.sent] == [wire.Arm(3)]
+
+
+def test_settings_are_changed_without_a_restart(app, datapath, tmp_path, monkeypatch, caplog):
+    file = tmp_path / "weir.toml"
+    file.write_text("[sdtcp]\nk_pkts = 20\n")
+    monkeypatch.setenv("WEIR_CONFIG", str(file))
+    app._watch = Watch("sdtcp", SdtcpSettings)
+    app._reload_settings()
+    assert datapath.sent == []
+    file.write_text('[sdtcp]\nk_pkts = 65\npolicy = "largest-volume"\nmetrics = "127.0.0.1:9"\n')
+    app._reload_settings()
+    assert wire.decode_message(bytes(datapath.sent[0].buf)).k_pkts == 65
+    assert app.core.parameters.k_pkts == 65
+    for number, sent in ((1, 10), (2, 20)):
+        app.index.add(replace(make_flow(number), sent_bytes=sent))
+    app.on_alarm(alarm(datapath))
+    assert app.core.is_punished(2)
+    assert "[sdtcp] metrics takes effect at the next start" in caplog.text
+    file.write_text("[sdtcp]\nk_pkts = 0\n")
+    app._reload_settings()
+    assert "the settings stay as they are" in caplog.text
+    assert app.settings.k_pkts == 65
+
+
+def test_a_command_is_obeyed_and_answered(app, datapath, monkeypatch):
+    app.index.add(make_flow())
+    asked = [Command(5, "punish", {"flow": 1}, "ann"), Command(6, "release", {"flow": 9}, "ann")]
+    answered = []
+    monkeypatch.setattr(app.flowdb, "take_commands", lambda: [asked.pop(0)] if asked else [])
+    monkeypatch.setattr(app.flowdb, "command_done", lambda *done: answered.append(done[1:]))
+    app.on_tick(None)
+    app.on_tick(None)
+    assert answered == [(True, f"{V4} slowed down"), (False, "no flow 9 is open")]
+    (mod,) = datapath.flow_mods()
+    assert mod.extension[0].to_wire() == wire.SetWindow(1460)
+    assert sample(app, "weir_sdtcp_commands_total", outcome="obeyed") == 1
+    assert sample(app, "weir_sdtcp_commands_total", outcome="refused") == 1
+
+
+def test_a_clamp_in_openflow_1_5(app):
+    datapath = FakeDatapath(version=6)
+    app.on_switch(event(datapath))
+    app.index.add(make_flow())
+    app.on_alarm(alarm(datapath))
+    data = bytes(datapath.sent[-1].buf)
+    rule = rule_of(FlowMod.parse(data))
+    assert (data[0], rule.window_op, rule.window_bytes) == (6, WindowOp.MOD_WINDOW, 14_375)
+    app.executor.ask_confirmations()
+    app.executor.carry_out(app.core.on_flow_closed(make_flow()))
+    assert FlowMod.parse(bytes(datapath.sent[-1].buf)).command == datapath.ofproto.OFPFC_DELETE_STRICT

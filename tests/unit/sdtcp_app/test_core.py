@@ -1,0 +1,205 @@
+"""The control loop: which flow it punishes, when, and that every clamp ends."""
+
+from flowdb.flow import FiveTuple, Flow, Hop, PortKey
+from flowdb.index import FlowIndex
+from sdtcp_app.core import Sdtcp
+from sdtcp_app.core_types import Alarm, Equation, Lift, LiftReason, Parameters, Punish
+
+PORT = PortKey(1, 3)
+MS = 1_000_000
+S = 1000 * MS
+STEP = 1_500_000
+"""3/2 RTT at the default RTT of 1 ms."""
+
+
+def make_flow(flow_id, port=PORT, wscale=9):
+    key = FiveTuple("10.0.0.1", "10.0.0.2", flow_id, 80)
+    return Flow(flow_id, key, (Hop(port.dpid, 9, port.port_no),), flow_id, 1460, wscale)
+
+
+def alarm(port=PORT, queue_bytes=45_000, n_i=0):
+    return Alarm(port, queue_bytes, 100_000_000, n_i)
+
+
+def setup(flows=3, policy=None):
+    index = FlowIndex()
+    for flow_id in range(1, flows + 1):
+        index.add(make_flow(flow_id))
+    return index, Sdtcp(index, policy or Parameters())
+
+
+def close(index, core, flow_id):
+    return core.on_flow_closed(index.remove(flow_id))
+
+
+def test_one_flow_an_alarm_and_the_next_after_three_halves_of_an_rtt():
+    _, core = setup()
+    assert [punish.flow.id for punish in core.on_alarm(alarm(), 0)] == [1]
+    assert core.on_alarm(alarm(), MS) == []
+    assert core.on_alarm(alarm(), STEP - 1) == []
+    assert [punish.flow.id for punish in core.on_alarm(alarm(), STEP)] == [2]
+
+
+def test_a_punishment_holds_every_input():
+    _, core = setup(10)
+    (punish,) = core.on_alarm(alarm(), 0)
+    assert punish == Punish(
+        flow=make_flow(1), port=PORT, switch=1, equation=Equation.PUNISHED, window_bytes=2_875, alpha=5,
+        candidates=10, ranking=tuple(make_flow(n) for n in range(1, 6)), capacity_bps=100_000_000,
+        rtt_us=1000, queue_bytes=45_000, n=10, wc_bytes=5_750, wr_bytes=65535 << 9,
+    )  # fmt: skip
+
+
+def test_n_is_the_switch_s_count_if_it_has_one():
+    _, core = setup(10)
+    (punish,) = core.on_alarm(alarm(n_i=5), 0)
+    assert (punish.n, punish.wc_bytes) == (5, 11_500)
+
+
+def test_punished_flows_share_once():
+    index, core = setup(2)
+    for step in range(2):
+        core.on_alarm(alarm(), step * STEP)
+    shared = core.on_alarm(alarm(), 2 * STEP)
+    assert [(s.flow.id, s.equation, s.alpha, s.window_bytes) for s in shared] == [
+        (1, Equation.SHARED, 0, 28_750),
+        (2, Equation.SHARED, 0, 28_750),
+    ]
+    assert core.on_alarm(alarm(), 3 * STEP) == []
+    index.add(make_flow(7))
+    assert [p.equation for p in core.on_alarm(alarm(), 4 * STEP)] == [Equation.PUNISHED]
+    assert {s.equation for s in core.on_alarm(alarm(), 5 * STEP)} == {Equation.SHARED}
+
+
+def test_the_share_holds_the_queue_at_k():
+    """Equation (5) with 100 packets waiting and K = 20: 12.5 KB in flight, 30 KB queued, for two flows."""
+    _, core = setup(2)
+    overrun = Alarm(PORT, 150_000, 100_000_000, 0, 100)
+    for step in range(2):
+        core.on_alarm(overrun, step * STEP)
+    shared = core.on_alarm(overrun, 2 * STEP)
+    assert [(s.window_bytes, s.queue_bytes) for s in shared] == [(21_250, 30_000)] * 2
+
+
+def test_the_share_shrinks_by_whole_segments_as_flows_join():
+    index, core = setup(2)
+    for step in range(3):
+        core.on_alarm(alarm(), step * STEP)
+    index.add(make_flow(7))
+    core.on_alarm(alarm(), 3 * STEP)
+    shared = core.on_alarm(alarm(), 4 * STEP)
+    assert [(s.flow.id, s.window_bytes) for s in shared] == [(1, 19_166), (2, 19_166), (7, 19_166)]
+    assert core.on_alarm(alarm(queue_bytes=44_000), 5 * STEP) == []
+
+
+def test_a_port_without_flows_is_forgotten():
+    _, core = setup(0)
+    assert core.on_alarm(alarm(), 0) == []
+    assert core.busy
+    assert core.on_tick(STEP) == []
+    assert not core.busy
+
+
+def test_release_waits_for_normal_and_for_the_end_of_the_burst():
+    index, core = setup(3)
+    core.on_alarm(alarm(), 0)
+    assert core.on_tick(10 * MS) == []
+    assert core.on_normal(PORT, 20 * MS) == []
+    index.add(make_flow(9))  # came after BUF_NORMAL: no burst flow
+    assert close(index, core, 2) == []
+    assert core.on_tick(30 * MS) == []
+    close(index, core, 3)
+    assert core.on_tick(40 * MS) == [Lift(make_flow(1), PORT, 1, LiftReason.NORMAL)]
+    assert core.on_tick(50 * MS) == []
+    assert not core.busy
+
+
+def test_without_burst_flows_normal_releases_at_once():
+    _, core = setup(1)
+    core.on_alarm(alarm(), 0)
+    assert core.on_normal(PORT, 5 * MS) == [Lift(make_flow(1), PORT, 1, LiftReason.NORMAL)]
+
+
+def test_a_standing_connection_delays_release_only_until_the_limit():
+    _, core = setup(2)
+    core.on_alarm(alarm(), 0)
+    core.on_alarm(alarm(), MS)
+    core.on_normal(PORT, 2 * MS)
+    assert core.on_tick(MS + 2 * S - 1) == []
+    assert core.on_tick(MS + 2 * S) == [Lift(make_flow(1), PORT, 1, LiftReason.LIMIT)]
+
+
+def test_if_all_flows_are_punished_only_the_limit_releases_them():
+    """Burst flows look like the others then. Released at once, they would overflow the queue again."""
+    _, core = setup(2)
+    for step in range(3):
+        core.on_alarm(alarm(), step * STEP)
+    last = 2 * STEP
+    assert core.on_normal(PORT, last + MS) == []
+    assert core.on_tick(last + 2 * S - 1) == []
+    assert [lift.reason for lift in core.on_tick(last + 2 * S)] == [LiftReason.LIMIT]
+
+
+def test_a_lost_normal_delays_release_only_until_the_limit():
+    _, core = setup(1)
+    core.on_alarm(alarm(), 0)
+    assert [lift.reason for lift in core.on_tick(2 * S)] == [LiftReason.LIMIT]
+
+
+def test_clamps_are_lifted_one_by_one_and_an_alarm_stops_it():
+    _, core = setup(4)
+    for step in range(4):
+        core.on_alarm(alarm(), step * STEP)
+    at = 10 * STEP
+    assert [lift.flow.id for lift in core.on_normal(PORT, at)] == [1]
+    assert core.on_tick(at + STEP - 1) == []
+    assert [lift.flow.id for lift in core.on_tick(at + STEP)] == [2]
+    assert [p.flow.id for p in core.on_alarm(alarm(), at + STEP + MS)] == [1]
+    assert core.on_tick(at + 9 * STEP) == []
+    assert core.punished == 3
+
+
+def test_a_punished_flow_that_closes_loses_its_clamp_at_once():
+    index, core = setup(2)
+    core.on_alarm(alarm(), 0)
+    assert close(index, core, 1) == [Lift(make_flow(1), PORT, 1, LiftReason.CLOSED)]
+    assert core.punished == 0
+
+
+def test_a_timed_out_entry_releases_its_flow():
+    _, core = setup(1)
+    core.on_alarm(alarm(), 0)
+    key = make_flow(1).key
+    assert core.on_entry_gone(1, key) == [Lift(make_flow(1), PORT, 1, LiftReason.ENTRY_GONE)]
+    assert core.on_entry_gone(1, key) == []
+    assert [p.flow.id for p in core.on_alarm(alarm(), STEP)] == [1]
+
+
+def test_a_clamp_ends_at_the_hard_limit_even_while_alarms_go_on():
+    _, core = setup(1)
+    core.on_alarm(alarm(), 0)
+    for at in range(S, 30 * S, S):
+        core.on_alarm(alarm(), at)  # shares once
+        assert core.on_tick(at) == []
+    assert core.on_tick(31 * S) == [Lift(make_flow(1), PORT, 1, LiftReason.EXPIRED)]
+
+
+def test_a_disconnected_switch_releases_only_its_own_flows():
+    index, core = setup(1)
+    other = PortKey(2, 3)
+    index.add(make_flow(8, other))
+    core.on_alarm(alarm(), 0)
+    core.on_alarm(alarm(other), 0)
+    assert core.on_switch_gone(1, MS) == [Lift(make_flow(1), PORT, 1, LiftReason.SWITCH_GONE)]
+    assert core.punished == 1
+
+
+def test_a_new_flow_may_have_the_5_tuple_of_a_clamped_one():
+    index, core = setup(1)
+    first, again = make_flow(1), Flow(2, make_flow(1).key, (Hop(1, 9, 3),), 2, 1460, 9)
+    core.on_alarm(alarm(), 0)
+    index.remove(1)
+    index.add(again)
+    assert [p.flow for p in core.on_alarm(alarm(), STEP)] == [again]
+    assert core.on_flow_closed(first) == [Lift(first, PORT, 1, LiftReason.CLOSED)]
+    assert core.on_flow_closed(again) == [Lift(again, PORT, 1, LiftReason.CLOSED)]

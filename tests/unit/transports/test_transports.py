@@ -1,0 +1,83 @@
+"""`weir transports` without root: the list, and the errors with their remedies."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from libbpf_cffi.libbpf import BpfError
+from transports import cli, congestion, sockets
+from transports.congestion import TransportError
+
+NAME = "weir_dctcp"
+
+
+def test_list_has_the_congestion_controls_of_the_kernel_and_of_weir(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "available", lambda: ["reno", NAME])
+    rows = json.loads(CliRunner().invoke(cli.transports, ["list", "--json"]).stdout)
+    assert rows == [
+        {"name": "reno", "what": "part of the kernel", "loaded": True},
+        {"name": NAME, "what": "Data Center TCP, RFC 8257", "loaded": True},
+    ]
+    text = CliRunner().invoke(cli.transports, ["list"]).stdout
+    assert text.splitlines()[-1].split()[-1] == "yes"
+
+
+def test_reno_is_always_available() -> None:
+    assert "reno" in congestion.available()
+    congestion.require_settable("reno")
+
+
+def test_error_names_a_congestion_control_that_no_socket_can_use() -> None:
+    with pytest.raises(TransportError, match="no socket can use nonesuch"):
+        congestion.require_settable("nonesuch")
+
+
+def test_error_for_a_missing_or_broken_object_states_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEIR_BUILD", str(tmp_path))
+    with pytest.raises(TransportError, match="make bpf"):
+        congestion.check(NAME)
+    with pytest.raises(TransportError, match="make bpf"), sockets.socket_reader():
+        pass
+    (tmp_path / f"{NAME}.bpf.o").write_bytes(b"no object")
+    with pytest.raises(TransportError, match=r"this kernel rejects weir_dctcp: .*modprobe tcp_dctcp"):
+        congestion.check(NAME)
+
+
+def test_error_without_permission_says_to_run_as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def refuse(_path: Path) -> Iterator[None]:
+        raise BpfError(errno.EPERM, "load: not permitted")
+        yield
+
+    monkeypatch.setattr(congestion, "Object", refuse)
+    monkeypatch.setattr(congestion, "artifact", Path)
+    with pytest.raises(TransportError, match="run it as root"):
+        congestion.check(NAME)
+
+
+def test_error_without_a_bpf_file_system_says_to_mount_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(congestion, "BPFFS", tmp_path)
+    with pytest.raises(TransportError, match="is not mounted: mount -t bpf"):
+        congestion.unload(NAME)
+
+
+def test_unknown_name_is_rejected() -> None:
+    with pytest.raises(TransportError, match="Weir has no congestion control cubic; it has weir_dctcp"):
+        congestion.unload("cubic")
+    assert CliRunner().invoke(cli.transports, ["load", "cubic"]).exit_code == 2
+
+
+def test_address_is_written_as_ipv4_or_ipv6() -> None:
+    assert sockets._address(bytes(10) + b"\xff\xff\x0a\x00\x00\x01") == "10.0.0.1"
+    assert sockets._address(bytes(15) + b"\x01") == "::1"

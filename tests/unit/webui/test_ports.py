@@ -1,0 +1,111 @@
+"""The port pages: values of a queue over time, and counters since the data plane was attached."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import null, update
+
+from flowdb.engine import open_engine
+from flowdb.flow import NS_PER_S
+from flowdb.models import COUNTER_COLUMNS, PortRow, PortSampleRow
+from tests.support.dashboard.application import make
+from tests.support.dashboard.incast_story import Story
+from tests.support.database.rows import wait_written
+from weir_base.port_counters import PORT_COUNTERS
+
+PORT = {"dpid": 5, "port_no": 1}
+NO_COUNTS = dict.fromkeys(PORT_COUNTERS, 0)
+
+
+BEGIN_S = 1_000_000
+
+
+@pytest.fixture
+def sampled(open_db, sqlite_url, tmp_path):
+    """Writes samples of a port, one each second, given as values that are not 0; returns a client."""
+    db = open_db(sqlite_url)
+    db.merge(PortRow, **PORT, name="s5-eth1", hw_addr="", up=True, last_seen_ns=0)
+
+    def write(*samples):
+        for at_s, values in enumerate(samples, BEGIN_S):
+            db.merge(PortSampleRow, **PORT, at_ns=at_s * NS_PER_S, **PortSampleRow.split(NO_COUNTS | values))
+        wait_written(db)
+        return make(sqlite_url, tmp_path).test_client()
+
+    return write
+
+
+def series(client, points):
+    """The series of 100 s; the samples are in the last ten."""
+    query = {"span_s": 100, "points": points, "until_ns": (BEGIN_S + 10) * NS_PER_S}
+    return client.get("/api/v1/ports/0000000000000005/1/series", query_string=query).json["figures"]
+
+
+def test_counters_are_shown_as_increments(sampled):
+    """A data plane that was attached again counts from 0."""
+    client = sampled(*({"drops": drops, "clamped": 10 * drops} for drops in (5, 7, 7, 2, 3)))
+    figures = series(client, points=100)
+    assert figures["drops"] == [0, 2, 0, 2, 1]
+    assert figures["clamped"] == [0, 20, 0, 20, 10]
+
+
+def test_a_point_holds_the_worst_value_of_its_time(sampled):
+    client = sampled(
+        {"queue_pkts": 9, "n_i": 1, "fair_share_bytes": 9000},
+        {"queue_pkts": 3, "n_i": 6, "fair_share_bytes": 1500},
+        {"queue_pkts": 5, "n_i": 2, "fair_share_bytes": 4500},
+    )
+    figures = series(client, points=10)
+    shown = (figures["queue_pkts"], figures["n_i"], figures["fair_share_bytes"])
+    assert shown == ([9], [6], [1500])
+
+
+@pytest.mark.parametrize(("share", "shown"), [(0, None), (1500, 1500)])
+def test_a_port_without_fair_share_shows_none(sampled, share, shown):
+    """Under SDTCP alone a port has no common RTT, which a fair share needs."""
+    client = sampled({"fair_share_bytes": share, "capacity_bps": 10**8})
+    (port,) = client.get("/api/v1/ports").json
+    assert (port["fair_share_bytes"], port["capacity_bps"]) == (shown, 10**8)
+    assert ("weir_port_fair_share_bytes{" in client.get("/metrics").text) == (shown is not None)
+
+
+def test_api_page_and_metrics_show_every_recorded_counter(sampled):
+    client = sampled({name: 1000 + place for place, name in enumerate(PORT_COUNTERS)})
+    recorded = [(place, counter) for place, counter in enumerate(PORT_COUNTERS.values()) if counter.recorded]
+    (port,) = client.get("/api/v1/ports").json
+    assert port["counters"] == {counter.name: 1000 + place for place, counter in recorded}
+    page = client.get("/ports/0000000000000005/1").text
+    exported = client.get("/metrics").text
+    for _, counter in recorded:
+        assert f"<td>{counter.title}</td>" in page
+        suffix = "_total" if counter.kind == "counter" else ""
+        assert f"weir_port_{counter.name}{suffix}{{" in exported
+
+
+def test_a_sample_of_an_older_version_has_only_the_counters_with_columns(sampled, open_db, sqlite_url):
+    client = sampled({"drops": 3})
+    with open_engine(sqlite_url).begin() as connection:
+        connection.execute(update(PortSampleRow).values(other_counters=null()))
+    (port,) = client.get("/api/v1/ports").json
+    assert set(port["counters"]) == set(COUNTER_COLUMNS)
+    assert (port["drops"], port["counters"]["drops"]) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("alarms", "is_up"),
+    [
+        ([], False),
+        ([("alarm", 5)], True),
+        ([("alarm", 5), ("normal", 1)], False),
+        ([("normal", 5), ("alarm", 1)], True),
+        ([("alarm", 700)], False),
+    ],
+)
+def test_an_alarm_counts_until_its_end_or_its_age_limit(open_db, url, tmp_path, alarms, is_up):
+    db = open_db(url)
+    db.merge(PortRow, **PORT, name="s5-eth1", hw_addr="", up=True, last_seen_ns=0)
+    for kind, ago_s in alarms:
+        Story(db).alarm(db.clock.now_ns() - ago_s * NS_PER_S, 40, kind=kind)
+    wait_written(db)
+    (port,) = make(url, tmp_path).test_client().get("/api/v1/ports").json
+    assert port["alarm_up"] is is_up

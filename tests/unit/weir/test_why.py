@@ -1,0 +1,84 @@
+"""`weir why`: the whole explanation, from what the SDTCP app recorded."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from tests.support.controllers.sdtcp_history import KEY, record
+from weir.cli import weir
+
+
+@pytest.fixture
+def recorded(tmp_path, monkeypatch):
+    monkeypatch.delenv("WEIR_CONFIG", raising=False)
+    record(tmp_path / "weir.db")
+    return f"{tmp_path}/weir.db"
+
+
+def explain(recorded, *arguments, columns=160):
+    done = CliRunner().invoke(weir, ["why", *arguments, "--db", recorded], env={"COLUMNS": str(columns)})
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_every_step_of_a_decision_is_shown(recorded):
+    text = explain(recorded, str(KEY))
+    for phrase in (
+        "chosen for port 0000000000000001:3 by longest-lived-active",
+        "BUF_ALARM: 30 packets, 45000 bytes in the queue",
+        "from 3 candidates",
+        "W_c = (100 Mbit/s x 250 us + 45000) / 2 = 24062 bytes",
+        "W_r' = max(min(24062 / 2, W_r 33553920), MSS 1460) = 12031 bytes",
+        "5 MSS less with each ACK",
+        "switch 0000000000000001 table 0: 10.0.0.3:80>10.0.0.1:1000",
+        "mod_window:12031,alpha:5, idle 5 s, hard 30 s",
+        "answer    done, ",
+        "flow closed",
+        "closed ",
+    ):
+        assert phrase in text
+    ranking = [line.split()[1] for line in text.splitlines() if ">10.0.0.3:80  " in line and "MB" in line]
+    assert ranking == ["10.0.0.1:1000>10.0.0.3:80", "10.0.0.2:1000>10.0.0.3:80", "10.0.0.4:1000>10.0.0.3:80"]
+
+
+def test_a_punishment_by_hand_names_its_requester(recorded):
+    text = explain(recorded, "2")
+    assert "chosen by hand" in text
+    assert 'ann requested it: punish {"flow": 2, "window_bytes": 4000}' in text
+    assert "4000 bytes, as requested" in text
+    assert "answer    none yet" in text
+    assert "not lifted" in text
+
+
+def test_the_text_fits_80_columns(recorded):
+    lines = "\n".join(explain(recorded, flow, columns=80) for flow in ("1", "2")).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not [line for line in lines if "\u2026" in line]
+    assert any("10.0.0.1:1000>10.0.0.3:80 " in line and "active" in line for line in lines)
+
+
+def test_json_has_every_column(recorded):
+    (about,) = json.loads(explain(recorded, "1", "--json"))["flows"]
+    assert about["flow"]["src"] == "10.0.0.1"
+    assert about["path"][0]["dpid"] == "0000000000000001"
+    (decision,) = about["decisions"]
+    assert decision["alarm"]["queue_bytes"] == 45_000
+    assert decision["command"] is None
+    assert decision["entry"]["match"] == "10.0.0.3:80>10.0.0.1:1000"
+    assert [one["flow_id"] for one in decision["ranking"]] == [1, 2, 4]
+    assert about["clamps"][0]["lift_reason"] == "flow closed"
+
+
+def test_a_flow_without_decisions_was_never_slowed_down(recorded):
+    assert "It was never slowed down." in explain(recorded, "4")
+
+
+@pytest.mark.parametrize(
+    ("flow", "message"),
+    [("99", "holds no flow 99"), ("10.0.0.9:1>10.0.0.3:80", "holds no flow"), ("nonsense", "is not a flow")],
+)
+def test_an_unknown_flow_is_refused(recorded, flow, message):
+    done = CliRunner().invoke(weir, ["why", flow, "--db", recorded])
+    assert done.exit_code == 1
+    assert message in done.output

@@ -1,0 +1,1 @@
+"""Live pages: how a page registers itself, and how changed regions reach its viewers."""

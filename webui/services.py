@@ -1,0 +1,34 @@
+"""The objects that every request of an application shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flask import Flask, current_app
+
+from webui.access.accounts import Accounts
+from webui.access.security import Attempts
+from webui.config import WebSettings
+from webui.database import Database
+from webui.live_hub import Hub
+
+_EXTENSION = "weir"
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    settings: WebSettings
+    database: Database
+    accounts: Accounts
+    hub: Hub
+    attempts: Attempts
+
+    def attach(self, app: Flask) -> None:
+        """Make these the services of an application."""
+        app.extensions[_EXTENSION] = self
+
+
+def services(app: Flask | None = None) -> Services:
+    """The services of an application, by default of the one that answers the current request."""
+    found: Services = (app or current_app).extensions[_EXTENSION]
+    return found
