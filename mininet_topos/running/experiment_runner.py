@@ -28,8 +28,27 @@ from mininet_topos.running.case_runner import CaseRunner
 from mininet_topos.running.metadata import metadata
 from mininet_topos.running.scheme_programs import RunningScheme, require_free, running
 
+MOST_VOID_IN_A_ROW = 4
+
 PendingRun = tuple[Case, int]
 """A case, and the number of its repeat."""
+
+
+@dataclass(slots=True)
+class VoidRuns:
+    """How often void runs are repeated: until a time (`time.monotonic()`), and while runs may still be valid.
+
+    `in_a_row`: the number of void runs since the last valid one. After MOST_VOID_IN_A_ROW of them no run is
+    repeated until one is valid, because the machine has too much other work.
+    """
+
+    until: float
+    in_a_row: int = 0
+
+    def may_repeat(self, attempt: int) -> bool:
+        """Whether the run of an attempt that was void is worth another attempt."""
+        in_time = attempt < MOST_ATTEMPTS and time.monotonic() < self.until
+        return in_time and self.in_a_row < MOST_VOID_IN_A_ROW
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +80,7 @@ def run_experiment(
     kept. `about` is added to the metadata, for the report. Raises BadExperiment, Unable, ProgramFailed,
     RunFailed; the network is removed in any case.
     """
-    repeat_until = time.monotonic() + experiment.repeat_until_s
+    void_runs = VoidRuns(time.monotonic() + experiment.repeat_until_s)
     require_free(port)
     if experiment.impairment:
         require_netem()
@@ -75,7 +94,7 @@ def run_experiment(
         for _ in range(steps(part) - 1 - sum(1 + len(runs) for runs in pending.values() if runs)):
             progress.done()
         if any(pending.values()):
-            _run_schemes(part, pending, raw, progress, port, repeat_until)
+            _run_schemes(part, pending, raw, progress, port, void_runs)
     progress.done()
     meta["ended"] = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     meta["load_at_end"] = os.getloadavg()
@@ -98,7 +117,7 @@ def _run_schemes(
     raw: Path,
     progress: Progress,
     port: int | None,
-    repeat_until: float,
+    void_runs: VoidRuns,
 ) -> None:
     """Build the network, and carry out the pending runs of each scheme on it."""
     progress.say(f"building {experiment.network}")
@@ -115,7 +134,7 @@ def _run_schemes(
             with running(scheme, net, home, port, experiment.congestion_control) as now:
                 progress.done()
                 for case, repeat in runs:
-                    run_case(runner, case, now, raw / run_name(case, name, repeat), progress, repeat_until)
+                    run_case(runner, case, now, raw / run_name(case, name, repeat), progress, void_runs)
                     progress.done()
 
 
@@ -125,9 +144,9 @@ def run_case(
     scheme: RunningScheme,
     stem: Path,
     progress: Progress,
-    repeat_until: float,
+    void_runs: VoidRuns,
 ) -> None:
-    """Run a case, and repeat a void run while there is time. The last attempt counts, even if it is void.
+    """Run a case, and repeat a void run as `void_runs` allows. The last attempt counts, even if it is void.
 
     `stem` is the path of the attempts' folders without the number of the attempt.
     """
@@ -142,9 +161,10 @@ def run_case(
         folder = stem.with_name(f"{stem.name}-{attempt}")
         shutil.rmtree(folder, ignore_errors=True)  # of an interrupted attempt
         record = runner.run(case, scheme, folder, attempt, on_query)
+        void_runs.in_a_row = 0 if record["valid"] else void_runs.in_a_row + 1
         if record["valid"]:
             return
-        again = attempt < MOST_ATTEMPTS and time.monotonic() < repeat_until
+        again = void_runs.may_repeat(attempt)
         reasons = "; ".join(record["reasons"])
         what = "repeating it" if again else "its row has valid=false"
         progress.warn(f"{name}, case {case.name}, attempt {attempt} is void: {reasons}; {what}")
