@@ -98,7 +98,7 @@ def test_long_flows_regain_their_rate(row_of: dict[tuple[str, str], Row]) -> Non
 def test_nothing_is_dropped_after_the_first_reaction(
     folder: Path, row_of: dict[tuple[str, str], Row], case: str
 ) -> None:
-    run = folder / "raw" / row_of[case, "sdtcp"]["run"]
+    run = folder / "raw" / shown(row_of[case, "sdtcp"])["run"]
     record, records = read_run(run)
     reacted_ms = (queries(records)[0]["start_ns"] - record["trace_start_ns"]) / 1e6 + REACTED_MS
     with open(run / "queue.csv") as file:
