@@ -52,7 +52,6 @@ int bpf_obj_get_info_by_fd(int fd, void *info, uint32_t *len);
 
 int bpf_xdp_attach(int ifindex, int prog_fd, uint32_t flags, const void *opts);
 int bpf_xdp_detach(int ifindex, uint32_t flags, const void *opts);
-int bpf_xdp_query_id(int ifindex, int flags, uint32_t *prog_id);
 
 struct bpf_tc_hook { size_t sz; int ifindex; int attach_point; uint32_t parent; };
 struct bpf_tc_opts {

@@ -348,26 +348,15 @@ def _read_info(fd: int, info: Any, what: str) -> None:
     check(lib().bpf_obj_get_info_by_fd(fd, info, size), what)
 
 
-def xdp_program(ifindex: int) -> int:
-    """The id of the XDP program on an interface; 0 if there is none."""
-    program_id = ffi.new("uint32_t *")
-    check(lib().bpf_xdp_query_id(ifindex, 0, program_id), f"look for XDP on interface {ifindex}")
-    return int(program_id[0])
-
-
 def xdp_attach(ifindex: int, program_fd: int, mode: int, *, replace: bool) -> None:
     """Attach an XDP program. Without ``replace``, only if there is none."""
     flags = mode | (0 if replace else _XDP_ONLY_IF_FREE)
     check(lib().bpf_xdp_attach(ifindex, program_fd, flags, ffi.NULL), f"attach XDP to interface {ifindex}")
 
 
-def xdp_detach(ifindex: int) -> None:
-    """Detach the XDP program. The kernel requires its mode, so both modes are queried."""
-    program_id = ffi.new("uint32_t *")
-    for mode in (XDP_NATIVE, XDP_GENERIC):
-        check(lib().bpf_xdp_query_id(ifindex, mode, program_id), f"look for XDP on interface {ifindex}")
-        if program_id[0]:
-            check(lib().bpf_xdp_detach(ifindex, mode, ffi.NULL), f"detach XDP from interface {ifindex}")
+def xdp_detach(ifindex: int, mode: int) -> None:
+    """Detach the XDP program that is attached in this mode."""
+    check(lib().bpf_xdp_detach(ifindex, mode, ffi.NULL), f"detach XDP from interface {ifindex}")
 
 
 def _tc_hook(ifindex: int, where: int) -> Any:

@@ -18,7 +18,7 @@ CLSACT = 0xFFFFFFF1
 CLSACT_INGRESS = 0xFFFFFFF2
 CLSACT_EGRESS = 0xFFFFFFF3
 
-NEW_LINK, DEL_LINK = 16, 17
+NEW_LINK, DEL_LINK, GET_LINK = 16, 17, 18
 NEW_QDISC, DEL_QDISC, GET_QDISC = 36, 37, 38
 NEW_CLASS, DEL_CLASS, GET_CLASS = 40, 41, 42
 GET_FILTER = 46
@@ -30,6 +30,11 @@ LINK = struct.Struct("=BxHiII")
 TC = struct.Struct("=BxxxiIII")
 """struct tcmsg: family, ifindex, handle, parent, info."""
 _ATTRIBUTE = struct.Struct("=HH")
+_U32 = struct.Struct("=I")
+_IFLA_EXT_MASK, _SKIP_STATS = 29, 1 << 3
+_IFLA_XDP = 43
+_XDP_MODES = {5: 1 << 2, 6: 1 << 1}
+"""The attributes with the ids of native and generic programs, and the flags of these modes in linux/if_link.h."""
 _CODE = struct.Struct("=i")
 _ERROR, _DONE = 2, 3
 _REQUEST, _ACK, _ECHO, _DUMP = 0x1, 0x4, 0x8, 0x300
@@ -105,6 +110,17 @@ class Netlink:
         """Whether a filter is attached below ``parent``."""
         body = TC.pack(0, ifindex, 0, parent, 0)
         return bool(list(self._call(GET_FILTER, _REQUEST | _DUMP, body)))
+
+    def xdp(self, ifindex: int) -> dict[int, int]:
+        """The XDP programs on an interface: the flag of the mode (XDP_NATIVE, XDP_GENERIC) -> the program's id.
+
+        libbpf has this too, but dumps all interfaces of the machine for it.
+        """
+        skip_stats = _ATTRIBUTE.pack(8, _IFLA_EXT_MASK) + _U32.pack(_SKIP_STATS)
+        for reply in self._call(GET_LINK, _REQUEST | _ACK, LINK.pack(0, 0, ifindex, 0, 0) + skip_stats):
+            found = attributes(attributes(reply[LINK.size :]).get(_IFLA_XDP, b""))
+            return {mode: _U32.unpack(found[kind])[0] for kind, mode in _XDP_MODES.items() if kind in found}
+        return {}
 
     def remove_qdisc(self, ifindex: int, handle: int, parent: int) -> None:
         """Remove a qdisc."""

@@ -128,7 +128,7 @@ class KernelDataPlane:
                 libbpf.tc_attach(ifindex, libbpf.TC_INGRESS, self.program(INGRESS_TC_NAME))
             else:
                 self._attach_xdp(ifindex, ifname)
-        except BpfError as error:
+        except OSError as error:
             self.detach(ifindex)
             raise DataPlaneError(f"{ifname}: {error}") from error
 
@@ -395,7 +395,7 @@ class KernelDataPlane:
         If the interface refuses one mode, or an earlier agent has used the other one, try the other mode.
         """
         program = self.program(INGRESS_NAME)
-        attached = libbpf.xdp_program(ifindex)
+        attached = next(iter(self.pinned.qdiscs.xdp(ifindex).values()), 0)
         if attached and libbpf.program_name(attached) != INGRESS_NAME[: libbpf.PROGRAM_NAME_MAX]:
             raise BpfError(
                 errno.EBUSY, f"it has another XDP program (id {attached}): detach that program first"

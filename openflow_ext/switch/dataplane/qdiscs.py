@@ -1,4 +1,4 @@
-"""Queueing disciplines of ports: their drops, and the removal of an empty clsact qdisc."""
+"""Queueing disciplines of ports: their drops, and the removal of an empty clsact qdisc; XDP programs of ports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DUMP_FROM_PORTS = 50
 
 
 class Qdiscs:
-    """The qdiscs of ports, each read on demand."""
+    """The qdiscs and XDP programs of ports, each read on demand."""
 
     def __init__(self) -> None:
         self._netlink = Netlink()
@@ -29,6 +29,10 @@ class Qdiscs:
         if len(ifindexes) < _DUMP_FROM_PORTS:
             return {ifindex: self.drops(ifindex) for ifindex in ifindexes}
         return {one.ifindex: one.drops for one in self._netlink.qdiscs() if one.parent == ROOT}
+
+    def xdp(self, ifindex: int) -> dict[int, int]:
+        """The XDP programs on an interface: mode -> id. Raises OSError (ENODEV)."""
+        return self._netlink.xdp(ifindex)
 
     def remove_empty_clsact(self, ifindex: int) -> None:
         """Remove an interface's clsact qdisc if no filter is attached to it. The interface may be gone."""
