@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection
 
-from openflow_ext.switch.netlink import CLSACT, CLSACT_EGRESS, CLSACT_INGRESS, ROOT, Netlink
+from openflow_ext.switch.dataplane.netlink import CLSACT, CLSACT_EGRESS, CLSACT_INGRESS, ROOT, Netlink
 
 _DUMP_FROM_PORTS = 50
 

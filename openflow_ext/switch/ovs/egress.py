@@ -9,7 +9,7 @@ from pathlib import Path
 
 from openflow_ext.switch.dataplane.interface import NoShare
 from openflow_ext.switch.errors import SwitchError
-from openflow_ext.switch.netlink import ROOT, Netlink, TcObject, attributes
+from openflow_ext.switch.dataplane.netlink import ROOT, Netlink, TcObject, attributes
 
 _OVERFLOWN = 0xFFFFFFFF
 """The 32-bit rate of a qdisc or class if its rate exceeds 34 Gbit/s. A 64-bit attribute then holds the rate."""

@@ -6,7 +6,7 @@ import errno
 import socket
 
 from openflow_ext.switch.errors import SwitchError
-from openflow_ext.switch.netlink import (
+from openflow_ext.switch.dataplane.netlink import (
     DEL_CLASS,
     DEL_LINK,
     DEL_QDISC,

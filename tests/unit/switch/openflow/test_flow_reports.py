@@ -91,7 +91,6 @@ def test_the_first_record_of_a_burst_waits_for_the_others(
         for xid in (5, 6):  # the agent has read the waiting records
             controller.send(barrier(xid))
             assert await switch.message() == barrier(xid)
-        assert not bench.plane.host.report_wakes
         assert bench.plane.reports() == ({1: raw(record())}, 0)
 
     play(script)
@@ -228,5 +227,5 @@ def test_the_simple_count_is_set_in_the_data_plane() -> None:
     plane = FakeDataPlane()
     reports = FlowReports(plane, simple_count=True, idle_s=0)
     reports.ask(1, Listener(1, wire.FlowReportConfig(FlowKinds.IDLE, 10), wire.OFP13, lambda _: True))
-    assert plane.host == HostSettings(report_kinds=int(FlowKinds.IDLE), simple_count=True)
+    assert plane.host == HostSettings(report_kinds=int(FlowKinds.IDLE), simple_count=True, report_wakes=True)
     assert reports.sweep_every_s() == 1.0
