@@ -2,14 +2,15 @@
 
     python -m bench.agent_idle [--ports N ...] [--seconds N] [--controller scripted|weir] [--json]
 
-A private Open vSwitch has one bridge with so many veth ports, each with HTB and a FIFO. "start s" is the time from
-the start of the process `weir switch` until it is ready, "end s" from SIGTERM until the process has ended. "agent"
-is the part of one core that the agent uses while nothing happens. "added ms" and "removed ms": a port joins or
-leaves the bridge; the time from the end of ovs-vsctl, which waits for Open vSwitch, until the programs are attached
-or detached. Of the --changes changes the median, the least and the greatest are shown.
+A private Open vSwitch has one bridge with so many veth ports, each with HTB and a FIFO. "start s" is the
+time from the start of the process `weir switch` until it is ready, "end s" from SIGTERM until the process
+has ended. "agent" is the part of one core that the agent uses while nothing happens. "added ms" and "removed
+ms": a port joins or leaves the bridge; the time from the end of ovs-vsctl, which waits for Open vSwitch,
+until the programs are attached or detached. Shown are the median, the least and the greatest of --changes.
 
-With "scripted" the controller answers echo requests only. With "weir" it is `weir controller` with its default
-apps and settings, so LLDP and telemetry run; "controller" is the part of one core that all its processes use.
+With "scripted" the controller answers echo requests only. With "weir" it is `weir controller` with its
+default apps and settings, so LLDP and telemetry run. "controller" is the part of one core that all its
+processes use.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from openflow_ext.switch.config import SwitchSettings
 from openflow_ext.switch.dataplane.interface import DataPlane, DataPlaneError, QueueEvent
+from openflow_ext.switch.dataplane.netlink import Netlink
 from openflow_ext.switch.errors import SwitchError
 from openflow_ext.switch.locks import locked
-from openflow_ext.switch.dataplane.netlink import Netlink
 from openflow_ext.switch.openflow.bridge import Bridge
 from openflow_ext.switch.openflow.extension_table import ExtensionTable
 from openflow_ext.switch.openflow.flow_reports import FlowReports

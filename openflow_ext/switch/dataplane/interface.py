@@ -186,7 +186,8 @@ class DataPlane(Protocol):
     def counters_of(self, ifindexes: Collection[int]) -> dict[int, PortCountersRecord]:
         """The counters of many ports in few calls. Ports that carry no programs are left out.
 
-        A packet that was dropped at an empty queue is missing until the next packet passes. ``counters`` has it.
+        A packet that was dropped at an empty queue is missing until the next packet passes. ``counters``
+        has it.
         """
 
     def untracked(self) -> dict[int, int]:

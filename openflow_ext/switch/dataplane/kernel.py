@@ -67,8 +67,9 @@ class KernelDataPlane:
     """The data plane of one host. It implements interface.DataPlane, which documents each method.
 
     ``name`` is the folder of its pins below /sys/fs/bpf. ``max_flows`` is the number of flows that all ports
-    track together; None: that of an earlier agent, else one for this machine. ``assumed_scale`` is the window scale of flows whose handshake was not seen; None: the
-    data plane does not clamp such flows. The data plane of an earlier agent is adopted with its contents.
+    track together; None: that of an earlier agent, else one for this machine. ``assumed_scale`` is the window
+    scale of flows whose handshake was not seen; None: the data plane does not clamp such flows. The data plane
+    of an earlier agent is adopted with its contents.
 
     Raises DataPlaneError if the kernel, the permissions or the built object do not suffice.
     """

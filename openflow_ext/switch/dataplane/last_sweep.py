@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from openflow_ext.switch.dataplane.interface import SweepTimes
 
 LONGEST_NS = 10_000_000_000
-"""The longest time between two sweeps while there are flows. A lone SYN, FIN or RST of a flow that is not counted
-changes nothing at its port that ``is_due`` could see."""
+"""The longest time between two sweeps while there are flows. A lone SYN, FIN or RST of a flow that is not
+counted changes nothing at its port that ``is_due`` could see."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastSweep:
     """The last sweep: its times, the state of each port before it, when it began, and its result.
 
-    ``due_ns``: no flow that sends and receives nothing needs a sweep before this time. ``visited``: flows that are
-    left.
+    ``due_ns``: no flow that sends and receives nothing needs a sweep before this time. ``visited``: flows
+    that are left.
     """
 
     times: SweepTimes | None = None

@@ -1,7 +1,7 @@
-"""Queueing disciplines and classes by netlink (rtnetlink(7), linux/pkt_sched.h): one object, or a dump of all.
+"""Qdiscs, classes and XDP programs by netlink (rtnetlink(7), linux/pkt_sched.h): one, or a dump of all.
 
-A small client instead of pyroute2, because a dump of many ports must be cheap to decode, and because it also works
-inside a running event loop. Attributes that nobody here reads are skipped.
+A small client instead of pyroute2, because a dump of many ports must be cheap to decode, and because it also
+works inside a running event loop. It decodes only the attributes that the agent uses.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _U32 = struct.Struct("=I")
 _IFLA_EXT_MASK, _SKIP_STATS = 29, 1 << 3
 _IFLA_XDP = 43
 _XDP_MODES = {5: 1 << 2, 6: 1 << 1}
-"""The attributes with the ids of native and generic programs, and the flags of these modes in linux/if_link.h."""
+"""The attributes with the ids of native and generic programs, and the flags of these modes (if_link.h)."""
 _CODE = struct.Struct("=i")
 _ERROR, _DONE = 2, 3
 _REQUEST, _ACK, _ECHO, _DUMP = 0x1, 0x4, 0x8, 0x300
@@ -49,7 +49,7 @@ _TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class TcObject:
-    """A qdisc or a class. ``options`` is the content of its attribute TCA_OPTIONS. ``drops`` since it was created."""
+    """A qdisc or a class. ``options`` is the content of TCA_OPTIONS; ``drops`` are those since its creation."""
 
     ifindex: int
     handle: int
@@ -112,9 +112,9 @@ class Netlink:
         return bool(list(self._call(GET_FILTER, _REQUEST | _DUMP, body)))
 
     def xdp(self, ifindex: int) -> dict[int, int]:
-        """The XDP programs on an interface: the flag of the mode (XDP_NATIVE, XDP_GENERIC) -> the program's id.
+        """The XDP programs on an interface: flag of the mode (XDP_NATIVE, XDP_GENERIC) -> the program's id.
 
-        libbpf has this too, but dumps all interfaces of the machine for it.
+        libbpf has this too, but dumps all interfaces of the machine for it. Raises OSError (ENODEV).
         """
         skip_stats = _ATTRIBUTE.pack(8, _IFLA_EXT_MASK) + _U32.pack(_SKIP_STATS)
         for reply in self._call(GET_LINK, _REQUEST | _ACK, LINK.pack(0, 0, ifindex, 0, 0) + skip_stats):

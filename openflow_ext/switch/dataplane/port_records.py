@@ -62,8 +62,9 @@ def read_slots(held: Map, slots: Collection[int], size: int) -> dict[int, bytes]
 class _Read:
     """A port's last reading: the bytes of its structs, and what they mean.
 
-    ``seen``: the drops that its qdisc had counted when a tracepoint saw it. ``may_drop``: the qdisc may have dropped
-    packets since then. ``settled``: the same bytes will mean the same later, because no turn is under way.
+    ``seen``: the drops that its qdisc had counted when a tracepoint saw it. ``may_drop``: the qdisc may have
+    dropped packets since then. ``settled``: the same bytes will mean the same later, because no turn is
+    under way.
     """
 
     raw: tuple[bytes, bytes, bytes]
@@ -91,8 +92,8 @@ class PortRecords:
     def many(self, slots: Collection[int]) -> dict[int, PortCountersRecord]:
         """The counters of the ports in some slots.
 
-        A qdisc is asked for its drops only if it may have dropped packets since a tracepoint saw it: if packets
-        stand in it, or if only netlink has its sum.
+        A qdisc is asked for its drops only if it may have dropped packets since a tracepoint saw it: if
+        packets stand in it, or if only netlink has its sum.
         """
         raw = self._raw(slots)
         last, self._last = self._last, {}
@@ -147,15 +148,15 @@ def _read(raw: tuple[bytes, bytes, bytes]) -> _Read:
 
 
 def _with_drops(read: _Read, drops: int | None) -> PortCountersRecord:
-    """The record with the drops that no tracepoint has seen. ``drops``: what the qdisc counts; None: not asked."""
+    """The record with the drops that no tracepoint has seen. ``drops``: the qdisc's count; None: not asked."""
     unseen = 0 if drops is None else unseen_drops(drops, read.seen)
     return replace(read.record, drops=read.record.drops + unseen) if unseen else read.record
 
 
 def unseen_drops(drops: int, seen: int) -> int:
-    """The drops of a qdisc that now counts ``drops``, since it counted ``seen``, as alarm_note_drops counts them.
+    """The drops of a qdisc that now counts ``drops``, since it counted ``seen``.
 
-    Both have 32 bits. A smaller number than before belongs to a new qdisc.
+    As in alarm_note_drops (weir_alarm.h): both have 32 bits, and a smaller number than before belongs to a new qdisc.
     """
     grown = (drops - seen) % _U32
     return grown if grown < _U32 // 2 else drops

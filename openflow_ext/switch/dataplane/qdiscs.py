@@ -1,4 +1,4 @@
-"""Queueing disciplines of ports: their drops, and the removal of an empty clsact qdisc; XDP programs of ports."""
+"""Qdiscs of ports: their drops, and the removal of an empty clsact qdisc. XDP programs of ports."""
 
 from __future__ import annotations
 

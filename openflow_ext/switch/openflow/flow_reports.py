@@ -184,8 +184,8 @@ class FlowReports:
     def _read(self, pause_s: float) -> None:
         """Read the reports ``pause_s`` after the first of them.
 
-        A pause is better in a burst of connections: otherwise agent and controller would compete for the CPU with
-        the handshakes of the other connections. Without reports nothing runs.
+        A pause is better in a burst of connections: otherwise agent and controller would compete for the CPU
+        with the handshakes of the other connections. Without reports nothing runs.
         """
         if self._loop is None:
             return

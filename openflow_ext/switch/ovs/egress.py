@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openflow_ext.switch.dataplane.interface import NoShare
-from openflow_ext.switch.errors import SwitchError
 from openflow_ext.switch.dataplane.netlink import ROOT, Netlink, TcObject, attributes
+from openflow_ext.switch.errors import SwitchError
 
 _OVERFLOWN = 0xFFFFFFFF
-"""The 32-bit rate of a qdisc or class if its rate exceeds 34 Gbit/s. A 64-bit attribute then holds the rate."""
+"""The 32-bit rate of a qdisc or class whose rate exceeds 34 Gbit/s. A 64-bit attribute then holds it."""
 _SYSFS = Path("/sys/class/net")
 _FRAME_BYTES = 1514
 """The bytes counted for each packet of a queue that is limited in packets."""
@@ -106,9 +106,9 @@ def _htb_default(root: TcObject) -> int:
 
 
 def buffer_bytes(root: TcObject, leaf: TcObject | None) -> int:
-    """The size in bytes of a port's queue: TBF's limit, or that of the FIFO (HTB: of the default class's ``leaf``).
+    """The size in bytes of a port's queue: TBF's limit, or that of the FIFO.
 
-    0 for all other qdiscs. A qdisc that manages its queue, such as fq_codel, has no single limit in bytes.
+    HTB has the FIFO of its default class, the ``leaf``. 0 for all other qdiscs. A qdisc that manages its queue, such as fq_codel, has no single limit in bytes.
     """
     if root.kind == "tbf":
         return _u32(attributes(root.options).get(_TBF_PARMS, b""), _TBF_LIMIT_AT)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import socket
 
-from openflow_ext.switch.errors import SwitchError
 from openflow_ext.switch.dataplane.netlink import (
     DEL_CLASS,
     DEL_LINK,
@@ -18,6 +17,7 @@ from openflow_ext.switch.dataplane.netlink import (
     messages,
     sent_here,
 )
+from openflow_ext.switch.errors import SwitchError
 
 _RTMGRP_LINK, _RTMGRP_TC = 0x1, 0x8
 _LINK_MESSAGES = (NEW_LINK, DEL_LINK)
@@ -48,7 +48,7 @@ class LinkChanges:
         self._socket.close()
 
     def read(self) -> set[int] | None:
-        """The interfaces that changed since the last call; None: any may have, because notifications were lost."""
+        """The interfaces that changed since the last call; None: any may have, as notifications were lost."""
         changed: set[int] = set()
         lost = False
         while True:
