@@ -68,8 +68,8 @@ class KernelDataPlane:
 
     ``name`` is the folder of its pins below /sys/fs/bpf. ``max_flows`` is the number of flows that all ports
     track together; None: that of an earlier agent, else one for this machine. ``assumed_scale`` is the window
-    scale of flows whose handshake was not seen; None: the data plane does not clamp such flows. The data plane
-    of an earlier agent is adopted with its contents.
+    scale of flows whose handshake was not seen; None: the data plane does not clamp such flows. The data
+    plane of an earlier agent is adopted with its contents.
 
     Raises DataPlaneError if the kernel, the permissions or the built object do not suffice.
     """

@@ -49,7 +49,7 @@ _TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class TcObject:
-    """A qdisc or a class. ``options`` is the content of TCA_OPTIONS; ``drops`` are those since its creation."""
+    """A qdisc or a class. ``options``: the content of TCA_OPTIONS. ``drops``: since it was created."""
 
     ifindex: int
     handle: int

@@ -148,7 +148,7 @@ def _read(raw: tuple[bytes, bytes, bytes]) -> _Read:
 
 
 def _with_drops(read: _Read, drops: int | None) -> PortCountersRecord:
-    """The record with the drops that no tracepoint has seen. ``drops``: the qdisc's count; None: not asked."""
+    """The record with the drops that no tracepoint saw. ``drops``: the qdisc's count; None: not asked."""
     unseen = 0 if drops is None else unseen_drops(drops, read.seen)
     return replace(read.record, drops=read.record.drops + unseen) if unseen else read.record
 
@@ -156,7 +156,7 @@ def _with_drops(read: _Read, drops: int | None) -> PortCountersRecord:
 def unseen_drops(drops: int, seen: int) -> int:
     """The drops of a qdisc that now counts ``drops``, since it counted ``seen``.
 
-    As in alarm_note_drops (weir_alarm.h): both have 32 bits, and a smaller number than before belongs to a new qdisc.
+    As in alarm_note_drops (weir_alarm.h): both have 32 bits, and a smaller number belongs to a new qdisc.
     """
     grown = (drops - seen) % _U32
     return grown if grown < _U32 // 2 else drops

@@ -108,7 +108,8 @@ def _htb_default(root: TcObject) -> int:
 def buffer_bytes(root: TcObject, leaf: TcObject | None) -> int:
     """The size in bytes of a port's queue: TBF's limit, or that of the FIFO.
 
-    HTB has the FIFO of its default class, the ``leaf``. 0 for all other qdiscs. A qdisc that manages its queue, such as fq_codel, has no single limit in bytes.
+    HTB has the FIFO of its default class, the ``leaf``. 0 for all other qdiscs: one that manages its queue,
+    such as fq_codel, has no single limit in bytes.
     """
     if root.kind == "tbf":
         return _u32(attributes(root.options).get(_TBF_PARMS, b""), _TBF_LIMIT_AT)
