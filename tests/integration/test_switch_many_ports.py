@@ -15,6 +15,7 @@ import pytest
 
 from openflow_ext.switch.agent import Agent
 from openflow_ext.switch.config import SwitchSettings
+from openflow_ext.switch.dataplane.interface import SweepTimes
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
 from openflow_ext.switch.dataplane.netlink import Netlink
 from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
@@ -74,73 +75,77 @@ def test_an_agent_of_many_ports_starts_follows_changes_and_ends(
     assert '"xdp"' not in run("ip", "-j", "link", "show")
 
 
+class Observed:
+    """An agent in this process. ``requests``: its netlink requests; ``looks``: how often a sweep may be due."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        self.requests = 0
+        self.looks = 0
+        self.planes: list[KernelDataPlane] = []
+        self._name = name
+        call, is_due = Netlink._call, KernelDataPlane.sweep_is_due
+
+        def counted(netlink: Netlink, kind: int, flags: int, body: bytes) -> Iterator[bytes]:
+            self.requests += 1
+            return call(netlink, kind, flags, body)
+
+        def looked(plane: KernelDataPlane, times: SweepTimes) -> bool:
+            self.looks += 1
+            return is_due(plane, times)
+
+        monkeypatch.setattr(Netlink, "_call", counted)
+        monkeypatch.setattr(KernelDataPlane, "sweep_is_due", looked)
+
+    def data_plane(self) -> KernelDataPlane:
+        self.planes.append(KernelDataPlane(self._name, max_flows=1000))
+        return self.planes[-1]
+
+    async def looks_again(self, times: int) -> int:
+        """The requests that the agent sends while it looks some times for due sweeps."""
+        requests, looks = self.requests, self.looks
+        await wait_until_async(lambda: self.looks >= looks + times, "the agent looks for due sweeps")
+        return self.requests - requests
+
+    async def settles(self) -> None:
+        async with asyncio.timeout(60):
+            while await self.looks_again(3):
+                pass
+
+
 def test_a_quiet_bridge_causes_no_netlink_request(
     bench: Bench, controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rates and queues are read when the kernel notifies a change, one port at a time."""
-    planes: list[KernelDataPlane] = []
-    requests: list[int] = []
-    looks: list[bool] = []
-
-    def plane() -> KernelDataPlane:
-        planes.append(KernelDataPlane(bench.name, max_flows=1000))
-        return planes[-1]
-
-    def counted(self: Netlink, kind: int, flags: int, body: bytes) -> Iterator[bytes]:
-        requests.append(kind)
-        return call(self, kind, flags, body)
+    observed = Observed(monkeypatch, bench.name)
+    settings = SwitchSettings(
+        name=bench.name,
+        bridges=(bench.bridge,),
+        controllers=(controller.target,),
+        rundir=bench.ovs.rundir,
+    )
 
     async def script() -> None:
-        settings = SwitchSettings(
-            name=bench.name,
-            bridges=(bench.bridge,),
-            controllers=(controller.target,),
-            rundir=bench.ovs.rundir,
-        )
         ready, stop = asyncio.Event(), asyncio.Event()
-        agent = asyncio.create_task(Agent(settings, plane, lambda *_: ready.set()).run(stop))
+        agent = Agent(settings, observed.data_plane, lambda *_: ready.set())
+        running = asyncio.create_task(agent.run(stop))
         try:
             async with asyncio.timeout(60):
                 await ready.wait()
             await asyncio.to_thread(controller.accept)
-            await settled(requests)
-            before = len(requests)
-            await wait_until_async(lambda: len(looks) >= 5, "the agent looks for due sweeps")
-            assert len(requests) == before
+            await observed.settles()
+            assert await observed.looks_again(5) == 0
 
-            ifindex = socket.if_nametoindex(bench.port(1))
+            before = observed.requests
             bench.shape(1, 20)
+            ifindex = socket.if_nametoindex(bench.port(1))
             await wait_until_async(
-                lambda: planes[0].settings(ifindex)[1] == 20_000_000, "the new rate", timeout_s=5
+                lambda: observed.planes[0].settings(ifindex)[1] == 20_000_000, "the new rate", timeout_s=5
             )
-            await settled(requests)
-            assert 0 < len(requests) - before < 20
+            await observed.settles()
+            assert 0 < observed.requests - before < 20
         finally:
             stop.set()
-            await agent
+            await running
 
-    async def settled(seen: list[int]) -> None:
-        """No request for some rounds of the agent."""
-        last = (-1, 0)
-        looks.clear()
-
-        def still() -> bool:
-            nonlocal last
-            if len(seen) != last[0]:
-                last = (len(seen), len(looks))
-            return len(looks) >= last[1] + 3
-
-        await wait_until_async(still, "no more requests")
-        looks.clear()
-
-    call = Netlink._call
-    monkeypatch.setattr(Netlink, "_call", counted)
-    due = KernelDataPlane.sweep_is_due
-
-    def looked(self: KernelDataPlane, times: object) -> bool:
-        looks.append(True)
-        return due(self, times)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(KernelDataPlane, "sweep_is_due", looked)
     asyncio.run(script())
     assert bench.leftovers() == []

@@ -232,13 +232,13 @@ class KernelDataPlane:
 
     def counters_of(self, ifindexes: Collection[int]) -> dict[int, PortCountersRecord]:
         slots = {ifindex: self._slots[ifindex] for ifindex in ifindexes if ifindex in self._slots}
-        records = self.pinned.records.many(slots.values())
+        records = self.pinned.records.many(tuple(slots.values()))
         return {ifindex: records[slot] for ifindex, slot in slots.items()}
 
     def untracked(self) -> dict[int, int]:
         if not self._last_sweep.visited:
             return {}  # the flow table is empty, or nearly so
-        by_slot = untracked(self.pinned.records.states(self._slots.values()))
+        by_slot = untracked(self._states())
         return {ifindex: by_slot[slot] for ifindex, slot in self._slots.items() if slot in by_slot}
 
     # -- rules -------------------------------------------------------------------------------------
@@ -280,7 +280,8 @@ class KernelDataPlane:
         return self._last_sweep.is_due(times, self._states(), time.monotonic_ns())
 
     def _states(self) -> dict[int, bytes]:
-        return self.pinned.records.states(self._slots.values())
+        """The state of each port. A sweep reads it in another thread than the one that attaches ports."""
+        return self.pinned.records.states(tuple(self._slots.values()))
 
     def sweep(self, times: SweepTimes) -> int:
         self._update_clock()

@@ -111,7 +111,7 @@ class PinnedMaps:
     def counters_of(self, ifindexes: Collection[int]) -> dict[int, PortCountersRecord]:
         """The counters of the ports that carry the programs, of those given. A few calls read all of them."""
         slots = {ifindex: slot for ifindex, slot in self.slots_by_port().items() if ifindex in ifindexes}
-        records = self.records.many(slots.values())
+        records = self.records.many(tuple(slots.values()))
         return {ifindex: records[slot] for ifindex, slot in slots.items()}
 
     def flows(self) -> Iterator[TrackedFlow]:
