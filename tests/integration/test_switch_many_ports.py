@@ -76,7 +76,7 @@ def test_an_agent_of_many_ports_starts_follows_changes_and_ends(
 
 
 class Observed:
-    """An agent in this process. ``requests``: its netlink requests; ``looks``: how often a sweep may be due."""
+    """An agent in this process: how often it sends a netlink request, and looks whether a sweep is due."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         self.requests = 0
