@@ -216,7 +216,7 @@ class Agent:
         self._last_errors[chore] = error_text
 
     async def _follow_ovs(self) -> None:
-        """Follow the changes of bridges and ports. What has failed is tried again each RETRY_S."""
+        """Follow the changes of bridges and ports. A failure is retried after RETRY_S."""
         while True:
             unattached = any(extended.bridge.ports.unattached for extended in self._extended)
             failed = unattached or bool(self._last_errors.get("ovs"))

@@ -1,6 +1,6 @@
 """The counters of many ports, read from the maps of ports in a few calls.
 
-A port that nothing happened at costs only the comparison of its bytes with those of the last reading.
+A port without traffic costs only the comparison of its bytes with its bytes in the last reading.
 """
 
 from __future__ import annotations

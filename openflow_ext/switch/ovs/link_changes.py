@@ -28,7 +28,7 @@ _BUFFER_BYTES = 1 << 20
 
 
 class LinkChanges:
-    """A socket that the kernel tells of each change. Raises SwitchError if it cannot be opened."""
+    """A socket to which the kernel reports each change. Raises SwitchError if it cannot be opened."""
 
     def __init__(self) -> None:
         try:
@@ -67,7 +67,7 @@ class LinkChanges:
 def changed_interfaces(data: bytes) -> set[int]:
     """The interfaces that the notifications in a datagram name.
 
-    Before Linux 6.9 a request for a qdisc causes a notification too. Those of this process do not count.
+    Before Linux 6.9 a request for a qdisc causes a notification too. The agent ignores notifications that its own requests caused.
     """
     changed = set()
     for kind, _, sender, body in messages(data):

@@ -163,7 +163,7 @@ class Ports:
         return not all(port.attached for port in self)
 
     def update(self, egresses: Mapping[int, Egress]) -> None:
-        """Take over changed rates and queues. Interfaces that are no ports of this bridge are ignored."""
+        """Take over changed rates and queues. Other interfaces are ignored."""
         for ifindex in egresses.keys() & self._ports.keys():
             self._update_egress(self._ports[ifindex], egresses[ifindex])
         self._log_shares()
