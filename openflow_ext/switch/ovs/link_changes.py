@@ -67,7 +67,8 @@ class LinkChanges:
 def changed_interfaces(data: bytes) -> set[int]:
     """The interfaces that the notifications in a datagram name.
 
-    Before Linux 6.9 a request for a qdisc causes a notification too. The agent ignores notifications that its own requests caused.
+    Before Linux 6.9 a request for a qdisc causes a notification too. The agent ignores
+    notifications that its own requests caused.
     """
     changed = set()
     for kind, _, sender, body in messages(data):
