@@ -198,7 +198,7 @@ class Bench:
                     plane.put(BRIDGE, mod_window(index))
                 case = f"SCCP, {self._clamped:,} MOD_WINDOW"
                 self._weigh(weighing, case, "weir_ingress")
-                libbpf.xdp_detach(self._host.ifindex)
+                libbpf.xdp_detach(self._host.ifindex, libbpf.XDP_GENERIC)
                 self._host.attach(kernel_datapath=True)
                 self._weigh(weighing, case, "weir_ingress_tc")
         return self.rows

@@ -119,7 +119,7 @@ class Programs:
         finally:
             for ifindex, number in self._ports.items():
                 if xdp_mode:
-                    libbpf.xdp_detach(ifindex)
+                    libbpf.xdp_detach(ifindex, xdp_mode)
                 sandbox.run("tc", "qdisc", "del", "dev", PORT.format(number), "clsact")
 
     @contextlib.contextmanager

@@ -42,6 +42,8 @@ int bpf_map_lookup_elem(int fd, const void *key, void *value);
 int bpf_map_update_elem(int fd, const void *key, const void *value, uint64_t flags);
 int bpf_map_delete_elem(int fd, const void *key);
 int bpf_map_get_next_key(int fd, const void *key, void *next_key);
+int bpf_map_lookup_batch(int fd, void *in_batch, void *out_batch, void *keys, void *values, uint32_t *count,
+                         const void *opts);
 int bpf_prog_get_fd_by_id(uint32_t id);
 
 struct prog_info { char pad[52]; uint32_t nr_map_ids; uint64_t map_ids; char name[16]; };
@@ -50,7 +52,6 @@ int bpf_obj_get_info_by_fd(int fd, void *info, uint32_t *len);
 
 int bpf_xdp_attach(int ifindex, int prog_fd, uint32_t flags, const void *opts);
 int bpf_xdp_detach(int ifindex, uint32_t flags, const void *opts);
-int bpf_xdp_query_id(int ifindex, int flags, uint32_t *prog_id);
 
 struct bpf_tc_hook { size_t sz; int ifindex; int attach_point; uint32_t parent; };
 struct bpf_tc_opts {

@@ -36,12 +36,16 @@ PROGRAM_NAME_MAX = 15
 
 
 class Map:
-    """A BPF map. Its keys and values are cdata of the C types ``key`` and ``value`` of ``types``."""
+    """A BPF map. Its keys and values are cdata of the C types ``key`` and ``value`` of ``types``.
+
+    ``value_bytes`` is the size of a value.
+    """
 
     def __init__(self, fd: int, types: FFI, key: str, value: str, name: str = "map") -> None:
         self.fd = fd
         self.name = name
         self._ffi, self._key, self._value = types, key + " *", value + " *"
+        self.value_bytes = types.sizeof(value)
 
     @classmethod
     def pinned(cls, path: Path, types: FFI, key: str, value: str) -> Map:
@@ -102,6 +106,35 @@ class Map:
             if value is not None:
                 yield key, value
 
+    def values(self, first: int, count: int) -> bytes:
+        """The values of ``count`` entries of an array, from index ``first`` on, read by one call.
+
+        The values of a per-CPU array follow one another, each with its CPUs. Raises BpfError.
+        """
+        values, keys = bytearray(count * self.value_bytes), ffi.new("uint32_t[]", count)
+        before = ffi.NULL if first == 0 else ffi.new("uint32_t *", first - 1)
+        last, found = ffi.new("uint32_t *"), ffi.new("uint32_t *", count)
+        done = lib().bpf_map_lookup_batch(
+            self.fd, before, last, keys, ffi.from_buffer(values), found, ffi.NULL
+        )
+        if done < 0 and ffi.errno != errno.ENOENT:
+            check(-1, f"read {self.name}")
+        return bytes(values)
+
+    def peek(self) -> bool:
+        """Whether a queue map has an entry."""
+        if lib().bpf_map_lookup_elem(self.fd, ffi.NULL, self._raw(self.value())) < 0:
+            if ffi.errno == errno.ENOENT:
+                return False
+            check(-1, f"read {self.name}")
+        return True
+
+    def size(self) -> int:
+        """The most entries that the map can hold."""
+        info = ffi.new("struct map_info *")
+        _read_info(self.fd, info, f"read about {self.name}")
+        return int(info.max_entries)
+
     def mapped(self) -> mmap.mmap:
         """All values of a BPF_F_MMAPABLE array as memory that can be read. The caller closes it."""
         info = ffi.new("struct map_info *")
@@ -118,6 +151,7 @@ class PerCpuMap(Map):
     def __init__(self, fd: int, types: FFI, key: str, value: str, name: str = "map") -> None:
         super().__init__(fd, types, key, value, name)
         self._value = f"{value}[{check(lib().libbpf_num_possible_cpus(), 'count the CPUs')}]"
+        self.value_bytes = types.sizeof(self._value)
 
 
 class Object:
@@ -314,26 +348,15 @@ def _read_info(fd: int, info: Any, what: str) -> None:
     check(lib().bpf_obj_get_info_by_fd(fd, info, size), what)
 
 
-def xdp_program(ifindex: int) -> int:
-    """The id of the XDP program on an interface; 0 if there is none."""
-    program_id = ffi.new("uint32_t *")
-    check(lib().bpf_xdp_query_id(ifindex, 0, program_id), f"look for XDP on interface {ifindex}")
-    return int(program_id[0])
-
-
 def xdp_attach(ifindex: int, program_fd: int, mode: int, *, replace: bool) -> None:
     """Attach an XDP program. Without ``replace``, only if there is none."""
     flags = mode | (0 if replace else _XDP_ONLY_IF_FREE)
     check(lib().bpf_xdp_attach(ifindex, program_fd, flags, ffi.NULL), f"attach XDP to interface {ifindex}")
 
 
-def xdp_detach(ifindex: int) -> None:
-    """Detach the XDP program. The kernel requires its mode, so both modes are queried."""
-    program_id = ffi.new("uint32_t *")
-    for mode in (XDP_NATIVE, XDP_GENERIC):
-        check(lib().bpf_xdp_query_id(ifindex, mode, program_id), f"look for XDP on interface {ifindex}")
-        if program_id[0]:
-            check(lib().bpf_xdp_detach(ifindex, mode, ffi.NULL), f"detach XDP from interface {ifindex}")
+def xdp_detach(ifindex: int, mode: int) -> None:
+    """Detach the XDP program that is attached in this mode."""
+    check(lib().bpf_xdp_detach(ifindex, mode, ffi.NULL), f"detach XDP from interface {ifindex}")
 
 
 def _tc_hook(ifindex: int, where: int) -> Any:

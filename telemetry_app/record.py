@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
 
 from flowdb.db import FlowDb
 from flowdb.models import PortSampleRow
+from openflow_ext.wire import PortCountersRecord
 from telemetry_app.core import PortSample
 
 _LARGEST = 2**63 - 1
+_PORTS_CACHED = 8192
 
 
 def record(flowdb: FlowDb, samples: Iterable[PortSample]) -> None:
     """Write samples. A counter has 64 bits and SQL's integers 63, so larger values are cut to the largest."""
     for sample in samples:
-        values = {name: min(value, _LARGEST) for name, value in sample.counters.values().items()}
-        columns = PortSampleRow.split(values)
-        port = sample.port
+        port, columns = sample.port, _columns(sample.counters)
         flowdb.merge(PortSampleRow, dpid=port.dpid, port_no=port.port_no, at_ns=sample.at_ns, **columns)
+
+
+@lru_cache(_PORTS_CACHED)
+def _columns(counters: PortCountersRecord) -> dict[str, Any]:
+    """The counters as columns of a row. Of most ports they are those of the last sample."""
+    return PortSampleRow.split({name: min(value, _LARGEST) for name, value in counters.values().items()})

@@ -18,8 +18,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from openflow_ext.switch.config import SwitchSettings
+from openflow_ext.switch.dataplane.flow_table_size import FLOW_BYTES, default_max_flows
 from transports import congestion
 from weir_base import paths
+from weir_base.settings import load
 
 SEND_BUFFER = 16 * 1024 * 1024
 CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
@@ -245,6 +248,14 @@ def open_vswitch() -> str:
     version = run("ovs-appctl", "--timeout=5", "-t", "ovs-vswitchd", "version").splitlines()[0].split()[-1]
     run("ovs-vsctl", "--timeout=5", "show")
     return f"running, {version}"
+
+
+def flow_table() -> str:
+    """The size of the agent's flow table: that of the settings, or one for this machine's memory."""
+    asked = load("switch", SwitchSettings).max_flows
+    flows = asked or default_max_flows()
+    origin = "[switch] max_flows" if asked else "about 1 % of the memory"
+    return f"{flows:,} flows, {flows * FLOW_BYTES >> 20} MB ({origin})"
 
 
 def kernel_datapath() -> str:

@@ -139,6 +139,33 @@ static __always_inline void alarm_watch_queue(__u32 ifindex, struct weir_port *p
 		alarm_start_checks(alarm, port, state, now_ns);
 }
 
+/*
+ * Adds the drops of the root qdisc since the last call. It counts those of its children too. The first qdisc that is
+ * seen may have dropped packets before the port was entered: the agent has set qdisc_drops to that number. A smaller
+ * number than before belongs to a new qdisc that was created at the address of the last one.
+ */
+static __always_inline void alarm_note_drops(const struct Qdisc *q, struct weir_port_state *state)
+{
+	__u32 drops = q->qstats.drops, before = state->qdisc_drops;
+
+	if (state->qdisc == (__u64)q && drops == before)
+		return;
+	if (state->qdisc != (__u64)q) {
+		if (state->qdisc)
+			before = 0;
+		state->qdisc = (__u64)q;
+		state->qdisc_per_cpu = q->flags & TCQ_F_CPUSTATS || q->parent != TC_H_ROOT;
+		if (state->qdisc_per_cpu)
+			state->qdisc_drops = before;
+	}
+	if (state->qdisc_per_cpu)
+		return;
+	if ((__s32)(drops - before) < 0)
+		before = 0;
+	state->drops += drops - before;
+	state->qdisc_drops = drops;
+}
+
 /* After each packet that the port's root qdisc enqueues or dequeues. Its qlen includes that of its children. */
 static __always_inline void alarm_queue_changed(struct Qdisc *q)
 {
@@ -155,6 +182,7 @@ static __always_inline void alarm_queue_changed(struct Qdisc *q)
 		state->queue_max_pkts = state->queue_pkts;
 	if (state->queue_bytes > state->queue_max_bytes)
 		state->queue_max_bytes = state->queue_bytes;
+	alarm_note_drops(q, state);
 	alarm_watch_queue(ifindex, port, state);
 }
 

@@ -54,4 +54,9 @@
 #define STILL_QUEUE_PACKETS 4      /* plus the time of this many full frames, as its capacity may be overstated */
 #define FRAME_BYTES 1514
 
+/* ---- qdiscs (linux/pkt_sched.h, net/sch_generic.h) -------------------------------------------------- */
+
+#define TC_H_ROOT 0xffffffff
+#define TCQ_F_CPUSTATS 0x20
+
 #endif

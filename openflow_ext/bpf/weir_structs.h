@@ -32,7 +32,7 @@ struct weir_settings {
 	__u64 unix_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC */
 	__u32 report_kinds;   /* bit k: send flow reports of enum weir_report_kind k */
 	__u32 simple_count;   /* 1: N_i is the paper's integer, one per matching packet, without flow state */
-	__u32 report_wakes;   /* 1: a report wakes the agent; 0: the agent polls */
+	__u32 report_wakes;   /* 1: a report wakes the agent if none waits already; 0: the agent polls */
 	__u32 pad;
 };
 
@@ -102,6 +102,10 @@ struct weir_port_state {
 	__u32 burst_flows;    /* flows and connections being opened, since a burst of SYNs began */
 	__u64 burst_start_ns; /* when that burst began */
 	__u64 next_growth_ns; /* no flow's share may grow before this time (share_may_grow) */
+	__u64 drops;          /* packets that the port's qdiscs dropped, as far as the tracepoints saw them */
+	__u64 qdisc;          /* the qdisc that the tracepoints saw last (its address); 0: none */
+	__u32 qdisc_drops;    /* drops of that qdisc that are in `drops`, or came before the port was entered */
+	__u32 qdisc_per_cpu;  /* 1: it is not the root qdisc or counts per CPU: netlink has the sum, struct Qdisc not */
 };
 
 /* Per port and CPU. */
@@ -199,6 +203,8 @@ struct weir_sweep {
 	__u32 idled;
 	__u32 report_all; /* not 0: report every flow, as active or idle (roll call) */
 	__u32 done;       /* set when all flows have been visited; else call again with the same now_ns */
+	__u32 visited;    /* flows that are left */
+	__u64 due_ns;     /* no flow that sends and receives nothing needs a sweep before this time */
 };
 
 /* ---- the extension table ----------------------------------------------------------------------- */

@@ -21,14 +21,18 @@ static __always_inline __u64 sweep_elapsed_ns(__u64 now_ns, __u64 then_ns)
 	return now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
+/* After this time without segments the flow is removed. */
+static __always_inline __u64 sweep_kept_ns(const struct weir_sweep *s, const struct weir_flow *flow)
+{
+	return flow_ended(flow) ? s->closed_ns : flow->scale_shift ? s->translated_ns : s->silent_ns;
+}
+
 static __always_inline bool sweep_removes(const struct weir_sweep *s, const struct weir_flow_key *key,
 					  const struct weir_flow *flow)
 {
 	if (s->ifindex)
 		return key->ifindex == s->ifindex;
-	return sweep_elapsed_ns(s->now_ns, flow->last_ns) >= (flow_ended(flow)    ? s->closed_ns
-							      : flow->scale_shift ? s->translated_ns
-										  : s->silent_ns);
+	return sweep_elapsed_ns(s->now_ns, flow->last_ns) >= sweep_kept_ns(s, flow);
 }
 
 /*
@@ -46,6 +50,25 @@ static __always_inline bool sweep_reports_active(const struct weir_sweep *s, con
 {
 	return s->active_ns && flow->last_payload_ns > flow->reported_ns &&
 	       sweep_elapsed_ns(s->now_ns, flow->reported_ns) >= s->active_ns;
+}
+
+static __always_inline void sweep_note_due(struct weir_sweep *s, __u64 at_ns)
+{
+	if (at_ns < s->due_ns)
+		s->due_ns = at_ns;
+}
+
+/* When the sweep has to visit the flow again if it sends and receives nothing. */
+static __always_inline void sweep_note_dues(struct weir_sweep *s, const struct weir_flow *flow)
+{
+	s->visited++;
+	sweep_note_due(s, flow->last_ns + sweep_kept_ns(s, flow));
+	if (flow->counted && s->idle_ns)
+		sweep_note_due(s, flow->last_payload_ns + s->idle_ns);
+	if (flow->counted && flow->scale_shift)
+		sweep_note_due(s, flow->last_ns + s->silent_ns);
+	if (s->active_ns && flow->last_payload_ns > flow->reported_ns)
+		sweep_note_due(s, flow->reported_ns + s->active_ns);
 }
 
 /* False: the flow was removed. */
@@ -76,6 +99,7 @@ static __always_inline bool sweep_flow(const struct weir_flow_key *key, struct w
 		report_send(key, flow, port, flow->flags & WEIR_IDLE ? WEIR_FLOW_IDLE : WEIR_FLOW_ACTIVE,
 			    WEIR_NOT_CLOSED, 0);
 	}
+	sweep_note_dues(s, flow);
 	return true;
 }
 

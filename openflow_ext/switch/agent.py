@@ -7,13 +7,14 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
 from openflow_ext.switch.config import SwitchSettings
 from openflow_ext.switch.dataplane.interface import DataPlane, DataPlaneError, QueueEvent
+from openflow_ext.switch.dataplane.netlink import Netlink
 from openflow_ext.switch.errors import SwitchError
 from openflow_ext.switch.locks import locked
 from openflow_ext.switch.openflow.bridge import Bridge
@@ -22,12 +23,18 @@ from openflow_ext.switch.openflow.flow_reports import FlowReports
 from openflow_ext.switch.openflow.proxy import Controller, Proxy
 from openflow_ext.switch.openflow.session import Session
 from openflow_ext.switch.ovs import egress, takeover, tls
+from openflow_ext.switch.ovs.link_changes import LinkChanges
 from openflow_ext.switch.ovs.ovsdb import Ovsdb, Row, as_list
 from openflow_ext.switch.ovs.ports import Link, Port, Ports
 
 log = logging.getLogger(__name__)
 
-TICK_S = 1.0
+EXPIRE_S = 1.0
+"""The time between two looks for rules whose timeout has passed."""
+RETRY_S = 1.0
+"""The time until something that failed is tried again."""
+COLLECT_S = 0.02
+"""Shaping a port takes several commands. Their notifications are collected for this time."""
 _FIRST_RESERVED_OFPORT = 0xFF00
 
 Ready = Callable[[int, list[str]], None]
@@ -86,8 +93,10 @@ class Agent:
         self._extended: list[Extended] = []
         self._db: Ovsdb
         self._reports: FlowReports
-        self._last_error = ""
-        self._next_tick = 0.0
+        self._last_errors: dict[str, str] = {}
+        self._links: LinkChanges
+        self._netlink: Netlink
+        self._links_changed = asyncio.Event()
 
     async def run(self, stop: asyncio.Event, keep: bool = False) -> None:
         """Extend the bridges until ``stop``, then restore them. ``keep``: leave all to the next agent.
@@ -107,6 +116,10 @@ class Agent:
             for name in settings.bridges:
                 takeover.require(self._db, name)
                 check_running(settings.rundir, name)
+            self._links = LinkChanges()
+            stack.callback(self._links.close)
+            self._netlink = Netlink()
+            stack.callback(self._netlink.close)
             dataplane = self._open_dataplane()
             adopted = dataplane.attached()
             try:
@@ -153,7 +166,7 @@ class Agent:
             table.adopt() if is_known else table.purge()
             bridge = Bridge(name, number, dataplane, ports, table, self._reports, settings.framing)
             self._extended.append(Extended(bridge, controllers[name], settings.rundir))
-        await self._sync_ports()
+        self._sync_ports()
         for extended in self._extended:
             for proxy in extended.proxies:
                 await proxy.listen()
@@ -171,43 +184,96 @@ class Agent:
         )
 
     async def _serve(self, dataplane: DataPlane, stop: asyncio.Event) -> None:
-        """Handle changes of Open vSwitch, queue events and timers until ``stop``."""
+        """Handle changes of Open vSwitch and of links, queue events and timers until ``stop``."""
         loop = asyncio.get_running_loop()
         loop.add_reader(dataplane.events_fd(), self._report_queue_events, dataplane)
-        stopping = asyncio.create_task(stop.wait())
+        loop.add_reader(self._links.fd, self._links_changed.set)
         self._reports.start()
+        endless = (self._follow_ovs(), self._follow_links(), self._sweep(dataplane), self._expire(dataplane))
+        tasks = [asyncio.create_task(stop.wait()), *map(asyncio.create_task, endless)]
         try:
-            while not stop.is_set():
-                changed = asyncio.create_task(self._db.changed.wait())
-                wait_s = self._reports.sweep_every_s()
-                await asyncio.wait({changed, stopping}, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
-                changed.cancel()
-                await self._tick(dataplane)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         finally:
-            stopping.cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             loop.remove_reader(dataplane.events_fd())
+            loop.remove_reader(self._links.fd)
             self._reports.stop()
 
-    async def _tick(self, dataplane: DataPlane) -> None:
-        """Bring everything up to date. An error is logged when it first occurs, not each time."""
+    @contextlib.contextmanager
+    def _logged(self, chore: str) -> Iterator[None]:
+        """Log an error of a chore when it first occurs, not each time."""
         error_text = ""
         try:
-            await self._reports.sweep()
-            if not self._db.changed.is_set() and time.monotonic() < self._next_tick:
-                return
-            self._next_tick = time.monotonic() + TICK_S
-            self._db.changed.clear()
-            self._expire(dataplane)
-            await self._reconnect()
-            await self._sync_bridges()
-            await self._sync_ports()
-            for extended in self._extended:
-                extended.send_due_requests()
+            yield
         except (SwitchError, DataPlaneError) as error:
             error_text = str(error)
-            if error_text != self._last_error:
+            if error_text != self._last_errors.get(chore):
                 log.error("%s", error)
-        self._last_error = error_text
+        self._last_errors[chore] = error_text
+
+    async def _follow_ovs(self) -> None:
+        """Follow the changes of bridges and ports. A failure is retried after RETRY_S."""
+        while True:
+            unattached = any(extended.bridge.ports.unattached for extended in self._extended)
+            failed = unattached or bool(self._last_errors.get("ovs"))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(RETRY_S if failed else None):
+                    await self._db.changed.wait()
+            self._db.changed.clear()
+            with self._logged("ovs"):
+                await self._reconnect()
+                await self._sync_bridges()
+                self._sync_ports()
+
+    async def _follow_links(self) -> None:
+        """Follow the rates and queues of ports. One reading serves the changes of COLLECT_S."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._links_changed.wait()
+            loop.remove_reader(self._links.fd)
+            await asyncio.sleep(COLLECT_S)
+            with self._logged("links"):
+                self._update_egresses(self._links.read())
+            self._links_changed.clear()
+            loop.add_reader(self._links.fd, self._links_changed.set)
+
+    def _update_egresses(self, changed: set[int] | None) -> None:
+        """Read the rate and queue of the ports among the ``changed`` interfaces; None: of all ports."""
+        links = [port.link for extended in self._extended for port in extended.bridge.ports]
+        names = {link.ifindex: link.name for link in links if changed is None or link.ifindex in changed}
+        if not names:
+            return
+        egresses = egress.read_egresses(self._netlink, names)
+        for extended in self._extended:
+            extended.bridge.ports.update(egresses)
+
+    async def _sweep(self, dataplane: DataPlane) -> None:
+        """Sweep the flow table when a sweep is due."""
+        while True:
+            await asyncio.sleep(self._reports.sweep_every_s())
+            with self._logged("sweep"):
+                await self._reports.sweep()
+                untracked, now_s = dataplane.untracked(), time.monotonic()
+                for extended in self._extended:
+                    extended.bridge.ports.distrust(untracked, now_s)
+
+    async def _expire(self, dataplane: DataPlane) -> None:
+        """Remove the rules whose timeouts have passed, and let sessions send what is due."""
+        tables = {extended.bridge.number: extended.bridge.table for extended in self._extended}
+        while True:
+            await asyncio.sleep(EXPIRE_S)
+            with self._logged("expire"):
+                for number, rule, _, _ in list(dataplane.expired()):
+                    if number in tables:
+                        tables[number].expire(rule)
+                    else:
+                        dataplane.remove(number, rule)
+                for extended in self._extended:
+                    extended.send_due_requests()
 
     async def _reconnect(self) -> None:
         """Connect to OVSDB again if the connection has ended. Raises SwitchError."""
@@ -237,23 +303,15 @@ class Agent:
                 )
             extended.bypassed = bypassed
 
-    async def _sync_ports(self) -> None:
+    def _sync_ports(self) -> None:
         links = {e.bridge.name: links_of(self._db, e.bridge.name) for e in self._extended}
-        names = {link.ifindex: link.name for some in links.values() for link in some}
-        egresses = await asyncio.to_thread(egress.read_egresses, names)
+        known = {port.link for e in self._extended for port in e.bridge.ports}
+        new = {link.ifindex: link.name for some in links.values() for link in some if link not in known}
+        egresses = egress.read_egresses(self._netlink, new) if new else {}
         for extended in self._extended:
             extended.bridge.ports.detach_missing(links[extended.bridge.name])
         for extended in self._extended:
             extended.bridge.ports.sync(links[extended.bridge.name], egresses)
-
-    def _expire(self, dataplane: DataPlane) -> None:
-        """Remove the rules whose timeouts have passed."""
-        tables = {extended.bridge.number: extended.bridge.table for extended in self._extended}
-        for number, rule, _, _ in list(dataplane.expired()):
-            if number in tables:
-                tables[number].expire(rule)
-            else:
-                dataplane.remove(number, rule)
 
     def _report_queue_events(self, dataplane: DataPlane) -> None:
         """Report queue events to every controller of the port's bridge."""

@@ -68,7 +68,8 @@ def switch(keep: bool, do_detach: bool, as_json: bool, quiet: bool, **options: A
     Settings: section [switch] of the file that $WEIR_CONFIG names. Options override it.
       bridges, controllers, name, rundir        as the options
       private_key, certificate, ca_certificate  for ssl: controllers (default: as in ovs-vsctl set-ssl)
-      max_flows       TCP flows that can be tracked (1000000); each takes 0.3 KB of memory
+      max_flows       TCP flows that can be tracked; each takes 0.3 KB of memory
+                      (none: about 1 % of the memory, 65,536 to a million flows)
       assumed_scale   window scale if no handshake was seen (none: such flows are not clamped)
       idle_s          a flow without payload for this time in seconds leaves N_i (1; 0: never)
       count           flows, or simple: SCCP's plain integer

@@ -37,8 +37,11 @@ class SwitchSettings(Section):
         None, description="certificate of the CA that signed the controllers' certificates"
     )
     rundir: Path = Field(default_factory=_default_rundir, description="Open vSwitch's run directory")
-    max_flows: int = Field(
-        1_000_000, ge=1, description="TCP flows that the data plane can track; each takes 0.3 KB of memory"
+    max_flows: int | None = Field(
+        None,
+        ge=1,
+        description="TCP flows that the data plane can track; each takes 0.3 KB of memory; "
+        "none: about 1 % of the memory, 65,536 to a million flows",
     )
     assumed_scale: int | None = Field(
         None,

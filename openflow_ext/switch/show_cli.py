@@ -16,6 +16,7 @@ from threading import Event
 from typing import Any
 
 import click
+from rich.console import Group
 from rich.live import Live
 
 from openflow_ext.switch.dataplane.interface import DataPlaneError, NoShare, NoSuchPort
@@ -143,9 +144,10 @@ def ports(
         readings = _readings(read, _ctrl_c()) if watch else iter([read()])
         if as_json:
             for rows in readings:
-                click.echo(json.dumps({"ports": tables.sorted_rows(rows, sort)}))
+                click.echo(json.dumps({"ports": tables.sorted_rows(rows, sort), "max_flows": maps.max_flows}))
         else:
-            _show_ports(readings, watch, columns, sort)
+            size = f"The flow table has room for {maps.max_flows:,} flows ([switch] max_flows)."
+            _show_ports(readings, watch, columns, sort, size)
 
 
 def _require_ports(wanted: Sequence[str], present: Sequence[str]) -> None:
@@ -157,9 +159,12 @@ def _require_ports(wanted: Sequence[str], present: Sequence[str]) -> None:
 
 
 def _show_ports(
-    readings: Iterator[list[Row]], watch: bool, columns: tuple[str, ...], sort: str | None
+    readings: Iterator[list[Row]], watch: bool, columns: tuple[str, ...], sort: str | None, note: str
 ) -> None:
-    """Print each reading as a table. On a terminal, ``--watch`` redraws one table that fits the screen."""
+    """Print each reading as a table, with a note below unless columns were chosen.
+
+    On a terminal, ``--watch`` redraws one table that fits the screen.
+    """
     console = tables.console()
     redraw = watch and console.is_terminal
     widths: dict[str, int] = {}
@@ -177,14 +182,15 @@ def _show_ports(
                 choose_rows_with="--port or --sort",
                 widths=widths if watch else None,
             )
+            shown = table if columns else Group(table, note)
             if live:
-                live.update(table, refresh=True)
+                live.update(shown, refresh=True)
             else:
-                console.print(table)
+                console.print(shown)
 
 
-_ROWS_BESIDE_PORTS = 8
-"""Lines of a watched table that are not ports: at most three of headings, four of notes, and the cursor's."""
+_ROWS_BESIDE_PORTS = 9
+"""Lines of a watched table that are not ports: at most three of headings, five of notes, and the cursor's."""
 
 
 def _ctrl_c() -> Event:

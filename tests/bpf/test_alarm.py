@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import itertools
 import socket
+import subprocess
 import time
+
+import pytest
 
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
+from openflow_ext.switch.dataplane.netlink import Netlink
 from tests.support.data_plane.slow_port import K_PKTS, RTT_US, events_until_normal, send_frames
+from tests.support.waiting import wait_until
 
 
 def test_alarm_repeats_while_congested_and_ends_after_three_quiet_checks(
@@ -89,10 +94,52 @@ def test_drops_are_those_that_the_qdisc_counts(port: tuple[str, KernelDataPlane]
     name, plane = port
     ifindex = socket.if_nametoindex(name)
     send_frames(name, 60)
-    deadline = time.monotonic() + 2
-    while not (drops := plane.counters(ifindex).drops) and time.monotonic() < deadline:
-        pass  # the qdiscs are read at most every 0.1 s
+    drops = plane.counters(ifindex).drops
     assert 10 <= drops <= 20
+    assert plane.counters_of([ifindex])[ifindex].drops == drops, "the queue is full, so its qdisc is asked"
+    wait_until(lambda: not plane.counters(ifindex).queue_pkts, "the queue is empty")
+    assert (plane.counters(ifindex).drops, plane.counters_of([ifindex])[ifindex].drops) == (drops, drops)
+
+
+def test_sampling_asks_no_qdisc_whose_drops_the_tracepoints_saw(
+    port: tuple[str, KernelDataPlane], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, plane = port
+    ifindex = socket.if_nametoindex(name)
+    send_frames(name, 60)
+    wait_until(lambda: not plane.counters(ifindex).queue_pkts, "the queue is empty")
+    drops = plane.counters(ifindex).drops
+    monkeypatch.setattr(Netlink, "_call", None)  # a request would fail
+    assert plane.counters_of([ifindex])[ifindex].drops == drops > 0
+    assert plane.counters_of([999_999]) == {}
+
+
+def test_drops_go_on_with_a_new_qdisc(port: tuple[str, KernelDataPlane]) -> None:
+    name, plane = port
+    ifindex = socket.if_nametoindex(name)
+    send_frames(name, 60)
+    wait_until(lambda: not plane.counters(ifindex).queue_pkts, "the queue is empty")
+    before = plane.counters(ifindex).drops
+    new = ("root", "handle", "7:", "tbf", "rate", "1mbit", "burst", "1600", "limit", "6000")
+    subprocess.run(["tc", "qdisc", "replace", "dev", name, *new], check=True)
+    send_frames(name, 1)
+    wait_until(lambda: not plane.counters(ifindex).queue_pkts, "the queue is empty")
+    assert plane.counters(ifindex).drops == before
+    send_frames(name, 20)
+    wait_until(lambda: not plane.counters(ifindex).queue_pkts, "the queue is empty")
+    assert plane.counters(ifindex).drops > before + 5
+    assert plane.counters_of([ifindex])[ifindex].drops == plane.counters(ifindex).drops
+
+
+def test_drops_from_before_the_port_was_entered_do_not_count(port: tuple[str, KernelDataPlane]) -> None:
+    name, plane = port
+    ifindex = socket.if_nametoindex(name)
+    plane.detach(ifindex)
+    send_frames(name, 60)
+    plane.attach(ifindex, name, 1, 1)
+    assert plane.counters(ifindex).drops == 0
+    send_frames(name, 60)
+    assert 0 < plane.counters(ifindex).drops <= 60
 
 
 def test_data_plane_outlives_its_agent(port: tuple[str, KernelDataPlane]) -> None:

@@ -12,6 +12,7 @@ from openflow_ext.switch.dataplane.interface import HostSettings, SweepTimes
 from tests.support.data_plane.bench import PORT, Bench, reverse
 from tests.support.data_plane.ni_reference import Reference
 from tests.support.data_plane.packets import ACK, FIN, RST, SYN, Offer, Segment
+from tests.support.waiting import wait_until
 
 LOCAL = Segment()
 OUT = reverse(LOCAL)
@@ -84,6 +85,25 @@ def test_sweep_removes_ended_and_silent_flows(bench: Bench) -> None:
     assert bench.counters.n_i == 1
     assert bench.plane.sweep(SweepTimes(closed_s=0, silent_s=0)) == 1
     assert bench.counters.n_i == 0
+
+
+def test_a_sweep_is_due_only_when_it_may_find_something(bench: Bench) -> None:
+    never = SweepTimes(idle_s=3600, silent_s=3600)
+    bench.plane.sweep(never)
+    assert not bench.plane.sweep_is_due(never), "no flow"
+    bench.count_by_flags()
+    bench.egress(syn(OUT))
+    assert bench.plane.sweep_is_due(never), "the first flow"
+    bench.plane.sweep(never)
+    assert not bench.plane.sweep_is_due(never)
+    bench.egress(replace(OUT, flags=RST))
+    assert bench.plane.sweep_is_due(never), "a flow has ended"
+    soon = SweepTimes(idle_s=3600, silent_s=3600, closed_s=0.05)
+    bench.plane.sweep(soon)
+    assert not bench.plane.sweep_is_due(soon)
+    wait_until(lambda: bench.plane.sweep_is_due(soon), "the ended flow has to be removed", timeout_s=5)
+    assert bench.plane.sweep(soon) == 1
+    assert not bench.plane.sweep_is_due(soon), "no flow is left"
 
 
 def test_sweep_visits_each_flow_once(bench: Bench) -> None:

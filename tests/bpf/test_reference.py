@@ -166,7 +166,8 @@ class Trial:
         closed_at, silent_at, idle_at = (at for at, _ in moments)
         now = time.monotonic_ns()
         closed_ns, silent_ns, idle_ns = (now - then for _, then in moments)
-        removed = self.plane._sweep(now_ns=now, closed_ns=closed_ns, silent_ns=silent_ns, idle_ns=idle_ns)
+        times = {"closed_ns": closed_ns, "silent_ns": silent_ns, "idle_ns": idle_ns}
+        removed = self.plane._sweep(now_ns=now, **times).removed
         self.log.append(f"sweep of what is older than {closed_at}, {silent_at}, {idle_at}")
         assert removed == self.reference.sweep(closed_at, silent_at, idle_at), self.story()
 

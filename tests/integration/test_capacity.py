@@ -1,7 +1,8 @@
-"""The rate and queue of a port's egress, read from the real kernel by pyroute2."""
+"""The rate and queue of a port's egress, read from the real kernel."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from openflow_ext.switch.dataplane.interface import NoShare
+from openflow_ext.switch.dataplane.netlink import Netlink
 from openflow_ext.switch.ovs.egress import DEFAULT_RATE_BPS, Egress, read_egresses
 
 HTB = ("root handle 1: htb default 1", "parent 1: classid 1:1 htb rate 20mbit")
@@ -47,4 +49,5 @@ def test_rate_and_queue_are_read_from_each_kind_of_qdisc(
         kind = "class" if "classid" in qdisc else "qdisc"
         run(f"tc {kind} add dev {port} {qdisc}")
     ifindex = socket.if_nametoindex(port)
-    assert read_egresses({ifindex: port}) == {ifindex: expected}
+    with contextlib.closing(Netlink()) as netlink:
+        assert read_egresses(netlink, {ifindex: port}) == {ifindex: expected}

@@ -26,5 +26,10 @@ def port_active_senders(port: Any, state: Any, now_ns: int) -> int:
     """The flows that share a port at `now_ns` (CLOCK_MONOTONIC); all of N_i if the port counts no turns."""
     if not port.turn_shift:
         return int(state.n_i)
-    turns_passed = (now_ns - state.turn_start_ns) >> port.turn_shift
-    return active_senders(state.sent_in_turn, state.turn, turns_passed, int(state.n_i))
+    passed = turns_passed(port, state, now_ns)
+    return active_senders(state.sent_in_turn, state.turn, passed, int(state.n_i))
+
+
+def turns_passed(port: Any, state: Any, now_ns: int) -> int:
+    """The whole turns since the current turn of a port began, if it counts turns."""
+    return int((now_ns - state.turn_start_ns) >> port.turn_shift)

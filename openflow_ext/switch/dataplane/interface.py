@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -114,8 +114,8 @@ class HostSettings:
     """The settings of the whole host.
 
     ``report_kinds``: bit k requests flow reports of kind k (wire.FlowKind). ``simple_count``: N_i is the
-    plain integer of the paper (SCCP, section III.A) without flow state. ``report_wakes``: each report makes
-    ``reports_fd`` readable; otherwise the agent has to poll.
+    plain integer of the paper (SCCP, section III.A) without flow state. ``report_wakes``: a report makes
+    ``reports_fd`` readable if none waits already; otherwise the agent has to poll.
     """
 
     report_kinds: int = 0
@@ -183,6 +183,16 @@ class DataPlane(Protocol):
     def counters(self, ifindex: int) -> PortCountersRecord:
         """The counters of a port. Raises NoSuchPort."""
 
+    def counters_of(self, ifindexes: Collection[int]) -> dict[int, PortCountersRecord]:
+        """The counters of many ports in few calls. Ports that carry no programs are left out.
+
+        A packet that was dropped at an empty queue is missing until the next packet passes. ``counters``
+        has it.
+        """
+
+    def untracked(self) -> dict[int, int]:
+        """The ports at which the flow table has refused flows, with the number of these flows."""
+
     def put(self, bridge: int, rule: Rule) -> None:
         """Add a rule, or replace the one with the same table, match and priority.
 
@@ -210,6 +220,9 @@ class DataPlane(Protocol):
 
     def armed(self, ifindex: int) -> list[tuple[Rule, RuleStats]]:
         """A port's reflex entries in the order of their rank."""
+
+    def sweep_is_due(self, times: SweepTimes) -> bool:
+        """Whether a sweep may find anything to do. False if nothing has passed and no time has come."""
 
     def sweep(self, times: SweepTimes) -> int:
         """Remove the flows whose time has come. Returns the number removed."""

@@ -8,13 +8,14 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from libbpf_cffi import libbpf
 from libbpf_cffi.libbpf import BpfError
 from openflow_ext.switch.dataplane.active_senders import turn_shift
+from openflow_ext.switch.dataplane.flow_table_size import default_max_flows, held_max_flows
 from openflow_ext.switch.dataplane.interface import (
     DataPlaneError,
     HostSettings,
@@ -25,7 +26,9 @@ from openflow_ext.switch.dataplane.interface import (
     QueueEventKind,
     SweepTimes,
 )
+from openflow_ext.switch.dataplane.last_sweep import LastSweep
 from openflow_ext.switch.dataplane.pinned_maps import BPFFS, PinnedMaps
+from openflow_ext.switch.dataplane.port_records import untracked
 from openflow_ext.switch.dataplane.removal import (
     INGRESS_NAME,
     detach_programs,
@@ -45,6 +48,7 @@ EGRESS_NAME = "weir_egress"
 _TRACEPOINTS = ("weir_enqueue", "weir_dequeue")
 _REPORT_HEADER_BYTES = 8
 _U32_MAX = 0xFFFFFFFF
+_NEVER_NS = (1 << 64) - 1
 _SHORT_TURN_RTTS = 2
 _COPIED_SETTINGS = (
     "rtt_us",
@@ -63,14 +67,15 @@ class KernelDataPlane:
     """The data plane of one host. It implements interface.DataPlane, which documents each method.
 
     ``name`` is the folder of its pins below /sys/fs/bpf. ``max_flows`` is the number of flows that all ports
-    track together. ``assumed_scale`` is the window scale of flows whose handshake was not seen; None: the
-    data plane does not clamp such flows. The data plane of an earlier agent is adopted with its contents.
+    track together; None: that of an earlier agent, else one for this machine. ``assumed_scale`` is the window
+    scale of flows whose handshake was not seen; None: the data plane does not clamp such flows. The data
+    plane of an earlier agent is adopted with its contents.
 
     Raises DataPlaneError if the kernel, the permissions or the built object do not suffice.
     """
 
     def __init__(
-        self, name: str = "weir", max_flows: int = 1_000_000, assumed_scale: int | None = None
+        self, name: str = "weir", max_flows: int | None = None, assumed_scale: int | None = None
     ) -> None:
         self.folder = BPFFS / name
         self._assumed_scale = NO_SCALE if assumed_scale is None else assumed_scale
@@ -79,15 +84,16 @@ class KernelDataPlane:
         fresh = not self.folder.exists()
         try:
             self.folder.mkdir(exist_ok=True)
-            self._object = self._load(max_flows)
+            self._object = self._load(max_flows or held_max_flows(self.folder) or default_max_flows())
             self.pinned = PinnedMaps(name)
             self._timers = self._object.map("alarm_timers", ffi, "__u32", "struct alarm_timer")
             self._attach_tracepoints()
         except (OSError, DataPlaneError) as error:
             raise self._failure(error, fresh) from error
         self._maps = self.pinned.maps
-        self._drops_at_attach: dict[int, int] = {}
+        self._slots = self.pinned.slots_by_port()
         self._sweeping = threading.Lock()
+        self._last_sweep = LastSweep()
         self._events: list[QueueEvent] = []
         self._event_offset_ns = 0
         events = self._object.map("events", ffi, "__u32", "__u32")
@@ -117,14 +123,13 @@ class KernelDataPlane:
         self, ifindex: int, ifname: str, bridge: int, ofport: int, *, kernel_datapath: bool = False
     ) -> None:
         self.enter_port(ifindex, bridge, ofport)
-        self._drops_at_attach.setdefault(ifindex, self.pinned.qdiscs.drops(ifindex))
         try:
             libbpf.tc_attach(ifindex, libbpf.TC_EGRESS, self.program(EGRESS_NAME))
             if kernel_datapath:
                 libbpf.tc_attach(ifindex, libbpf.TC_INGRESS, self.program(INGRESS_TC_NAME))
             else:
                 self._attach_xdp(ifindex, ifname)
-        except BpfError as error:
+        except OSError as error:
             self.detach(ifindex)
             raise DataPlaneError(f"{ifname}: {error}") from error
 
@@ -132,14 +137,17 @@ class KernelDataPlane:
         """Enter a port into the maps. Its earlier settings and counters stay. Raises DataPlaneError."""
         key, port = self._slot_for(ifindex)
         if not port.ifindex:
-            for name in ("port_states", "ack_counts"):
-                self._maps[name].put(key, self._maps[name].value())
+            state: Any = self._maps["port_states"].value()
+            state.qdisc_drops = self.pinned.qdiscs.drops(ifindex) & _U32_MAX
+            self._maps["port_states"].put(key, state)
+            self._maps["ack_counts"].put(key, self._maps["ack_counts"].value())
         port.slot = key[0]
         port.bridge, port.ofport, port.assumed_scale = bridge, ofport, self._assumed_scale
         port.netns = os.stat("/proc/self/ns/net").st_ino & _U32_MAX
         port.ifindex = ifindex
         self._timers.put(self._timers.key(ifindex), self._timers.value(), only_new=True)
         self._maps["ports"].put(key, port)
+        self._slots[ifindex] = int(key[0])
         self._begin_rules_epoch()
 
     def _slot_for(self, ifindex: int) -> tuple[Any, Any]:
@@ -164,8 +172,8 @@ class KernelDataPlane:
             key, _ = self.pinned.find_port(ifindex)
             self._maps["ports"].put(key, self._maps["ports"].value())
         self._timers.delete(self._timers.key(ifindex))
+        self._slots.pop(ifindex, None)
         self._sweep(ifindex=ifindex)
-        self._drops_at_attach.pop(ifindex, None)
 
     def attached(self) -> dict[int, int]:
         return {ifindex: bridge for ifindex, (bridge, _) in self.pinned.ports().items()}
@@ -220,7 +228,18 @@ class KernelDataPlane:
             settings.put(settings.key(0), held)
 
     def counters(self, ifindex: int) -> PortCountersRecord:
-        return self.pinned.counters(ifindex, self._drops_at_attach.get(ifindex, 0))
+        return self.pinned.counters(ifindex)
+
+    def counters_of(self, ifindexes: Collection[int]) -> dict[int, PortCountersRecord]:
+        slots = {ifindex: self._slots[ifindex] for ifindex in ifindexes if ifindex in self._slots}
+        records = self.pinned.records.many(tuple(slots.values()))
+        return {ifindex: records[slot] for ifindex, slot in slots.items()}
+
+    def untracked(self) -> dict[int, int]:
+        if not self._last_sweep.visited:
+            return {}  # the flow table is empty, or nearly so
+        by_slot = untracked(self._states())
+        return {ifindex: by_slot[slot] for ifindex, slot in self._slots.items() if slot in by_slot}
 
     # -- rules -------------------------------------------------------------------------------------
 
@@ -255,9 +274,19 @@ class KernelDataPlane:
 
     # -- flows and reports -------------------------------------------------------------------------
 
+    def sweep_is_due(self, times: SweepTimes) -> bool:
+        if not self._last_sweep.visited:
+            return self._maps["flow_keys"].peek()
+        return self._last_sweep.is_due(times, self._states(), time.monotonic_ns())
+
+    def _states(self) -> dict[int, bytes]:
+        """The state of each port. A sweep reads it in another thread than the one that attaches ports."""
+        return self.pinned.records.states(tuple(self._slots.values()))
+
     def sweep(self, times: SweepTimes) -> int:
         self._update_clock()
-        return self._sweep(
+        states = self._states()
+        sweep = self._sweep(
             closed_ns=int(times.closed_s * 1e9),
             silent_ns=int(times.silent_s * 1e9),
             translated_ns=int(times.translated_s * 1e9),
@@ -265,15 +294,18 @@ class KernelDataPlane:
             active_ns=int(times.active_s * 1e9),
             report_all=times.roll_call,
         )
+        self._last_sweep = LastSweep(times, states, int(sweep.now_ns), int(sweep.due_ns), int(sweep.visited))
+        return int(sweep.removed)
 
-    def _sweep(self, **fields: int) -> int:
-        """Run the sweep program until it has visited every flow; the number of flows removed."""
+    def _sweep(self, **fields: int) -> Any:
+        """Run the sweep program until it has visited every flow. Returns its struct weir_sweep."""
         with self._sweeping:
-            sweep = ffi.new("struct weir_sweep *", {"now_ns": time.monotonic_ns()} | fields)
+            begin = {"now_ns": time.monotonic_ns(), "due_ns": _NEVER_NS}
+            sweep = ffi.new("struct weir_sweep *", begin | fields)
             while not sweep.done:
                 _, answer = libbpf.run(self.program("weir_sweep"), packet=bytes(ffi.buffer(sweep)))
                 ffi.memmove(sweep, answer, ffi.sizeof("struct weir_sweep"))
-            return int(sweep.removed)
+            return sweep
 
     def events_fd(self) -> int:
         return self._event_ring.fd
@@ -365,7 +397,7 @@ class KernelDataPlane:
         If the interface refuses one mode, or an earlier agent has used the other one, try the other mode.
         """
         program = self.program(INGRESS_NAME)
-        attached = libbpf.xdp_program(ifindex)
+        attached = next(iter(self.pinned.qdiscs.xdp(ifindex).values()), 0)
         if attached and libbpf.program_name(attached) != INGRESS_NAME[: libbpf.PROGRAM_NAME_MAX]:
             raise BpfError(
                 errno.EBUSY, f"it has another XDP program (id {attached}): detach that program first"

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from libbpf_cffi.libbpf import BpfError, Map, PerCpuMap
-from openflow_ext.switch.dataplane.active_senders import port_active_senders
-from openflow_ext.switch.dataplane.interface import DataPlaneError, NoShare, NoSuchPort
+from openflow_ext.switch.dataplane.interface import DataPlaneError, NoSuchPort
+from openflow_ext.switch.dataplane.port_records import PORT_BYTES, PortRecords
 from openflow_ext.switch.dataplane.qdiscs import Qdiscs
 from openflow_ext.switch.dataplane.rule_maps import RuleMaps
 from openflow_ext.switch.dataplane.rules import Rule, RuleStats
 from openflow_ext.switch.dataplane.structs import constants, ffi
 from openflow_ext.switch.dataplane.tracked_flows import TrackedFlow, tracked
-from weir_base.port_counters import PORT_COUNTERS, PortCountersFlags, PortCountersRecord
-from weir_base.window import fair_share_bytes
+from weir_base.port_counters import PortCountersRecord
 
 BPFFS = Path("/sys/fs/bpf")
 
@@ -29,12 +27,15 @@ _TYPES = {
     "settings": ("__u32", "struct weir_settings"),
     "reports_lost": ("__u32", "__u64"),
     "rules_epoch": ("__u32", "__u32"),
+    "flow_keys": ("__u32", "struct weir_flow_key"),
     "armed_rules": ("struct weir_exact_key", "struct weir_rule"),
     "exact_rules": ("struct weir_exact_key", "struct weir_rule"),
     "lists": ("struct weir_list_key", "struct weir_list"),
     "list_flags": ("__u32", "struct weir_flags_table"),
     "tallies": ("__u32", "struct weir_rule"),
 }
+_FREE = bytes(4)
+"""The number of the interface, with which struct weir_port begins, in a free slot."""
 _PER_CPU = {"list_counts": "struct weir_counts", "ack_counts": "struct weir_ack_counts"}
 
 
@@ -58,6 +59,8 @@ class PinnedMaps:
         names = ("exact_rules", "lists", "list_flags", "tallies", "list_counts")
         self.rule_maps = RuleMaps(*(self.maps[name] for name in names))
         self.qdiscs = Qdiscs()
+        ports, states, ack_counts = (self.maps[name] for name in ("ports", "port_states", "ack_counts"))
+        self.records = PortRecords(ports, states, ack_counts, self.qdiscs)
 
     def close(self) -> None:
         """Close the maps. Their pins stay."""
@@ -68,8 +71,23 @@ class PinnedMaps:
 
     def ports(self) -> dict[int, tuple[int, int]]:
         """ifindex -> (bridge, OpenFlow port) of every port that carries the programs."""
-        held = (port for _, port in self.maps["ports"].items() if port.ifindex)
-        return {int(port.ifindex): (int(port.bridge), int(port.ofport)) for port in held}
+        return {int(port.ifindex): (int(port.bridge), int(port.ofport)) for port in self._held_ports()}
+
+    def slots_by_port(self) -> dict[int, int]:
+        """ifindex -> slot of every port that carries the programs."""
+        return {int(port.ifindex): int(port.slot) for port in self._held_ports()}
+
+    def _held_ports(self) -> Iterator[Any]:
+        ports, count = self.maps["ports"], int(constants.WEIR_MAX_PORTS)
+        values = ports.values(0, count)
+        for at in range(0, count * PORT_BYTES, PORT_BYTES):
+            if values[at : at + 4] != _FREE:
+                yield ffi.from_buffer("struct weir_port *", values[at : at + PORT_BYTES])
+
+    @property
+    def max_flows(self) -> int:
+        """The number of flows that the data plane can track."""
+        return self.maps["flow_keys"].size()
 
     def find_port(self, ifindex: int) -> tuple[Any, Any]:
         """A port's slot in the map ``ports`` (its key) and the port. Raises NoSuchPort."""
@@ -85,28 +103,16 @@ class PinnedMaps:
             key = ports.key((ifindex + step) % int(constants.WEIR_MAX_PORTS))
             yield key, ports.get(key)
 
-    def counters(self, ifindex: int, earlier_drops: int = 0) -> PortCountersRecord:
-        """A port's counters. ``earlier_drops`` are left out of its drops. Raises NoSuchPort."""
-        key, port = self.find_port(ifindex)
-        state: Any = self.maps["port_states"].get(key)
-        per_cpu: Any = self.maps["ack_counts"].get(key)
-        structs = {"weir_port": [port], "weir_port_state": [state], "weir_ack_counts": per_cpu}
-        values = {
-            name: sum(int(getattr(one, name)) for one in structs[counter.source])
-            for name, counter in PORT_COUNTERS.items()
-            if counter.source in structs
-        }
-        flags = PortCountersFlags.ATTACHED | NoShare(port.no_share).as_flags()
-        if state.alarm == constants.WEIR_CONGESTED:
-            flags |= PortCountersFlags.ALARM_UP
-        flows = port_active_senders(port, state, time.monotonic_ns())
-        return PortCountersRecord(
-            port_no=int(port.ofport),
-            flags=flags,
-            fair_share_bytes=fair_share_bytes(int(port.bdp_bytes), flows),
-            drops=max(self.qdiscs.drops(ifindex) - earlier_drops, 0),
-            **values,
-        )
+    def counters(self, ifindex: int) -> PortCountersRecord:
+        """A port's counters. Raises NoSuchPort."""
+        key, _ = self.find_port(ifindex)
+        return self.records.one(key[0])
+
+    def counters_of(self, ifindexes: Collection[int]) -> dict[int, PortCountersRecord]:
+        """The counters of the ports that carry the programs, of those given. A few calls read all of them."""
+        slots = {ifindex: slot for ifindex, slot in self.slots_by_port().items() if ifindex in ifindexes}
+        records = self.records.many(tuple(slots.values()))
+        return {ifindex: records[slot] for ifindex, slot in slots.items()}
 
     def flows(self) -> Iterator[TrackedFlow]:
         """The tracked flows, in no order. Each is read when the iterator reaches it."""

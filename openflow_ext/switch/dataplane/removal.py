@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
+import functools
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from libbpf_cffi import libbpf
-from libbpf_cffi.libbpf import BpfError
 from openflow_ext.switch.dataplane.interface import DataPlaneError
 from openflow_ext.switch.dataplane.pinned_maps import BPFFS
 from openflow_ext.switch.dataplane.qdiscs import Qdiscs
@@ -29,7 +29,7 @@ def remove_data_plane(name: str) -> None:
         return
     try:
         with closing(Qdiscs()) as qdiscs:
-            for ifindex in _interfaces_of(folder):
+            for ifindex in _interfaces_of(folder, qdiscs):
                 detach_programs(ifindex, qdiscs)
         remove_pins(folder)
     except OSError as error:
@@ -42,9 +42,9 @@ def detach_programs(ifindex: int, qdiscs: Qdiscs) -> None:
     The interface may be gone. Raises BpfError.
     """
     with _gone_is_fine():
-        attached = libbpf.xdp_program(ifindex)
-        if attached and libbpf.program_name(attached) == INGRESS_NAME[: libbpf.PROGRAM_NAME_MAX]:
-            libbpf.xdp_detach(ifindex)
+        for mode, program in qdiscs.xdp(ifindex).items():
+            if libbpf.program_name(program) == INGRESS_NAME[: libbpf.PROGRAM_NAME_MAX]:
+                libbpf.xdp_detach(ifindex, mode)
     for hook in _HOOKS:
         with _gone_is_fine():
             libbpf.tc_detach(ifindex, hook)
@@ -58,21 +58,22 @@ def remove_pins(folder: Path) -> None:
     folder.rmdir()
 
 
-def _interfaces_of(folder: Path) -> Iterator[int]:
+def _interfaces_of(folder: Path, qdiscs: Qdiscs) -> Iterator[int]:
     """The interfaces with programs that use the folder's map of ports; none if the map does not exist."""
     pin = folder / "ports"
     if not pin.exists():
         return
     ports = libbpf.pinned_map_id(pin)
+    maps_of = functools.cache(libbpf.maps_of)
     for ifindex, _ in socket.if_nameindex():
-        if any(ports in libbpf.maps_of(program) for program in _programs_at(ifindex)):
+        if any(ports in maps_of(program) for program in _programs_at(ifindex, qdiscs)):
             yield ifindex
 
 
-def _programs_at(ifindex: int) -> list[int]:
+def _programs_at(ifindex: int, qdiscs: Qdiscs) -> list[int]:
     programs = [libbpf.tc_program(ifindex, hook) for hook in _HOOKS]
     with _gone_is_fine():
-        programs.append(libbpf.xdp_program(ifindex))
+        programs += qdiscs.xdp(ifindex).values()
     return programs
 
 
@@ -81,6 +82,6 @@ def _gone_is_fine() -> Iterator[None]:
     """Ignore errors that mean that the interface, its hook or its program does not exist."""
     try:
         yield
-    except BpfError as error:
+    except OSError as error:
         if error.errno not in (errno.ENODEV, errno.ENOENT, errno.EINVAL):
             raise

@@ -87,7 +87,7 @@ def _carry_out(
         case wire.PortConfig():
             yield _configure(request, ports)
         case wire.PortCountersRequest(port_no):
-            yield from _replies([_record(port, dataplane) for port in _requested_ports(port_no, ports)])
+            yield from _replies(_records(port_no, ports, dataplane))
         case wire.Arm(port_no, entries):
             ports.arm(port_no, _armed_rules(entries))
         case wire.FlowReportConfig():
@@ -188,16 +188,23 @@ def _reply(port_no: int, settings: PortSettings, capacity_bps: int) -> wire.Port
     )
 
 
-def _requested_ports(port_no: int, ports: Ports) -> list[Port]:
-    if port_no == of.OFPP_ANY:
-        return sorted(ports, key=lambda port: port.link.ofport)
-    return [ports.numbered(port_no)]
+def _records(port_no: int, ports: Ports, dataplane: DataPlane) -> list[wire.PortCountersRecord]:
+    """The counters of one port, or of all by OFPP_ANY. Raises NoSuchPort."""
+    if port_no != of.OFPP_ANY:
+        port = ports.numbered(port_no)
+        counters = dataplane.counters(port.link.ifindex) if port.attached else None
+        return [_record(port, counters)]
+    found = dataplane.counters_of([port.link.ifindex for port in ports if port.attached])
+    ordered = sorted(ports, key=lambda port: port.link.ofport)
+    return [_record(port, found.get(port.link.ifindex)) for port in ordered]
 
 
-def _record(port: Port, dataplane: DataPlane) -> wire.PortCountersRecord:
-    if not port.attached:
+def _record(port: Port, counters: wire.PortCountersRecord | None) -> wire.PortCountersRecord:
+    if counters is None:
         return wire.PortCountersRecord(port.link.ofport, capacity_bps=port.capacity_bps)
-    return replace(dataplane.counters(port.link.ifindex), port_no=port.link.ofport)
+    if counters.port_no != port.link.ofport:
+        return replace(counters, port_no=port.link.ofport)
+    return counters
 
 
 def _replies(records: list[wire.PortCountersRecord]) -> Iterator[wire.PortCountersReply]:

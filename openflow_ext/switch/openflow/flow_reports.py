@@ -54,6 +54,11 @@ class Listener:
         """The number of waiting records."""
         return len(self._waiting) // RECORD_BYTES
 
+    @property
+    def has_news(self) -> bool:
+        """Whether a message has to be sent."""
+        return bool(self._waiting or self._lost or self._roll_called)
+
     def add(self, records: bytes, lost: int) -> None:
         """Queue the records of the wanted kinds. ``lost``: how many records the data plane lost."""
         wanted = int(self.config.kinds)
@@ -71,7 +76,7 @@ class Listener:
     def flush(self) -> bool:
         """Send the waiting records. False: some still wait, because the controller reads too slowly."""
         size = wire.FLOW_REPORT_MAX * RECORD_BYTES
-        while self._waiting or self._lost or self._roll_called:
+        while self.has_news:
             ends = self._roll_called and len(self._waiting) <= size
             head = wire.FlowReport(lost=self._lost, roll_called=ends)
             if not self._send(_message(head, bytes(self._waiting[:size]), self._version)):
@@ -146,7 +151,7 @@ class FlowReports:
         for listener in self._listeners.values():
             kinds |= int(listener.config.kinds)
         pause_s = min([PAUSE_S, *(listener.interval_s for listener in self._listeners.values())])
-        self._dataplane.configure_host(HostSettings(kinds, self._simple_count, report_wakes=pause_s == 0))
+        self._dataplane.configure_host(HostSettings(kinds, self._simple_count, report_wakes=bool(kinds)))
         self._read(pause_s)
 
     def times(self) -> SweepTimes:
@@ -159,7 +164,10 @@ class FlowReports:
     async def sweep(self) -> None:
         """Sweep the flow tables, with a roll call if a listener awaits one. Raises DataPlaneError."""
         awaiting = [listener for listener in self._listeners.values() if listener.awaits_roll_call]
-        await asyncio.to_thread(self._dataplane.sweep, replace(self.times(), roll_call=bool(awaiting)))
+        times = replace(self.times(), roll_call=bool(awaiting))
+        if not awaiting and not self._dataplane.sweep_is_due(times):
+            return
+        await asyncio.to_thread(self._dataplane.sweep, times)
         if awaiting:
             self._collect()
         for listener in awaiting:
@@ -174,24 +182,30 @@ class FlowReports:
         return max(_SHORTEST_SWEEP_S, min([SWEEP_S, *asked]))
 
     def _read(self, pause_s: float) -> None:
-        """Read the reports every ``pause_s``; with a pause of 0, whenever the data plane wakes the agent.
+        """Read the reports ``pause_s`` after the first of them.
 
-        A pause is better in a burst of connections: if the first flow woke them, agent and controller would
-        compete for the CPU with the handshakes of the others.
+        A pause is better in a burst of connections: otherwise agent and controller would compete for the CPU
+        with the handshakes of the other connections. Without reports nothing runs.
         """
         if self._loop is None:
             return
         self._loop.remove_reader(self._dataplane.reports_fd())
         if self._read_timer is not None:
             self._read_timer.cancel()
-        if self._listeners and pause_s:
-            self._read_timer = self._loop.call_later(pause_s, self._read_again, pause_s)
-        elif self._listeners:
-            self._loop.add_reader(self._dataplane.reports_fd(), self._take, 0)
+        if self._listeners:
+            self._loop.add_reader(self._dataplane.reports_fd(), self._first_waits, pause_s)
 
-    def _read_again(self, pause_s: float) -> None:
-        self._read_timer = asyncio.get_running_loop().call_later(pause_s, self._read_again, pause_s)
+    def _first_waits(self, pause_s: float) -> None:
+        """A report waits. It is read after the pause, with those that follow."""
+        if not pause_s:
+            self._take(pause_s)
+        elif self._loop is not None:
+            self._loop.remove_reader(self._dataplane.reports_fd())
+            self._read_timer = self._loop.call_later(pause_s, self._pause_is_over, pause_s)
+
+    def _pause_is_over(self, pause_s: float) -> None:
         self._take(pause_s)
+        self._read(pause_s)
 
     def _take(self, paused_s: float) -> None:
         """Pass the reports of the last ``paused_s`` to the listeners."""
@@ -205,7 +219,7 @@ class FlowReports:
             listener.add(records.get(listener.bridge, b""), lost)
 
     def _schedule(self, listener: Listener, wait_s: float) -> None:
-        if listener.timer is not None and len(listener) < wire.FLOW_REPORT_MAX:
+        if not listener.has_news or (listener.timer is not None and len(listener) < wire.FLOW_REPORT_MAX):
             return
         if wait_s > 0 and len(listener) < wire.FLOW_REPORT_MAX:
             listener.timer = asyncio.get_running_loop().call_later(wait_s, self._flush, listener)

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Collection, Mapping
+import struct
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from pyroute2 import IPRoute, NetlinkError
 
 from openflow_ext.switch.dataplane.interface import NoShare
+from openflow_ext.switch.dataplane.netlink import ROOT, Netlink, TcObject, attributes
 from openflow_ext.switch.errors import SwitchError
 
-_TC_H_ROOT = 0xFFFFFFFF
 _OVERFLOWN = 0xFFFFFFFF
-"""TBF's 32-bit rate if the rate exceeds 34 Gbit/s. pyroute2 does not read the 64-bit attribute."""
+"""The 32-bit rate of a qdisc or class whose rate exceeds 34 Gbit/s. A 64-bit attribute then holds it."""
 _SYSFS = Path("/sys/class/net")
 _FRAME_BYTES = 1514
 """The bytes counted for each packet of a queue that is limited in packets."""
 DEFAULT_RATE_BPS = 10_000_000_000
 """The rate of a port whose qdisc and link state none. Open vSwitch reports this rate for a veth too."""
+_DUMP_FROM_PORTS = 50
+"""From this number of ports on, one dump of all qdiscs costs less than a request for each port."""
+
+_U32 = struct.Struct("=I")
+_U64 = struct.Struct("=Q")
+_HTB_PARMS, _HTB_INIT, _HTB_RATE64 = 1, 2, 6
+_TBF_PARMS, _TBF_RATE64 = 1, 4
+_RATE_AT = 8
+"""Where a tc_ratespec, with which tc_htb_opt and tc_tbf_qopt begin, has its rate in bytes per second."""
+_TBF_LIMIT_AT = 24
+_HTB_DEFAULT_AT = 8
+"""Where struct tc_htb_glob has the minor number of the default class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,26 +41,33 @@ class Egress:
     lacks: NoShare = NoShare.NONE
 
 
-def read_egresses(ports: Mapping[int, str]) -> dict[int, Egress]:
-    """The egress of each port (ifindex -> name). Blocks. Raises SwitchError."""
-    qdiscs: dict[int, list[Any]] = {ifindex: [] for ifindex in ports}
+FindQdisc = Callable[[int, int], TcObject | None]
+"""The qdisc of an interface below a parent."""
+
+
+def read_egresses(netlink: Netlink, ports: Mapping[int, str]) -> dict[int, Egress]:
+    """The egress of each port (ifindex -> name). Raises SwitchError."""
+    find: FindQdisc = netlink.qdisc
     try:
-        with IPRoute() as netlink:
-            for qdisc in netlink.get_qdiscs():
-                if qdisc["index"] in qdiscs:
-                    qdiscs[qdisc["index"]].append(qdisc)
-            return {ifindex: _egress(netlink, name, qdiscs[ifindex]) for ifindex, name in ports.items()}
-    except (NetlinkError, OSError) as error:
+        if len(ports) >= _DUMP_FROM_PORTS:
+            dumped = {(one.ifindex, one.parent): one for one in netlink.qdiscs() if one.ifindex in ports}
+            find = lambda ifindex, parent: dumped.get((ifindex, parent))  # noqa: E731
+        return {ifindex: _egress(netlink, find, ifindex, name) for ifindex, name in ports.items()}
+    except OSError as error:
         raise SwitchError(f"the qdiscs of the ports cannot be read: {error}") from error
 
 
-def _egress(netlink: IPRoute, name: str, qdiscs: Collection[Any]) -> Egress:
-    root = next((qdisc for qdisc in qdiscs if qdisc["parent"] == _TC_H_ROOT), None)
-    rate_bps = (_shaped_rate_bps(netlink, root) if root else 0) or _link_speed_bps(name)
+def _egress(netlink: Netlink, find: FindQdisc, ifindex: int, name: str) -> Egress:
+    root = find(ifindex, ROOT)
+    classes = netlink.classes(ifindex) if root and root.kind == "htb" else []
+    rate_bps = (shaped_rate_bps(root, classes) if root else 0) or _link_speed_bps(name)
     lacks = NoShare.NONE if rate_bps else NoShare.CAPACITY
-    if root and root.get_attr("TCA_KIND") == "noqueue":
+    if root is None:
+        return Egress(rate_bps or DEFAULT_RATE_BPS, 0, lacks)
+    if root.kind == "noqueue":
         lacks |= NoShare.QUEUE
-    return Egress(rate_bps or DEFAULT_RATE_BPS, buffer_bytes(qdiscs, root) if root else 0, lacks)
+    leaf = find(ifindex, root.handle | _htb_default(root)) if root.kind == "htb" else None
+    return Egress(rate_bps or DEFAULT_RATE_BPS, buffer_bytes(root, leaf), lacks)
 
 
 def _link_speed_bps(name: str) -> int:
@@ -65,55 +81,52 @@ def _link_speed_bps(name: str) -> int:
         return 0
 
 
-def _shaped_rate_bps(netlink: IPRoute, qdisc: Any) -> int:
-    options = qdisc.get_attr("TCA_OPTIONS")
-    match qdisc.get_attr("TCA_KIND"):
+def shaped_rate_bps(root: TcObject, classes: Collection[TcObject]) -> int:
+    """The rate that a root qdisc sets: that of TBF, or of HTB's ``classes``; 0 if it sets none."""
+    match root.kind:
         case "tbf":
-            return _rate_bps(options, "TCA_TBF_PARMS")
+            return _rate_bps(root.options, _TBF_PARMS, _TBF_RATE64)
         case "htb":
-            classes = list(netlink.get_classes(index=qdisc["index"]))
-            default = options.get_attr("TCA_HTB_INIT")["defcls"]
-            return htb_rate_bps(classes, qdisc["handle"], default)
+            return htb_rate_bps(classes, root.handle, _htb_default(root))
     return 0
 
 
-def htb_rate_bps(classes: Collection[Any], qdisc_handle: int, default_minor: int) -> int:
+def htb_rate_bps(classes: Collection[TcObject], qdisc_handle: int, default_minor: int) -> int:
     """The rate of the root class above the default class. 0 if unclassified packets are not shaped."""
-    by_handle = {one["handle"]: one for one in classes}
+    by_handle = {one.handle: one for one in classes}
     found = by_handle.get(qdisc_handle | default_minor)
-    while found is not None and found["parent"] in by_handle:
-        found = by_handle[found["parent"]]
-    return _rate_bps(found.get_attr("TCA_OPTIONS"), "TCA_HTB_PARMS") if found else 0
+    while found is not None and found.parent in by_handle:
+        found = by_handle[found.parent]
+    return _rate_bps(found.options, _HTB_PARMS, _HTB_RATE64) if found else 0
 
 
-def buffer_bytes(qdiscs: Collection[Any], root: Any) -> int:
-    """The size in bytes of a port's queue: TBF's limit, or that of the FIFO (HTB: of the default class).
+def _htb_default(root: TcObject) -> int:
+    """The minor number of the class of packets that no filter classifies; 0: they are not shaped."""
+    return _u32(attributes(root.options).get(_HTB_INIT, b""), _HTB_DEFAULT_AT)
 
-    0 for all other qdiscs. A qdisc that manages its queue, such as fq_codel, has no single limit in bytes.
+
+def buffer_bytes(root: TcObject, leaf: TcObject | None) -> int:
+    """The size in bytes of a port's queue: TBF's limit, or that of the FIFO.
+
+    HTB has the FIFO of its default class, the ``leaf``. 0 for all other qdiscs: one that manages its queue,
+    such as fq_codel, has no single limit in bytes.
     """
-    options = root.get_attr("TCA_OPTIONS")
-    match root.get_attr("TCA_KIND"):
-        case "tbf":
-            return int(options.get_attr("TCA_TBF_PARMS")["limit"])
-        case "htb":
-            leaf = root["handle"] | options.get_attr("TCA_HTB_INIT")["defcls"]
-            return sum(_fifo_bytes(one) for one in qdiscs if one["parent"] == leaf)
-    return _fifo_bytes(root)
-
-
-def _fifo_bytes(qdisc: Any) -> int:
-    """The limit of a pfifo or bfifo. pyroute2 leaves the options of a bfifo (tc_fifo_qopt) in hexadecimal."""
-    options = qdisc.get_attr("TCA_OPTIONS")
-    match qdisc.get_attr("TCA_KIND"):
-        case "pfifo":
-            return _FRAME_BYTES * int(options["limit"])
-        case "bfifo":
-            return int.from_bytes(bytes.fromhex(options.replace(":", ""))[:4], sys.byteorder)
-    return 0
-
-
-def _rate_bps(options: Any, parameters: str) -> int:
-    if options is None:
+    if root.kind == "tbf":
+        return _u32(attributes(root.options).get(_TBF_PARMS, b""), _TBF_LIMIT_AT)
+    fifo = leaf if root.kind == "htb" else root
+    if fifo is None or fifo.kind not in ("pfifo", "bfifo"):
         return 0
-    rate = options.get_attr("TCA_HTB_RATE64") or options.get_attr(parameters)["rate"]
-    return 0 if rate == _OVERFLOWN else int(rate) * 8
+    return _u32(fifo.options, 0) * (_FRAME_BYTES if fifo.kind == "pfifo" else 1)
+
+
+def _rate_bps(options: bytes, parameters: int, rate64: int) -> int:
+    attrs = attributes(options)
+    if len(held := attrs.get(rate64, b"")) == _U64.size:
+        return int(_U64.unpack(held)[0]) * 8
+    rate = _u32(attrs.get(parameters, b""), _RATE_AT)
+    return 0 if rate == _OVERFLOWN else rate * 8
+
+
+def _u32(data: bytes, at: int) -> int:
+    """A number of a C struct; 0 if the struct is too short."""
+    return int(_U32.unpack_from(data, at)[0]) if len(data) >= at + _U32.size else 0

@@ -109,6 +109,7 @@ class Ports:
         self._adopted = set(adopted)
         self._ports: dict[int, Port] = {}
         self._settings = settings or PortSettings()
+        self._distrusted: set[int] = set()
 
     def __iter__(self) -> Iterator[Port]:
         return iter(self._ports.values())
@@ -137,14 +138,14 @@ class Ports:
             self._detach(ifindex)
 
     def sync(self, links: Collection[Link], egresses: Mapping[int, Egress]) -> None:
-        """Attach new ports, retry ports that failed, and update the capacity of all.
+        """Attach new ports, retry ports that failed, and update the capacity of the ports in ``egresses``.
 
         A port that cannot be attached is logged once and tried again at the next call.
         """
         for link in links:
             port = self._ports.get(link.ifindex)
-            egress = egresses.get(link.ifindex, Egress())
             if port is None or port.link != link:
+                egress = egresses.get(link.ifindex, Egress())
                 fresh = Port(link, settings=self._settings)
                 port = dataclasses.replace(port, link=link, attached=False) if port else fresh
                 port.egress = egress
@@ -152,8 +153,33 @@ class Ports:
                 self._attach(port, first=True)
             elif not port.attached:
                 self._attach(port, first=False)
-            self._update_egress(port, egress)
+            if link.ifindex in egresses:
+                self._update_egress(port, egresses[link.ifindex])
         self._log_shares()
+
+    @property
+    def unattached(self) -> bool:
+        """Whether a port does not carry the programs."""
+        return not all(port.attached for port in self)
+
+    def update(self, egresses: Mapping[int, Egress]) -> None:
+        """Take over changed rates and queues. Other interfaces are ignored."""
+        for ifindex in egresses.keys() & self._ports.keys():
+            self._update_egress(self._ports[ifindex], egresses[ifindex])
+        self._log_shares()
+
+    def distrust(self, untracked: Mapping[int, int], now_s: float) -> None:
+        """Stop the shares of ports whose N_i is too small, and let them be set again after a while.
+
+        ``untracked``: the ports at which the flow table has refused flows, with the number of these flows.
+        """
+        doubtful = (self._distrusted | untracked.keys()) & self._ports.keys()
+        for port in [self._ports[ifindex] for ifindex in doubtful]:
+            refused = untracked.get(port.link.ifindex, 0)
+            if port.attached and port.reasons_for_no_share(refused, now_s) != port.no_share:
+                self._push_or_log(port)
+        if doubtful:
+            self._log_shares()
 
     def _attach(self, port: Port, first: bool) -> None:
         link = port.link
@@ -165,7 +191,8 @@ class Ports:
             self._dataplane.attach(
                 link.ifindex, link.name, self._bridge, link.ofport, kernel_datapath=self.kernel_datapath
             )
-            port.untracked = self._dataplane.counters(link.ifindex).untracked
+            if adopted:
+                port.untracked = self._dataplane.counters(link.ifindex).untracked
             self._push(port)
         except DataPlaneError as error:
             if first:
@@ -178,6 +205,7 @@ class Ports:
     def _detach(self, ifindex: int) -> None:
         port = self._ports.pop(ifindex, None)
         self._adopted.discard(ifindex)
+        self._distrusted.discard(ifindex)
         name = port.link.name if port else f"with ifindex {ifindex}"
         try:
             self._dataplane.detach(ifindex)
@@ -193,22 +221,25 @@ class Ports:
             return
         if port.capacity_bps != before:
             log.info("port %s: capacity is now %d bit/s", port.link.name, port.capacity_bps)
+        if not same:
+            self._push_or_log(port)
+
+    def _push_or_log(self, port: Port) -> None:
         try:
-            if not same or self._no_share(port) != port.no_share:
-                self._push(port)
+            self._push(port)
         except DataPlaneError as error:
             log.error("port %s: %s", port.link.name, error)
 
-    def _no_share(self, port: Port) -> NoShare:
-        untracked = self._dataplane.counters(port.link.ifindex).untracked
-        return port.reasons_for_no_share(untracked, time.monotonic())
-
     def _push(self, port: Port) -> None:
-        no_share = self._no_share(port)
+        no_share = port.reasons_for_no_share(port.untracked, time.monotonic())
         self._dataplane.configure(
             port.link.ifindex, port.settings, port.capacity_bps, port.egress.buffer_bytes, no_share
         )
         port.no_share = no_share
+        if no_share & NoShare.TABLE:
+            self._distrusted.add(port.link.ifindex)
+        else:
+            self._distrusted.discard(port.link.ifindex)
 
     def _log_shares(self) -> None:
         """Log once at which ports a requested fair share cannot be set, and once when it can be again."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from openflow_ext.switch.dataplane.interface import (
     DataPlaneError,
@@ -34,7 +34,8 @@ class FakeDataPlane:
         self.roll_calls: list[bool] = []
         self.living: dict[int, bytes] = {}
         self.no_share: dict[int, NoShare] = {}
-        self.untracked = 9
+        self.refused = 0
+        self.quiet = False
         self.state = "open"
         self._waiting: list[QueueEvent] = []
         self._reader, self._writer = os.pipe()
@@ -82,8 +83,14 @@ class FakeDataPlane:
             flags=PortCountersFlags.ATTACHED | PortCountersFlags.ALARM_UP,
             n_i=ifindex,
             capacity_bps=capacity_bps,
-            untracked=self.untracked,
+            untracked=self.refused,
         )
+
+    def counters_of(self, ifindexes: Collection[int]) -> dict[int, PortCountersRecord]:
+        return {ifindex: self.counters(ifindex) for ifindex in ifindexes if ifindex in self.ports}
+
+    def untracked(self) -> dict[int, int]:
+        return dict.fromkeys(self.ports, self.refused) if self.refused else {}
 
     def put(self, bridge: int, rule: Rule) -> None:
         place = bridge, key_of(rule)
@@ -101,6 +108,9 @@ class FakeDataPlane:
     def expired(self) -> Iterable[tuple[int, Rule, RuleStats, bool]]:
         past, self.past = self.past, []
         return past
+
+    def sweep_is_due(self, times: SweepTimes) -> bool:
+        return not self.quiet
 
     def sweep(self, times: SweepTimes) -> int:
         self.roll_calls.append(times.roll_call)

@@ -25,6 +25,7 @@ RULE = Rule(1, 7, 0xC0, MATCH, WindowOp.MOD_WINDOW, 1536, 5, CountOp.INCREMENT_N
 class Maps:
     """The maps of a data plane with two ports, whose counters grow by 5 with each reading."""
 
+    max_flows = 123_456
     interfaces: ClassVar = {1: (2, 1), 999_999: (1, 7)}
 
     def __init__(self, name: str = "") -> None:
@@ -73,6 +74,11 @@ def test_ports_are_ordered_by_bridge_and_port_number() -> None:
         ("lo", 2, 1, 1),
     ]
     assert "999,999" in output(show_cli.ports)
+
+
+def test_ports_states_the_size_of_the_flow_table() -> None:
+    assert json.loads(output(show_cli.ports, "--json"))["max_flows"] == 123_456
+    assert "room for 123,456 flows" in output(show_cli.ports)
 
 
 @pytest.fixture

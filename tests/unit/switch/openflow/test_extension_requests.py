@@ -249,9 +249,7 @@ def test_hostile_bytes_get_an_answer(body: bytes, of_type: int) -> None:
 def test_counters_are_reported_for_one_port_or_all(bench: Bench) -> None:
     one = bench.ask(wire.PortCountersRequest(2))
     flags = wire.PortCountersFlags.ATTACHED | wire.PortCountersFlags.ALARM_UP
-    assert one.records == (
-        wire.PortCountersRecord(2, n_i=12, flags=flags, capacity_bps=DEFAULT_RATE_BPS, untracked=9),
-    )
+    assert one.records == (wire.PortCountersRecord(2, n_i=12, flags=flags, capacity_bps=DEFAULT_RATE_BPS),)
     every = bench.ask(wire.PortCountersRequest())
     assert [record.port_no for record in every.records] == [1, 2]
     assert not every.more
@@ -352,7 +350,7 @@ def test_the_log_states_why_a_port_sets_no_fair_share(bench: Bench, caplog: pyte
     assert bench.plane.no_share == {11: NoShare.CAPACITY | NoShare.QUEUE, 12: NoShare.QUEUE}
     assert "ports s1-eth2 count flows but clamp none: they have no queue" in caplog.text
     bench.configure(1, PortConfigFlags.WINDOW, common_rtt_us=600, capacity_bps=MBIT)
-    bench.sync(LINKS, {11: Egress(lacks=NoShare.CAPACITY)})
+    bench.ports.update({11: Egress(lacks=NoShare.CAPACITY), 12: Egress(), 99: Egress()})
     assert bench.plane.no_share == {11: NoShare.NONE, 12: NoShare.NONE}
     assert "ports s1-eth1, s1-eth2 set fair shares" in caplog.text
 
@@ -362,16 +360,19 @@ def test_refused_flows_suspend_the_fair_share_for_a_while(
 ) -> None:
     now_s = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
-    bench.configure(wire.OFPP_ANY, PortConfigFlags.WINDOW, common_rtt_us=600)
-    bench.sync(LINKS, {})
+    bench.plane.refused = 9
+    ports = Ports(1, bench.plane, adopted=[11, 12])
+    ports.sync(LINKS, {})
+    ports.configure(wire.OFPP_ANY, common_rtt_us=600)
+    ports.distrust(bench.plane.untracked(), now_s)
     assert bench.plane.no_share == {11: NoShare.NONE, 12: NoShare.NONE}, "refused before the agent's time"
     for untracked, after_s, expected in (
         (10, 0, NoShare.TABLE),
         (10, 9, NoShare.TABLE),
         (10, 2, NoShare.NONE),
     ):
-        bench.plane.untracked, now_s = untracked, now_s + after_s
-        bench.sync(LINKS, {})
+        bench.plane.refused, now_s = untracked, now_s + after_s
+        ports.distrust(bench.plane.untracked(), now_s)
         assert bench.plane.no_share == {11: expected, 12: expected}
     assert caplog.text.count("raise [switch] max_flows") == 1
 

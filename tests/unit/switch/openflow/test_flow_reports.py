@@ -15,6 +15,7 @@ from openflow_ext.switch.openflow.flow_reports import RECORD_BYTES, WAITING_MAX,
 from openflow_ext.wire import FlowKind, FlowKinds
 from tests.support.agent.fake_data_plane import FakeDataPlane
 from tests.support.agent.proxy_bench import Bench, End, Script, barrier, perform
+from tests.support.waiting import wait_until_async
 
 Play = Callable[[Script], None]
 EVERY = FlowKinds.OPENED | FlowKinds.ACTIVE | FlowKinds.IDLE | FlowKinds.CLOSED
@@ -91,7 +92,6 @@ def test_the_first_record_of_a_burst_waits_for_the_others(
         for xid in (5, 6):  # the agent has read the waiting records
             controller.send(barrier(xid))
             assert await switch.message() == barrier(xid)
-        assert not bench.plane.host.report_wakes
         assert bench.plane.reports() == ({1: raw(record())}, 0)
 
     play(script)
@@ -204,6 +204,43 @@ def test_a_request_for_living_flows_gets_one_complete_roll_call(play: Play, agai
     play(script)
 
 
+def test_the_flow_table_is_swept_only_when_a_sweep_is_due() -> None:
+    async def script() -> None:
+        plane = FakeDataPlane()
+        reports = FlowReports(plane)
+        plane.quiet = True
+        await reports.sweep()
+        assert plane.roll_calls == []
+        reports.ask(1, Listener(1, wire.FlowReportConfig(EVERY), wire.OFP13, lambda _: True))
+        await reports.sweep()
+        assert plane.roll_calls == [True], "a controller awaits a roll call"
+        plane.quiet = False
+        await reports.sweep()
+        assert plane.roll_calls == [True, False]
+
+    asyncio.run(script())
+
+
+def test_a_listener_without_news_has_no_timer() -> None:
+    async def script() -> None:
+        plane, sent = FakeDataPlane(), list[bytes]()
+        reports = FlowReports(plane)
+        reports.start()
+        config = wire.FlowReportConfig(FlowKinds.OPENED, interval_ms=200)
+        listener = Listener(1, config, wire.OFP13, lambda data: not sent.append(data))
+        reports.ask(1, listener)
+        await reports.sweep()
+        assert listener.timer is None
+        assert reports._read_timer is None
+        plane.report(1, raw(record()))
+        await wait_until_async(lambda: sent, "the report")
+        assert wire.decode_message(sent[0]) == wire.FlowReport((record(),))
+        await wait_until_async(lambda: listener.timer is None, "no timer is left")
+        reports.stop()
+
+    asyncio.run(script())
+
+
 def test_a_roll_call_ends_only_after_a_sweep_that_began_after_the_request() -> None:
     async def script() -> None:
         sent: list[bytes] = []
@@ -228,5 +265,5 @@ def test_the_simple_count_is_set_in_the_data_plane() -> None:
     plane = FakeDataPlane()
     reports = FlowReports(plane, simple_count=True, idle_s=0)
     reports.ask(1, Listener(1, wire.FlowReportConfig(FlowKinds.IDLE, 10), wire.OFP13, lambda _: True))
-    assert plane.host == HostSettings(report_kinds=int(FlowKinds.IDLE), simple_count=True)
+    assert plane.host == HostSettings(report_kinds=int(FlowKinds.IDLE), simple_count=True, report_wakes=True)
     assert reports.sweep_every_s() == 1.0
