@@ -26,5 +26,6 @@ def port_active_senders(port: Any, state: Any, now_ns: int) -> int:
     """The flows that share a port at `now_ns` (CLOCK_MONOTONIC); all of N_i if the port counts no turns."""
     if not port.turn_shift:
         return int(state.n_i)
-    turns_passed = (now_ns - state.turn_start_ns) >> port.turn_shift
+    shift = (port.link_ns and state.turn_shift) or port.turn_shift
+    turns_passed = (now_ns - state.turn_start_ns) >> shift
     return active_senders(state.sent_in_turn, state.turn, turns_passed, int(state.n_i))

@@ -96,6 +96,7 @@ class PinnedMaps:
             for name, counter in PORT_COUNTERS.items()
             if counter.source in structs
         }
+        allowance_bytes = int((port.link_ns and state.allowance_bytes) or port.bdp_bytes)
         flags = PortCountersFlags.ATTACHED | NoShare(port.no_share).as_flags()
         if state.alarm == constants.WEIR_CONGESTED:
             flags |= PortCountersFlags.ALARM_UP
@@ -103,7 +104,7 @@ class PinnedMaps:
         return PortCountersRecord(
             port_no=int(port.ofport),
             flags=flags,
-            fair_share_bytes=fair_share_bytes(int(port.bdp_bytes), flows),
+            fair_share_bytes=fair_share_bytes(allowance_bytes, flows),
             drops=max(self.qdiscs.drops(ifindex) - earlier_drops, 0),
             **values,
         )
