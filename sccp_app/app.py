@@ -58,6 +58,8 @@ class SccpApp(ControllerApp[SccpSettings]):
     @set_ev_cls(ofp_event.EventOFPFlowReport, CONNECTED)
     def on_flow_report(self, ev: Any) -> None:
         dpid = ev.msg.datapath.id
+        if self.settings.policy.corrects_allowance:
+            return
         for record in ev.msg.records:
             if record.handshake_rtt_us:
                 port = PortKey(dpid, record.out_port)

@@ -15,10 +15,12 @@ from weir_base.settings import Section
 class SccpSettings(Section):
     """SCCP's settings. They hold for every port."""
 
-    common_rtt: Literal["fixed", "measured"] = Field(
+    common_rtt: Literal["fixed", "measured", "auto"] = Field(
         "fixed",
         description='"fixed": every port uses `common_rtt_us`. "measured": each port derives its common RTT '
-        "from the last 256 handshakes of its flows, and uses `common_rtt_us` until it has seen 16",
+        "from the last 256 handshakes of its flows, and uses `common_rtt_us` until it has seen 16. "
+        '"auto" (experimental): each port begins with `common_rtt_us`, and corrects how many bytes may be in '
+        "flight so that the link stays full and the queue short",
     )
     common_rtt_us: int = Field(
         600,
@@ -51,7 +53,8 @@ class SccpSettings(Section):
 
     @property
     def policy(self) -> PortPolicy:
-        return PortPolicy(self.common_rtt_us, self.capacity_bps, self.least_window_bytes)
+        corrects = self.common_rtt == "auto"
+        return PortPolicy(self.common_rtt_us, self.capacity_bps, self.least_window_bytes, corrects)
 
     @property
     def rtt_policy(self) -> RttPolicy:

@@ -65,12 +65,15 @@ TABLE_I: tuple[Row, ...] = (
 class PortPolicy:
     """The settings of every port. ``capacity_bps`` 0: the port's own rate. ``least_window_bytes`` 0: one MSS.
 
+    ``corrects_allowance``: the switch corrects equation (1)'s capacity x common RTT of each port.
+
     Raises PolicyError for a common RTT of 0 and for negative values.
     """
 
     common_rtt_us: int
     capacity_bps: int = 0
     least_window_bytes: int = 0
+    corrects_allowance: bool = False
 
     def __post_init__(self) -> None:
         if self.common_rtt_us <= 0:

@@ -9,6 +9,12 @@ STANDARD = {
     "apps": _APPS,
     "extended": True,
 }
+AUTO = {
+    "style": {"label": "SCCP, corrected allowance", "colour": "#882255", "line": "-.", "marker": "P"},
+    "apps": _APPS,
+    "extended": True,
+    "settings": {"sccp": {"common_rtt": "auto"}},
+}
 MEASURED_RTT = {
     "style": {"label": "SCCP, measured RTT", "colour": "#000000", "line": "-.", "marker": "v"},
     "apps": _APPS,

@@ -45,6 +45,43 @@ def active_senders(sent_in_turn: Sequence[int], turn: int, turns_passed: int, n_
     return min(max(this_turn, last_turn), n_i)
 
 
+STARVED_FRACTION = 256
+"""Less idle time than this part of an interval is no starvation."""
+FIRST_GROWTH_FRACTION = 4
+"""The most growth after one starved interval: this part of the allowance."""
+
+
+def next_allowance_bytes(
+    allowance_bytes: int,
+    length_ns: int,
+    starved_ns: int,
+    departed_bytes: int,
+    queue_min_bytes: int,
+    starved_before: bool,
+    target_bytes: int,
+    least_bytes: int,
+    most_bytes: int,
+) -> int:
+    """The allowance of a port after an interval: the bytes that may be in flight towards it.
+
+    `length_ns`: of the interval. `starved_ns`: the part in which the link was idle while flows waited for a
+    window. `queue_min_bytes`: the least length of the queue. `starved_before`: so was the interval before.
+    The comment on `weir_next_allowance` in
+    `weir_window.h` states the law.
+    """
+    following = allowance_bytes
+    if starved_ns > length_ns // STARVED_FRACTION:
+        more = allowance_bytes
+        if length_ns > 2 * starved_ns:
+            more = allowance_bytes * starved_ns // (length_ns - starved_ns)
+        if not starved_before:
+            more = min(more, allowance_bytes // FIRST_GROWTH_FRACTION)
+        following += min(more, departed_bytes, max(most_bytes - allowance_bytes, 0))
+    elif queue_min_bytes > target_bytes:
+        following = max(allowance_bytes - (queue_min_bytes - target_bytes), 0)
+    return max(following, least_bytes)
+
+
 def mod_window_next_bytes(window_bytes: int, alpha: int, mss_bytes: int) -> int:
     """SDTCP, equation (4): the window after one more ACK, `alpha` MSS smaller, at least one MSS."""
     return max(window_bytes - alpha * mss_bytes, mss_bytes)

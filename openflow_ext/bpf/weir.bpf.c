@@ -10,6 +10,7 @@
 #include <bpf/bpf_tracing.h>
 
 #include "weir_alarm.h"
+#include "weir_allowance.h"
 #include "weir_consts.h"
 #include "weir_flow.h"
 #include "weir_flow_table.h"
@@ -168,14 +169,18 @@ static __always_inline __u32 lone_flow_bytes(const struct weir_port *port, __u64
  */
 static __always_inline void packet_set_floor(struct packet *p, struct rule_query *q)
 {
-	bool fitted = p->flow->flags & WEIR_FITTED && !q->floor_bytes;
-	bool one_segment = fitted && floor_is_one_segment(p->flow, p->port, q->divisor, q->mss);
+	bool fitted = p->flow->flags & WEIR_FITTED && !q->floor_bytes, one_segment;
+
+	if (p->port->link_ns)
+		q->headroom_bytes = allowance_dither(q->segment.src_port, q->segment.dst_port, q->mss);
+	one_segment = fitted && floor_is_one_segment(p->flow, p->port, q);
 
 	flow_note_one_segment(p->flow, one_segment);
 	if (fitted) {
 		q->floor_bytes = one_segment ? floor_of_one_segment(p->flow, p->port, p->state, q->mss) : 2 * q->mss;
-		q->headroom_bytes = one_segment ? 0 : 2 * q->mss - 1 + lone_flow_bytes(p->port, q->divisor);
-	} else if (flow_waits_for_delayed_ack(p->flow, p->port, q->divisor, q->mss, q->scale)) {
+		if (!p->port->link_ns && !one_segment)
+			q->headroom_bytes = 2 * q->mss - 1 + lone_flow_bytes(p->port, q->divisor);
+	} else if (flow_waits_for_delayed_ack(p->flow, p->port, q->allowance, q->divisor, q->mss, q->scale)) {
 		flow_grant_two_segments(p->flow, p->port, p->state, q->mss);
 	}
 	if (fitted && (floor_is_before_payload(p->flow, &q->segment, q->mss) || q->floor_bytes < q->mss))
@@ -196,11 +201,14 @@ static __always_inline __u16 packet_clamped_window(struct packet *p, struct rule
 	q->field = bpf_ntohs(window);
 	q->floor_bytes = p->port->least_window_bytes;
 	q->divisor = p->state->n_i;
+	q->allowance = allowance_bytes(p->port, p->state);
 	if (p->flow && flow_handshake_seen(p->flow)) {
 		q->field = flow_translated_field(p->flow, q->field);
 		q->scale = flow_window_scale(p->flow);
 		q->mss = flow_mss(p->flow);
 		q->divisor = share_divisor(p->flow, p->port, p->state, q->mss, q->now_ns);
+		if (p->port->link_ns && !share_is_active(p->flow, p->port, p->state, q->now_ns))
+			q->allowance = allowance_of_idle_flows(p->port, p->state);
 		packet_set_floor(p, q);
 	} else if (q->scale > WEIR_MAX_SCALE) {
 		__sync_fetch_and_add(&p->state->unscaled, 1);
@@ -230,11 +238,14 @@ static __always_inline bool ingress_handle(struct packet *p, struct rule_query *
 	q->now_ns = packet_time_ns(&q->segment, p->state);
 	if (!packet_follow_flow(p, q, c, WEIR_INGRESS) || !is_ack)
 		return false;
-	if (p->flow && !q->segment.payload)
+	if (p->flow && q->segment.payload)
+		allowance_note_request(p->flow, p->port);
+	else if (p->flow)
 		flow_note_ack(p->flow, p->port, p->state, bpf_ntohl(p->tcp->ack_seq), q->now_ns);
 	*new_window = packet_clamped_window(p, q);
 	if (p->flow)
-		flow_note_advertised(p->flow, (__u32)bpf_ntohs(*new_window) << (q->scale & SCALE_MASK), q->mss);
+		flow_note_advertised(p->flow, (__u32)bpf_ntohs(*new_window) << (q->scale & SCALE_MASK),
+				     bpf_ntohs(*new_window) < q->field, q->mss);
 	if (bpf_ntohs(*new_window) < q->field)
 		counts->clamped++;
 	return *new_window != p->tcp->window;
@@ -358,12 +369,14 @@ int weir_egress(struct __sk_buff *skb)
 	struct rule_query q = {};
 	struct packet p = {};
 	struct cursor c;
+	__u64 gap_ns;
 	bool is_tcp;
 
 	skb_fill_query(&q, skb);
 	if (!host || !port_find(q.ifindex, &p.port, &p.state))
 		return TC_ACT_UNSPEC;
 	is_tcp = skb_find_segment(skb, &q.segment);
+	gap_ns = allowance_note_departure(p.port, p.state, q.frame_len);
 	mark_packet(skb, p.port, p.state);
 	c = CURSOR_OF(skb);
 	p.tcp = is_tcp ? parse_tcp_header(&c, &q.segment) : NULL;
@@ -372,6 +385,8 @@ int weir_egress(struct __sk_buff *skb)
 	q.now_ns = packet_time_ns(&q.segment, p.state);
 	if (!host->simple_count)
 		packet_follow_flow(&p, &q, &c, WEIR_EGRESS);
+	if (p.flow && q.segment.payload)
+		allowance_note_payload(p.flow, p.port, p.state, q.frame_len, gap_ns);
 	if (rule_by_flags(&q, p.port, WEIR_EGRESS) != WEIR_NO_RULE)
 		count_segment(&p, &q, host);
 	if (p.flow && q.segment.payload && p.flow->flags & WEIR_ONE_SEGMENT)

@@ -183,6 +183,12 @@ static __always_inline void alarm_queue_changed(struct Qdisc *q)
 	if (state->queue_bytes > state->queue_max_bytes)
 		state->queue_max_bytes = state->queue_bytes;
 	alarm_note_drops(q, state);
+	if (port->link_ns) {
+		if (state->queue_bytes < state->queue_min_bytes)
+			state->queue_min_bytes = state->queue_bytes;
+		if (!state->queue_bytes)
+			state->emptied_ns = bpf_ktime_get_ns();
+	}
 	alarm_watch_queue(ifindex, port, state);
 }
 

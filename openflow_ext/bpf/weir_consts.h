@@ -38,6 +38,20 @@
 #define SCALE_MASK 15                    /* keeps a shift by a window scale inside 32 bits for the verifier */
 #define DEFAULT_MSS 1448                 /* if the handshake was not seen: Ethernet, timestamps */
 
+/* ---- allowance (weir_allowance.h) ------------------------------------------------------------------ */
+
+#define LINK_NS_SHIFT 16                /* link_ns is the time of 2^16 bytes */
+#define LINK_LEAD_NS 2000000ull         /* a token bucket may send this much time ahead of its rate */
+#define GAP_FRACTION 32                 /* a pause of less than this part of the RTT does not end a flow's round */
+#define TARGET_FRACTION 8               /* a queue whose least length is this part of the allowance is short enough, */
+#define TARGET_QUEUE_FRACTION 16        /* at most this part of the buffer, */
+#define LEAST_TARGET_FRAMES 2           /* and at least this many frames */
+#define LEAST_ALLOWANCE_FRAMES 2        /* one that is sent and one that is acknowledged */
+#define MOST_ALLOWANCE_BYTES 1073725440 /* the largest TCP window, RFC 7323 */
+#define MAX_TURN_DOUBLINGS 16           /* by which a turn may exceed that of the agent */
+#define DITHER_A 40503u                 /* odd numbers with well mixed bits */
+#define DITHER_B 24691u
+
 /* ---- flows (weir_flow.h) -------------------------------------------------------------------------- */
 
 #define TIMESTAMPS_LEN 12          /* the option with its padding, in every segment if both sides offered it */

@@ -130,12 +130,12 @@ static __always_inline void flow_note_payload(struct weir_flow *flow, const stru
  * it would wait for delayed ACKs. Two half segments do fit: a sender that has seen no larger window sends those.
  */
 static __always_inline bool flow_waits_for_delayed_ack(const struct weir_flow *flow, const struct weir_port *port,
-						       __u64 flows, __u32 mss, __u32 scale)
+						       __u64 allowance, __u64 flows, __u32 mss, __u32 scale)
 {
 	__u32 least_window = weir_field_above_one_segment(mss, scale) << scale;
 
 	return port->bdp_bytes && port->buffer_bytes && 2 * flow->max_payload > least_window &&
-	       port->bdp_bytes < 2ull * mss * flows;
+	       allowance < 2ull * mss * flows;
 }
 
 /*

@@ -20,9 +20,11 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "weir_allowance.h"
 #include "weir_consts.h"
 #include "weir_flow.h"
 #include "weir_parse.h"
+#include "weir_rules.h"
 #include "weir_share.h"
 #include "weir_structs.h"
 #include "weir_window.h"
@@ -119,13 +121,20 @@ static __always_inline void mss_syn_edits(struct header_edit *edits, const struc
 
 /*
  * Whether a flow's least window holds one segment, or else two. Few flows get two, because with one the sender waits
- * until its reader has run, and the common RTT is chosen from handshakes, which do not include that time.
+ * until its reader has run, and the common RTT is chosen from handshakes, which do not include that time. A corrected
+ * allowance does include it, so that only flows whose share with their headroom is two segments get two.
  */
 static __always_inline bool floor_is_one_segment(const struct weir_flow *flow, const struct weir_port *port,
-						 __u64 flows, __u32 mss)
+						 const struct rule_query *q)
 {
-	return !flow->two_segments &&
-	       (mss * flows > 2 * port->bdp_bytes || 2 * (mss + WEIR_HEADERS) * flows > port->buffer_bytes);
+	__u64 flows = q->divisor;
+	__u32 mss = q->mss;
+
+	if (flow->two_segments)
+		return false;
+	if (2 * (mss + WEIR_HEADERS) * flows > port->buffer_bytes)
+		return true;
+	return port->link_ns ? q->allowance < (2 * mss - q->headroom_bytes) * flows : mss * flows > 2 * q->allowance;
 }
 
 /*
@@ -164,7 +173,7 @@ static __always_inline __u64 share_divisor(struct weir_flow *flow, const struct 
 		return flows;
 	if (flow->flags & WEIR_HALF_SEGMENTS)
 		return crowd; /* it receives two segments first, also one flow after the other (floor_of_one_segment) */
-	share = port->bdp_bytes / (flows ? flows : 1);
+	share = allowance_bytes(port, state) / (flows ? flows : 1);
 	if (!share_may_grow(port, state, share > 2 * mss ? share : 2 * mss, port->buffer_bytes / GROWTH_QUEUE_FRACTION))
 		return crowd;
 	flow->flags &= ~WEIR_RESUMED;
@@ -207,9 +216,10 @@ static __always_inline void flow_note_one_segment(struct weir_flow *flow, bool o
 		flow->flags ^= WEIR_ONE_SEGMENT;
 }
 
-/* Notes the window that the remote host receives. */
-static __always_inline void flow_note_advertised(struct weir_flow *flow, __u32 window_bytes, __u32 mss)
+/* Notes the window that the remote host receives, and whether the switch has lowered it. */
+static __always_inline void flow_note_advertised(struct weir_flow *flow, __u32 window_bytes, bool lowered, __u32 mss)
 {
+	flow->window_bytes = lowered ? window_bytes : 0;
 	if (flow->flags & WEIR_HALF_SEGMENTS && window_bytes >= 2 * mss)
 		flow->flags &= ~WEIR_HALF_SEGMENTS;
 }

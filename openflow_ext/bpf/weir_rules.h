@@ -76,6 +76,7 @@ struct rule_query {
 	__u32 headroom_bytes; /* what a fair share may exceed (packet_set_floor) */
 	__u64 divisor;        /* number of flows among which the port is shared, for this segment */
 	__u32 packets;        /* segments on the wire: more than one in a super-packet */
+	__u32 allowance;      /* the bytes that the flows of the port share */
 };
 
 /* The combined actions of the rules that matched so far. */
@@ -135,7 +136,7 @@ static __always_inline void rule_apply_window(struct rule_result *result, const 
 	} else if (action->window_op == WEIR_SET_WINDOW) {
 		window = action->window_bytes;
 	} else if (action->window_op == WEIR_FAIR_SHARE && port->bdp_bytes) {
-		window = weir_fair_share_bytes(port->bdp_bytes, q->divisor);
+		window = weir_fair_share_bytes(q->allowance, q->divisor);
 		if (window < NO_WINDOW - q->headroom_bytes)
 			window += q->headroom_bytes;
 	}

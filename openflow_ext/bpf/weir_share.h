@@ -18,11 +18,21 @@
 #include "weir_structs.h"
 #include "weir_window.h"
 
+static __always_inline __u32 share_turn_shift(const struct weir_port *port, const struct weir_port_state *state)
+{
+	return port->link_ns && state->turn_shift ? state->turn_shift : port->turn_shift;
+}
+
+static __always_inline __u64 share_short_turn_ns(const struct weir_port *port, const struct weir_port_state *state)
+{
+	return port->link_ns && state->short_turn_ns ? state->short_turn_ns : port->short_turn_ns;
+}
+
 /* The number of whole turns since the current turn began; -1 if it began after the clock's last tick. */
 static __always_inline __s64 share_turns_passed(const struct weir_port *port, const struct weir_port_state *state,
 						__u64 now_ns)
 {
-	return (__s64)(now_ns - state->turn_start_ns) >> (port->turn_shift & 63);
+	return (__s64)(now_ns - state->turn_start_ns) >> (share_turn_shift(port, state) & 63);
 }
 
 /* More flows sent in the previous turn than so far in this one, so that the end of the turn would raise the share. */
@@ -43,7 +53,7 @@ static __always_inline bool share_turn_is_over(const struct weir_port *port, str
 	if (state->queue_bytes || (now_ns == state->turn_checked_ns && !share_last_turn_was_busier(state)))
 		return false;
 	state->turn_checked_ns = now_ns;
-	return bpf_ktime_get_ns() - state->turn_start_ns >= port->short_turn_ns;
+	return bpf_ktime_get_ns() - state->turn_start_ns >= share_short_turn_ns(port, state);
 }
 
 /* Begins a turn; if two CPUs try, one does. If a whole turn passed without payload, that turn is skipped. */

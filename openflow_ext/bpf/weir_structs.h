@@ -58,6 +58,7 @@ struct weir_port {
 	__u32 mark_min_pkts; /* no packet is marked up to this queue length */
 	__u32 mark_max_pkts; /* every packet is marked from this queue length on (end of the ramp) */
 	__u32 armed_entries; /* number of armed (reflex) entries of this port */
+	__u64 link_ns; /* the time of 2^16 bytes on the link; 0: the allowance stays bdp_bytes (weir_allowance.h) */
 	/* The programs do not read the rest. The maps keep it for the next agent, which adopts them. */
 	__u64 cookie;
 	__u64 asked_capacity_bps; /* as configured; 0: the rate of the port itself */
@@ -65,6 +66,8 @@ struct weir_port {
 	__u32 rtt_us;
 	__u32 priority;
 	__u32 asked_k_pkts;
+	__u32 corrects_allowance;
+	__u32 pad2;
 };
 
 enum weir_alarm { WEIR_QUIET, WEIR_CONGESTED };
@@ -106,6 +109,21 @@ struct weir_port_state {
 	__u64 qdisc;          /* the qdisc that the tracepoints saw last (its address); 0: none */
 	__u32 qdisc_drops;    /* drops of that qdisc that are in `drops`, or came before the port was entered */
 	__u32 qdisc_per_cpu;  /* 1: it is not the root qdisc or counts per CPU: netlink has the sum, struct Qdisc not */
+	/* The allowance and its current interval (weir_allowance.h). */
+	__u64 link_free_ns;      /* when the link has sent all that departed so far */
+	__u64 emptied_ns;        /* when the queue last became empty */
+	__u64 interval_start_ns; /* leaves out the pauses of applications */
+	__u64 starved_ns;        /* time in which the link was idle and flows waited for a window */
+	__u64 departed_bytes;
+	__u64 longest_gap_ns;  /* the longest time of that kind */
+	__u64 round_gap_ns;    /* an idle time of the link from which on a flow begins a new round */
+	__u64 short_turn_ns;   /* as in weir_port, for the present allowance; 0: as there */
+	__u32 allowance_bytes; /* 0: not yet corrected, bdp_bytes holds */
+	__u32 queue_min_bytes;
+	__u32 turn_shift;   /* as in weir_port, for the present allowance; 0: as there */
+	__u32 window_limit; /* 1: in this interval a flow sent all that its window allowed, and stopped */
+	__u32 settled;      /* 1: what departs now was sent under the present allowance */
+	__u32 was_starved;  /* 1: so was the interval before */
 };
 
 /* Per port and CPU. */
@@ -146,7 +164,8 @@ enum weir_flow_flag {
 	WEIR_FITTED = 512,         /* the MSS towards the local host is a whole number of window steps */
 	WEIR_ONE_SEGMENT = 1024,   /* its window was last computed with a floor of one segment */
 	WEIR_HALF_SEGMENTS = 2048, /* the remote host has seen no window of two segments, so it sends half segments */
-	WEIR_RESUMED = 4096        /* resumed after idle turns; it has not yet received the share of an active sender */
+	WEIR_RESUMED = 4096,       /* resumed after idle turns; it has not yet received the share of an active sender */
+	WEIR_ASKED = 8192          /* the local host has sent payload, to which the next payload may be the answer */
 };
 
 struct weir_offer {
@@ -177,7 +196,9 @@ struct weir_flow {
 	__u32 counted;     /* 1: this flow is one of the port's N_i */
 	__u32 local_isn;   /* initial sequence numbers */
 	__u32 remote_isn;
-	__u32 spare[3]; /* to the end of a cache line */
+	__u32 window_bytes;   /* the window that the remote host received last; 0: the switch did not lower it */
+	__u32 out_before_gap; /* out_bytes when the link was last idle before a segment of this flow */
+	__u32 spare;          /* to the end of a cache line */
 };
 
 /* An IPv4 flow with its key: two cache lines. */

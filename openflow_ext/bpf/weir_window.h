@@ -76,6 +76,58 @@ WEIR_INLINE weir_u64 weir_drain_ns(weir_u64 bytes, weir_u64 capacity_bps)
 	return bytes * 8 * WEIR_NS_PER_S / capacity_bps;
 }
 
+/* The state of a port's allowance and what was seen in one interval (weir_allowance.h). */
+struct weir_interval {
+	weir_u64 length_ns;
+	weir_u64 starved_ns;      /* the part in which the link was idle while flows waited for a window */
+	weir_u64 departed_bytes;  /* what the link sent */
+	weir_u32 queue_min_bytes; /* the least length of the queue */
+	weir_u32 starved_before;  /* not 0: the interval before was starved, too */
+};
+
+#define WEIR_STARVED_FRACTION 256    /* less idle time than this part of an interval is no starvation */
+#define WEIR_FIRST_GROWTH_FRACTION 4 /* the most growth after one starved interval: this part of the allowance */
+
+WEIR_INLINE weir_u32 weir_is_starved(const struct weir_interval *seen)
+{
+	return seen->starved_ns > seen->length_ns / WEIR_STARVED_FRACTION;
+}
+
+/*
+ * The allowance after an interval: the bytes that may be in flight towards a port.
+ *
+ * Starved for the part s of the interval: the flows need 1/(1-s) of the allowance to fill the link. It grows to that,
+ * at most to twice itself and to most_bytes, and by at most what departed. A larger allowance than most_bytes stays.
+ * A host that stood still starves the link once. So after a single starved interval it grows by a quarter at most.
+ * The queue was always longer than target_bytes: what stood there in excess is not needed.
+ * Otherwise it stays, so that small changes do not make all flows step together.
+ *
+ * Exact if allowance_bytes * starved_ns < 2^64 (1 GB for 17 s).
+ */
+WEIR_INLINE weir_u64 weir_next_allowance(weir_u64 allowance_bytes, const struct weir_interval *seen,
+					 weir_u64 target_bytes, weir_u64 least_bytes, weir_u64 most_bytes)
+{
+	weir_u64 next = allowance_bytes;
+
+	if (weir_is_starved(seen)) {
+		weir_u64 most = most_bytes > allowance_bytes ? most_bytes - allowance_bytes : 0;
+		weir_u64 busy_ns = seen->length_ns - seen->starved_ns, more = allowance_bytes;
+
+		if (seen->length_ns > 2 * seen->starved_ns)
+			more = allowance_bytes * seen->starved_ns / busy_ns;
+		if (!seen->starved_before && more > allowance_bytes / WEIR_FIRST_GROWTH_FRACTION)
+			more = allowance_bytes / WEIR_FIRST_GROWTH_FRACTION;
+		if (more > seen->departed_bytes)
+			more = seen->departed_bytes;
+		next = allowance_bytes + (more < most ? more : most);
+	} else if (seen->queue_min_bytes > target_bytes) {
+		weir_u64 excess = seen->queue_min_bytes - target_bytes;
+
+		next = allowance_bytes > excess ? allowance_bytes - excess : 0;
+	}
+	return next < least_bytes ? least_bytes : next;
+}
+
 #define WEIR_HEADERS 86          /* headers of a segment on the wire: Ethernet 14, IPv6 40, TCP with timestamps 32 */
 #define WEIR_SPARE_FRACTION 8    /* part of a queue that segment fitting leaves free */
 #define WEIR_MAX_LOSS_FRACTION 8 /* a segment is not cut by more than this part of the MSS */

@@ -37,7 +37,8 @@ class PortConfigFlags(enum.IntFlag, boundary=enum.STRICT):
     """The groups of fields that a PORT_CONFIG sets. READ or NONE sets nothing and asks for the settings.
 
     ALARM: k_pkts, rtt_us, cookie, priority. WINDOW: capacity_bps, common_rtt_us, least_window_bytes.
-    MARK: the mark_* fields.
+    MARK: the mark_* fields. ALLOWANCE has no field; with WINDOW it lets the port correct its allowance, which
+    begins at capacity x common_rtt_us. WINDOW without ALLOWANCE: the allowance stays there.
     """
 
     NONE = 0
@@ -45,6 +46,7 @@ class PortConfigFlags(enum.IntFlag, boundary=enum.STRICT):
     READ = 2
     WINDOW = 4
     MARK = 8
+    ALLOWANCE = 16
 
 
 class MarkMode(enum.IntEnum):

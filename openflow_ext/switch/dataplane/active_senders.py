@@ -32,4 +32,10 @@ def port_active_senders(port: Any, state: Any, now_ns: int) -> int:
 
 def turns_passed(port: Any, state: Any, now_ns: int) -> int:
     """The whole turns since the current turn of a port began, if it counts turns."""
-    return int((now_ns - state.turn_start_ns) >> port.turn_shift)
+    shift = (port.link_ns and state.turn_shift) or port.turn_shift
+    return int((now_ns - state.turn_start_ns) >> shift)
+
+
+def allowance_bytes(port: Any, state: Any) -> int:
+    """The bytes that may be in flight towards a port: its BDP, or what it has corrected that to."""
+    return int((port.link_ns and state.allowance_bytes) or port.bdp_bytes)

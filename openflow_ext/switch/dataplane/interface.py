@@ -64,6 +64,7 @@ class PortSettings:
     """The settings of a port by PORT_CONFIG. See wire.PortConfig for the fields.
 
     ``alarm``: whether the port raises alarms. ``capacity_bps`` 0: the port's own rate.
+    ``corrects_allowance``: whether the port corrects its allowance, which begins at capacity x common RTT.
     """
 
     alarm: bool = False
@@ -77,6 +78,7 @@ class PortSettings:
     mark_mode: int = 0
     mark_min_pkts: int = 0
     mark_max_pkts: int = 0
+    corrects_allowance: bool = False
 
 
 class QueueEventKind(enum.IntEnum):

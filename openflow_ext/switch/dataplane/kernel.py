@@ -40,7 +40,7 @@ from openflow_ext.switch.dataplane.rules import Rule, RuleStats
 from openflow_ext.switch.dataplane.structs import constants, ffi
 from weir_base.paths import artifact
 from weir_base.port_counters import PortCountersRecord
-from weir_base.window import bdp_bytes
+from weir_base.window import bdp_bytes, drain_ns
 
 NO_SCALE = 0xFF
 INGRESS_TC_NAME = "weir_ingress_tc"
@@ -50,6 +50,8 @@ _REPORT_HEADER_BYTES = 8
 _U32_MAX = 0xFFFFFFFF
 _NEVER_NS = (1 << 64) - 1
 _SHORT_TURN_RTTS = 2
+_LINK_NS_BYTES = 1 << 16
+"""struct weir_port.link_ns is the time of so many bytes on the link."""
 _COPIED_SETTINGS = (
     "rtt_us",
     "common_rtt_us",
@@ -194,6 +196,9 @@ class KernelDataPlane:
         port.bdp_bytes = 0 if no_share else bdp
         port.turn_shift = turn_shift(capacity_bps, buffer_bytes, bdp)
         port.short_turn_ns = _SHORT_TURN_RTTS * settings.common_rtt_us * 1000
+        port.corrects_allowance = settings.corrects_allowance
+        corrects = settings.corrects_allowance and port.bdp_bytes and buffer_bytes
+        port.link_ns = drain_ns(_LINK_NS_BYTES, capacity_bps) if corrects else 0
         port.check_interval_ns = settings.rtt_us * 1000 // 2
         port.k_pkts = settings.k_pkts if settings.alarm else 0
         port.asked_k_pkts = settings.k_pkts
@@ -207,6 +212,7 @@ class KernelDataPlane:
         settings = PortSettings(
             alarm=port.k_pkts > 0,
             k_pkts=int(port.asked_k_pkts),
+            corrects_allowance=bool(port.corrects_allowance),
             capacity_bps=int(port.asked_capacity_bps),
             **copied,
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from libbpf_cffi.libbpf import Map
-from openflow_ext.switch.dataplane.active_senders import port_active_senders, turns_passed
+from openflow_ext.switch.dataplane.active_senders import allowance_bytes, port_active_senders, turns_passed
 from openflow_ext.switch.dataplane.interface import NoShare
 from openflow_ext.switch.dataplane.qdiscs import Qdiscs
 from openflow_ext.switch.dataplane.structs import constants, ffi
@@ -130,7 +130,7 @@ def _read(raw: tuple[bytes, bytes, bytes]) -> _Read:
     if state.alarm == constants.WEIR_CONGESTED:
         flags |= PortCountersFlags.ALARM_UP
     now_ns = time.monotonic_ns()
-    share_bytes = fair_share_bytes(int(port.bdp_bytes), port_active_senders(port, state, now_ns))
+    share_bytes = fair_share_bytes(allowance_bytes(port, state), port_active_senders(port, state, now_ns))
     return _Read(
         raw,
         PortCountersRecord(

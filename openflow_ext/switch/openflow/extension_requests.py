@@ -141,11 +141,14 @@ def _groups_set(config: wire.PortConfig) -> list[str]:
 
 def _configure(config: wire.PortConfig, ports: Ports) -> wire.PortConfigReply:
     """Change the groups of settings that the flags name. The reply states all settings in force."""
-    if names := _groups_set(config):
+    if not config.flags & wire.PortConfigFlags.READ:
         _check(config)
+    if names := _groups_set(config):
         changes = {name: int(getattr(config, name)) for name in names}
         if config.flags & wire.PortConfigFlags.ALARM:
             changes["alarm"] = config.k_pkts > 0
+        if config.flags & wire.PortConfigFlags.WINDOW:
+            changes["corrects_allowance"] = bool(config.flags & wire.PortConfigFlags.ALLOWANCE)
         ports.configure(config.port_no, **changes)
     settings, capacity_bps = ports.in_force(config.port_no)
     return _reply(config.port_no, settings, capacity_bps)
@@ -153,6 +156,8 @@ def _configure(config: wire.PortConfig, ports: Ports) -> wire.PortConfigReply:
 
 def _check(config: wire.PortConfig) -> None:
     flags = wire.PortConfigFlags
+    if config.flags & flags.ALLOWANCE and not (config.flags & flags.WINDOW and config.common_rtt_us):
+        raise wire.BadValue("port_config.flags", "ALLOWANCE needs WINDOW and a common_rtt_us that is not 0")
     if config.flags & flags.ALARM and config.k_pkts and not config.rtt_us:
         raise wire.BadValue("port_config.rtt_us", "must not be 0 if k_pkts is set")
     if config.flags & flags.WINDOW and config.least_window_bytes > LARGEST_WINDOW_BYTES:
@@ -170,6 +175,8 @@ def _reply(port_no: int, settings: PortSettings, capacity_bps: int) -> wire.Port
         flags |= wire.PortConfigFlags.ALARM
     if settings.common_rtt_us:
         flags |= wire.PortConfigFlags.WINDOW
+    if settings.corrects_allowance:
+        flags |= wire.PortConfigFlags.ALLOWANCE
     if settings.mark_mode:
         flags |= wire.PortConfigFlags.MARK
     return wire.PortConfigReply(

@@ -153,6 +153,18 @@ def test_a_connecting_switch_gets_table_i_and_the_policy(app):
         assert rows == {(2, 2): [up], (1, 3): [down, share], (4, 7): [down, share], (0, 7): [share]}
 
 
+def test_with_auto_ports_correct_their_allowances_and_handshakes_change_nothing(app, monkeypatch):
+    monkeypatch.setattr(app, "settings", SccpSettings(common_rtt="auto"))
+    datapath = FakeDatapath()
+    app.on_switch(event(datapath))
+    config = wire.decode_message(bytes(datapath.sent[0].buf))
+    assert config.flags == wire.PortConfigFlags.WINDOW | wire.PortConfigFlags.ALLOWANCE
+    assert config.common_rtt_us == 600
+    datapath.sent.clear()
+    app.on_flow_report(flow_report(datapath, [30_000] * 300))
+    assert datapath.sent == []
+
+
 @pytest.mark.parametrize("version", [4, 6])
 def test_the_agent_accepts_table_i(app, version):
     """The agent parses each entry into a rule."""

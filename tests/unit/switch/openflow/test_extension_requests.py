@@ -35,11 +35,12 @@ from tests.support.openflow.flow_mods import ofproto, parsed
 XID = 0x1234
 MBIT = 1_000_000
 LINKS = (Link(11, "s1-eth1", 1), Link(12, "s1-eth2", 2))
-ALARM, WINDOW, MARK, READ = (
+ALARM, WINDOW, MARK, READ, ALLOWANCE = (
     PortConfigFlags.ALARM,
     PortConfigFlags.WINDOW,
     PortConfigFlags.MARK,
     PortConfigFlags.READ,
+    PortConfigFlags.ALLOWANCE,
 )
 
 
@@ -117,6 +118,14 @@ def test_any_port_sets_present_and_future_ports(bench: Bench) -> None:
     assert {i: s.common_rtt_us for i, (s, _) in bench.plane.configured.items()} == {11: 300, 12: 300, 13: 300}
 
 
+def test_a_port_corrects_its_allowance_while_the_window_s_settings_ask_for_it(bench: Bench) -> None:
+    assert bench.configure(1, WINDOW | ALLOWANCE, common_rtt_us=300).flags == WINDOW | ALLOWANCE
+    assert bench.plane.configured[11][0].corrects_allowance
+    assert bench.configure(1, ALARM, k_pkts=20, rtt_us=200).flags == ALARM | WINDOW | ALLOWANCE
+    assert bench.configure(1, WINDOW, common_rtt_us=300).flags == ALARM | WINDOW
+    assert not bench.plane.configured[11][0].corrects_allowance
+
+
 def test_the_controller_s_capacity_overrides_the_port_s(bench: Bench) -> None:
     assert bench.configure(1, WINDOW, capacity_bps=5 * MBIT).capacity_bps == 5 * MBIT
     bench.sync(LINKS, {11: Egress(50 * MBIT), 12: Egress(60 * MBIT)})
@@ -130,6 +139,9 @@ def test_the_controller_s_capacity_overrides_the_port_s(bench: Bench) -> None:
     [
         (ALARM, {"k_pkts": 20, "rtt_us": 0}),
         (WINDOW, {"least_window_bytes": 1 << 31}),
+        (ALLOWANCE, {}),
+        (ALLOWANCE, {"common_rtt_us": 600}),
+        (WINDOW | ALLOWANCE, {"common_rtt_us": 0}),
         (MARK, {"mark_mode": wire.MarkMode.STEP}),
         (MARK, {"mark_mode": wire.MarkMode.RAMP, "mark_min_pkts": 9, "mark_max_pkts": 9}),
     ],

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The allowance: how many bytes may be in flight towards a port. A closed loop per port finds it, so that it fits any
+ * RTT and any number of flows (docs/decisions/0055-allowance.md).
+ *
+ * Too small: the link was idle although a flow went on as soon as its window allowed. Below its capacity a shaped queue
+ * empties after each packet, so an empty queue is no sign. The sign is idle time of the link: a clock that each
+ * departing byte advances (link_free_ns) lies in the past. A pause that ends with the answer to a request is the
+ * application's, and at most two round trips of a pause count (allowance_note_gap).
+ * Too large: the queue's least length during an interval exceeds a small target.
+ *
+ * A correction takes effect after a round trip. So first the allowance departs once, and then an interval begins that
+ * ends when the allowance has departed again. Together these take two round trips or longer.
+ *
+ * While the allowance is at most seven eighths of the queue, all that it promises fits there, so that it may grow
+ * without doing harm, even if flows pause for other reasons. Above that it grows only if a flow was seen to stop at the
+ * end of its window.
+ */
+#ifndef WEIR_ALLOWANCE_H
+#define WEIR_ALLOWANCE_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+
+#include "weir_consts.h"
+#include "weir_share.h"
+#include "weir_structs.h"
+#include "weir_window.h"
+
+static __always_inline __u32 allowance_bytes(const struct weir_port *port, const struct weir_port_state *state)
+{
+	if (port->link_ns && state->allowance_bytes)
+		return state->allowance_bytes;
+	return port->bdp_bytes > 0xffffffff ? 0xffffffff : port->bdp_bytes;
+}
+
+/* What fits into the queue with an eighth to spare: all idle flows together may start with this much. */
+static __always_inline __u32 allowance_of_idle_flows(const struct weir_port *port, const struct weir_port_state *state)
+{
+	__u32 fits = port->buffer_bytes - port->buffer_bytes / WEIR_SPARE_FRACTION;
+	__u32 allowance = allowance_bytes(port, state);
+
+	return allowance > fits ? fits : allowance;
+}
+
+static __always_inline __u64 allowance_link_ns(const struct weir_port *port, __u64 bytes)
+{
+	return bytes * port->link_ns >> LINK_NS_SHIFT;
+}
+
+/* Bytes leave by the port, before they are enqueued. Returns for how long the link was idle before them, in ns. */
+static __always_inline __u64 allowance_note_departure(const struct weir_port *port, struct weir_port_state *state,
+						      __u64 bytes)
+{
+	__u64 sends_ns, now_ns, free_ns;
+
+	if (!port->link_ns)
+		return 0;
+	sends_ns = allowance_link_ns(port, bytes);
+	state->departed_bytes += bytes;
+	if (state->queue_bytes) {
+		state->link_free_ns += sends_ns;
+		return 0;
+	}
+	now_ns = bpf_ktime_get_ns();
+	free_ns = state->link_free_ns;
+	if (free_ns < state->emptied_ns)
+		free_ns = state->emptied_ns;
+	if (free_ns > now_ns + LINK_LEAD_NS)
+		free_ns = now_ns + LINK_LEAD_NS;
+	state->link_free_ns = (free_ns > now_ns ? free_ns : now_ns) + sends_ns;
+	return free_ns < now_ns ? now_ns - free_ns : 0;
+}
+
+/*
+ * The link was idle before this segment of a flow. The time counts as starved, but not if the flow had been asked for
+ * something: then nothing waited. A pause of the application may be long, and two round trips suffice for the largest
+ * growth, so that the rest is left out of the interval.
+ */
+static __always_inline void allowance_note_gap(struct weir_flow *flow, const struct weir_port *port,
+					       struct weir_port_state *state, __u32 frame_len, __u64 gap_ns)
+{
+	__u64 round_trip_ns = allowance_link_ns(port, allowance_bytes(port, state));
+	__u64 starved_ns = gap_ns < 2 * round_trip_ns ? gap_ns : 2 * round_trip_ns;
+	__u32 out_bytes = flow->out_bytes - frame_len;
+
+	if (flow->flags & WEIR_ASKED)
+		starved_ns = 0;
+	state->starved_ns += starved_ns;
+	state->interval_start_ns += gap_ns - starved_ns;
+	if (starved_ns > state->longest_gap_ns)
+		state->longest_gap_ns = starved_ns;
+	if (gap_ns < state->round_gap_ns)
+		return;
+	if (starved_ns && flow->window_bytes &&
+	    out_bytes - flow->out_before_gap + flow->max_payload >= flow->window_bytes)
+		state->window_limit = 1;
+	flow->out_before_gap = out_bytes;
+}
+
+/* Turns as long as the allowance needs: a flow may send its window at once and then wait for a round trip. */
+static __always_inline void allowance_set_turns(const struct weir_port *port, struct weir_port_state *state)
+{
+	__u64 two_rtts_ns = 2 * allowance_link_ns(port, state->allowance_bytes);
+	__u64 drains_ns = allowance_link_ns(port, state->allowance_bytes + port->buffer_bytes);
+	__u32 shift = port->turn_shift;
+
+	for (int more = 0; more < MAX_TURN_DOUBLINGS && (drains_ns + drains_ns / 4) >> (shift & 63); more++)
+		shift++;
+	state->short_turn_ns = two_rtts_ns > port->short_turn_ns ? two_rtts_ns : port->short_turn_ns;
+	state->turn_shift = shift;
+}
+
+/*
+ * A flow that sends its window and stops has one long pause in a round trip; shorter ones have other causes. So half of
+ * the longest pause tells rounds apart.
+ */
+static __always_inline void allowance_set_round_gap(const struct weir_port *port, struct weir_port_state *state)
+{
+	__u64 least_ns = allowance_link_ns(port, state->allowance_bytes) / GAP_FRACTION;
+
+	state->round_gap_ns = state->longest_gap_ns / 2 > least_ns ? state->longest_gap_ns / 2 : least_ns;
+}
+
+static __always_inline void allowance_begin_interval(struct weir_port_state *state)
+{
+	state->interval_start_ns = bpf_ktime_get_ns();
+	state->starved_ns = state->departed_bytes = state->longest_gap_ns = 0;
+	state->window_limit = 0;
+	state->queue_min_bytes = state->queue_bytes;
+}
+
+/* Ends the interval. `flows` of `segment_bytes` have windows of at least a segment each, whatever the allowance is. */
+static __noinline int allowance_correct(const struct weir_port *port, struct weir_port_state *state, __u32 flows,
+					__u32 segment_bytes)
+{
+	__u64 now_ns = bpf_ktime_get_ns(), allowance = allowance_bytes(port, state);
+	__u64 fits = port->buffer_bytes - port->buffer_bytes / WEIR_SPARE_FRACTION;
+	__u64 target = allowance / TARGET_FRACTION, least = (__u64)flows * segment_bytes;
+	struct weir_interval seen = {
+		.length_ns = now_ns > state->interval_start_ns ? now_ns - state->interval_start_ns : 0,
+		.starved_ns = state->starved_ns,
+		.departed_bytes = state->departed_bytes,
+		.queue_min_bytes = state->queue_min_bytes,
+		.starved_before = state->was_starved,
+	};
+
+	if (target > port->buffer_bytes / TARGET_QUEUE_FRACTION)
+		target = port->buffer_bytes / TARGET_QUEUE_FRACTION;
+	if (target < LEAST_TARGET_FRAMES * FRAME_BYTES)
+		target = LEAST_TARGET_FRAMES * FRAME_BYTES;
+	if (least > fits)
+		least = fits;
+	if (least < LEAST_ALLOWANCE_FRAMES * FRAME_BYTES)
+		least = LEAST_ALLOWANCE_FRAMES * FRAME_BYTES;
+	state->allowance_bytes =
+		weir_next_allowance(allowance, &seen, target, least, state->window_limit ? MOST_ALLOWANCE_BYTES : fits);
+	state->was_starved = weir_is_starved(&seen);
+	allowance_set_round_gap(port, state);
+	state->settled = 0;
+	allowance_begin_interval(state);
+	allowance_set_turns(port, state);
+	return 0;
+}
+
+/* The local host sends payload, which may be a request. */
+static __always_inline void allowance_note_request(struct weir_flow *flow, const struct weir_port *port)
+{
+	if (port->link_ns && !(flow->flags & WEIR_ASKED))
+		flow->flags |= WEIR_ASKED;
+}
+
+/* Payload of a flow leaves by the port, after the link was idle for gap_ns. */
+static __always_inline void allowance_note_payload(struct weir_flow *flow, const struct weir_port *port,
+						   struct weir_port_state *state, __u32 frame_len, __u64 gap_ns)
+{
+	if (!port->link_ns)
+		return;
+	if (gap_ns)
+		allowance_note_gap(flow, port, state, frame_len, gap_ns);
+	if (flow->flags & WEIR_ASKED)
+		flow->flags &= ~WEIR_ASKED;
+	if (state->departed_bytes < allowance_bytes(port, state))
+		return;
+	if (state->settled) {
+		allowance_correct(port, state, share_active_senders(port, state, state->tick_ns), flow->max_payload);
+	} else {
+		allowance_begin_interval(state);
+		state->settled = 1;
+	}
+}
+
+/*
+ * A part of a segment, by flow. Windows hold whole segments; with it the windows of all flows together are the
+ * allowance, and they do not grow all at once.
+ */
+static __always_inline __u32 allowance_dither(__u16 port_a, __u16 port_b, __u32 mss)
+{
+	__u32 part = ((__u32)port_a * DITHER_A + (__u32)port_b * DITHER_B) >> 8 & 0xff;
+
+	return mss * part >> 8;
+}
+
+#endif

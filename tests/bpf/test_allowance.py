@@ -1,0 +1,98 @@
+"""The allowance of a port of 1 Mbit/s that corrects it, and of one that does not."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from openflow_ext.switch.dataplane.interface import PortSettings
+from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
+from tests.support.data_plane.bench import PORT, Bench, reverse
+from tests.support.data_plane.packets import Segment
+
+CAPACITY_BPS, BUFFER_BYTES, COMMON_RTT_US = 1_000_000, 150_000, 24_000
+BDP_BYTES = 3_000
+FITS_BYTES = BUFFER_BYTES * 7 // 8
+FRAME_S = 0.012
+"""The link sends a frame of 1500 bytes in this time."""
+PAUSE_S = 0.03
+FLOW = Segment(src_port=1)
+DATA = replace(reverse(FLOW), payload=b"x" * 1446)
+
+
+@pytest.fixture(params=[True])
+def bench(bench: Bench, request: pytest.FixtureRequest) -> Bench:
+    settings = PortSettings(common_rtt_us=COMMON_RTT_US, corrects_allowance=request.param)
+    bench.plane.configure(PORT, settings, CAPACITY_BPS, BUFFER_BYTES)
+    bench.count_by_flags()
+    bench.put(Rule(1, 50, 0, TcpMatch(flags=0x10, flags_mask=0x10), WindowOp.FAIR_SHARE))
+    bench.handshake(FLOW)
+    bench.egress(DATA)
+    return bench
+
+
+def allowance(bench: Bench) -> int:
+    """The port's allowance: the flow is the only active sender."""
+    return bench.counters.fair_share_bytes
+
+
+def windows(bench: Bench, rounds: int, asks: bool = False) -> None:
+    """The flow sends a window, stops until it is acknowledged, and pauses. ``asks``: for a request."""
+    for _ in range(rounds):
+        time.sleep(PAUSE_S)
+        bench.ingress(replace(FLOW, payload=b"?") if asks else FLOW)
+        for _ in range(allowance(bench) // 1500 + 1):
+            bench.egress(DATA)
+
+
+def test_the_allowance_begins_at_capacity_times_common_rtt(bench: Bench) -> None:
+    assert allowance(bench) == BDP_BYTES
+
+
+def test_it_grows_while_the_link_is_idle_and_a_flow_waits(bench: Bench) -> None:
+    windows(bench, 12)
+    assert allowance(bench) > 1.5 * BDP_BYTES
+
+
+@pytest.mark.parametrize("bench", [False], indirect=True)
+def test_it_stays_if_the_port_does_not_correct_it(bench: Bench) -> None:
+    windows(bench, 12)
+    assert allowance(bench) == BDP_BYTES
+
+
+def test_a_pause_before_an_answer_is_not_starvation(bench: Bench) -> None:
+    windows(bench, 12, asks=True)
+    assert allowance(bench) <= 1.25 * BDP_BYTES
+
+
+def test_what_always_stands_in_the_queue_is_taken_off(bench: Bench) -> None:
+    windows(bench, 16)
+    grown = allowance(bench)
+    bench.set_queue_bytes(20_000)
+    for _ in range(4 * grown // 1500):
+        bench.egress(DATA)
+    assert allowance(bench) < grown
+
+
+def test_application_limited_flows_do_not_raise_it_above_what_fits_into_the_queue(bench: Bench) -> None:
+    """The first segments of a long window after each pause: the flow stops for another reason."""
+    for _ in range(400):
+        bench.ingress(FLOW)
+        bench.egress(DATA)
+        time.sleep(0.002)
+    assert allowance(bench) <= FITS_BYTES
+
+
+def test_it_never_falls_below_two_frames(bench: Bench) -> None:
+    bench.set_queue_bytes(100_000)
+    for _ in range(50):
+        bench.egress(DATA)
+    assert allowance(bench) >= 2 * 1500
+
+
+def test_settings_survive_the_agent(bench: Bench) -> None:
+    settings, _ = bench.plane.settings(PORT)
+    assert settings.corrects_allowance
+    assert settings.common_rtt_us == COMMON_RTT_US
