@@ -1,15 +1,18 @@
 """Links through the delay line in private network namespaces, without a switch.
 
-    hosts: h0 ---- a0 [ line ] b0 ---- s0 :switch
-           h1 ---- a1 [ line ] b1 ---- s1
+hosts: h0 ---- a0 [ line ] b0 ---- s0 :switch
+       h1 ---- a1 [ line ] b1 ---- s1
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
+import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +22,8 @@ from tests.support.waiting import wait_until
 from weir_base.paths import artifact
 
 Report = dict[str, Any]
+LIBC = ctypes.CDLL(None, use_errno=True)
+CLONE_NEWNET = 0x40000000
 OFFLOADS = ("tx", "tso", "gso", "gro")
 
 
@@ -46,6 +51,20 @@ class Namespace:
         done = subprocess.run(self.inside(*argv), input=text, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{argv}: {done.stderr}"
         return done.stdout
+
+    def socket(self, *kind: int) -> socket.socket:
+        """Return a socket of this namespace, by default for TCP. A thread of its own enters the namespace."""
+        made: list[socket.socket] = []
+
+        def make() -> None:
+            with open(self.path) as namespace:
+                assert LIBC.setns(namespace.fileno(), CLONE_NEWNET) == 0
+            made.append(socket.socket(*kind))
+
+        thread = threading.Thread(target=make)
+        thread.start()
+        thread.join()
+        return made[0]
 
     def close(self) -> None:
         self._holder.kill()
@@ -87,6 +106,15 @@ class DelayBench:
             self._process = subprocess.Popen(argv, stdout=output)
         wait_until(lambda: '"ready"' in self._output.read_text(), "the delay line is ready")
 
+    def refusal(self, text: str) -> str:
+        """Start the delay line with a wrong file, and return its error message."""
+        plan = self.folder / "wrong.txt"
+        plan.write_text(text)
+        argv = self.line.inside(str(artifact("weir-delay-line")), "--links", str(plan))
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20)
+        assert (done.returncode, done.stdout) == (1, "")
+        return done.stderr
+
     @property
     def pid(self) -> int:
         assert self._process is not None
@@ -100,7 +128,9 @@ class DelayBench:
         """Ask the running line for a report."""
         known = len(self.reports())
         os.kill(self.pid, signal.SIGUSR1)
-        wait_until(lambda: self._output.read_text().endswith("\n") and len(self.reports()) > known, "a report")
+        wait_until(
+            lambda: self._output.read_text().endswith("\n") and len(self.reports()) > known, "a report"
+        )
         return self.reports()[-1]
 
     def stop(self, number: int = signal.SIGTERM) -> Report:
