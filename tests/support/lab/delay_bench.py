@@ -121,16 +121,15 @@ class DelayBench:
         return self._process.pid
 
     def reports(self) -> list[Report]:
-        lines = self._output.read_text().splitlines()
-        return [record for record in map(json.loads, lines) if record["event"] == "report"]
+        text = self._output.read_text()
+        complete = text[: text.rfind("\n") + 1].splitlines()
+        return [record for record in map(json.loads, complete) if record["event"] == "report"]
 
     def report(self) -> Report:
         """Ask the running line for a report."""
         known = len(self.reports())
         os.kill(self.pid, signal.SIGUSR1)
-        wait_until(
-            lambda: self._output.read_text().endswith("\n") and len(self.reports()) > known, "a report"
-        )
+        wait_until(lambda: len(self.reports()) > known, "a report")
         return self.reports()[-1]
 
     def stop(self, number: int = signal.SIGTERM) -> Report:
