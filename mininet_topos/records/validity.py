@@ -169,7 +169,7 @@ def _delay_line(record: dict[str, Any], experiment: Experiment) -> str:
         return f"the delay line lost packets: {', '.join(f'{n} {name}' for name, n in lost.items())}"
     late_us = links.get("lateness_us", {}).get("p99", 0.0)
     most_us = bound_us(1000 * experiment.delay_ms)
-    if late_us > most_us:
+    if experiment.delay_ms and late_us > most_us:
         return (
             f"the delay line was late by {late_us:.0f} us at the 99th percentile; {most_us:.0f} are allowed"
         )

@@ -12,7 +12,7 @@ struct heap {
 	size_t room;
 };
 
-// Returns false if there is no memory; the heap is unchanged then.
+// Returns false if memory is short; the heap is unchanged then.
 bool heap_push(struct heap *heap, struct packet *packet);
 
 // The packet that is due first; NULL if none waits.

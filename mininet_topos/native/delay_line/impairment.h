@@ -23,7 +23,7 @@ struct fate {
 };
 
 // Parses `-` or settings such as `delay_us=5000,jitter_us=100,normal,loss=0.1,duplicate=1,reorder=2`. The last three
-// are percentages. Returns NULL, or what is wrong.
+// are percentages. Returns NULL, or the error.
 const char *impairment_parse(const char *text, struct impairment *wanted);
 
 // Decides what happens to the next packet. Loss comes first: a lost packet is neither duplicated nor sent early.

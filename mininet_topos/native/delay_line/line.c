@@ -211,7 +211,8 @@ static void flush(struct line *line, struct port *port)
 	port->batched = 0;
 }
 
-// Sends what is due, in batches of one port each: the next batch begins when the port changes or the batch is full.
+// Sends the packets that are due, in batches of one port each: the next batch begins when the port changes or the batch
+// is full.
 static void send_due(struct line *line)
 {
 	struct port *port = NULL;

@@ -26,7 +26,7 @@ struct vlan_tag {
 };
 
 // Makes a packet of `len` bytes (virtio_net_hdr and frame), and puts the tag back into the frame. The offsets of
-// the virtio_net_hdr move with it. Returns NULL if there is no memory. The caller frees the packet.
+// the virtio_net_hdr move with it. Returns NULL if memory is short. The caller frees the packet.
 struct packet *packet_make(const uint8_t *bytes, uint32_t len, struct vlan_tag tag);
 
 struct packet *packet_copy(const struct packet *packet);

@@ -187,7 +187,14 @@ def _delays(p1: float, p99: float, received: int = 100) -> dict[str, Any]:
         (Impairment(10), _delays(5003, 5009, 99), _delays(5001, 5050), "1 of 100 packets did not arrive"),
         (Impairment(10, 2.0), _delays(5003, 5009, 98), _delays(5001, 5050), ""),
         (Impairment(10, 2.0), {"sent": 9, "received": 0}, _delays(5001, 5050), "no packet arrived (up)"),
-        (Impairment(10, jitter_ms=2), _delays(8100, 12_100), _delays(9, 40), ""),
+        (Impairment(0, 2.0), _delays(6, 900), _delays(6, 900), ""),
+        (Impairment(10, jitter_ms=2), _delays(8100, 12_100), _delays(9, 140), ""),
+        (
+            Impairment(10, jitter_ms=2),
+            _delays(8100, 12_100),
+            _delays(9, 160),
+            "160 us at the 99th percentile (down)",
+        ),
         (Impairment(10, jitter_ms=2), _delays(8100, 12_300), _delays(9, 40), "12300 us at the 99th"),
     ],
 )
