@@ -57,7 +57,9 @@ class DelayLine:
         self._node = Node("line", inNamespace=True)
         self._folder = tempfile.TemporaryDirectory(prefix="weir-line-")
         self._program: Program | None = None
+        self._ready: Report = {}
         self._reports: list[Report] = []
+        self._read_bytes = 0
         run(*inside(self._node, "sysctl", "-q", "-w", "net.ipv6.conf.default.disable_ipv6=1"))
 
     @property
@@ -113,7 +115,7 @@ class DelayLine:
         self._records = folder / "records"
         program = Program(self.means, argv, folder / "log", self._state, records=self._records)
         self._program = program
-        program.wait_ready(lambda: bool(self._lines("ready")), "it opens its interfaces")
+        program.wait_ready(lambda: bool(self._read() and self._ready), "it opens its interfaces")
         self.counts()
 
     def apply(self) -> None:
@@ -128,19 +130,27 @@ class DelayLine:
             raise LabError("the delay line has not been started")
         return self._program
 
-    def _lines(self, event: str) -> list[Report]:
-        """Return the complete records of a kind that the program has written."""
-        text = self._records.read_text()
-        complete = text[: text.rfind("\n") + 1].splitlines()
-        return [record for record in map(json.loads, complete) if record["event"] == event]
+    def _read(self) -> int:
+        """Read the records that the program has completed since the last call. Returns how many."""
+        with open(self._records, "rb") as records:
+            records.seek(self._read_bytes)
+            written = records.read()
+        complete = written[: written.rfind(b"\n") + 1]
+        self._read_bytes += len(complete)
+        found = [json.loads(line) for line in complete.splitlines()]
+        for record in found:
+            if record["event"] == "ready":
+                self._ready = record
+            else:
+                self._reports = [*self._reports[-1:], record]
+        return len(found)
 
     def counts(self) -> LinkCounts:
         """Ask the program for a report. Raises ProgramFailed if it does not answer."""
-        program, known = self._running(), len(self._reports)
+        program = self._running()
         program.check()
         os.kill(program.pid, signal.SIGUSR1)
-        program.wait_ready(lambda: len(self._lines("report")) > known, "it writes no report")
-        self._reports = self._lines("report")
+        program.wait_ready(lambda: self._read() > 0, "it writes no report")
         directions = [link[name] for link in self._reports[-1]["links"].values() for name in DIRECTIONS]
         return LinkCounts(
             lost=sum(direction["lost"] for direction in directions),
@@ -149,8 +159,7 @@ class DelayLine:
 
     def record(self) -> dict[str, Any]:
         """Return what the line did between the last two calls of ``counts``."""
-        ready = self._lines("ready")[0]
-        return {"by": self.means, "priority": ready["priority"]} | since(*self._reports[-2:])
+        return {"by": self.means, "priority": self._ready["priority"]} | since(*self._reports)
 
     def stop(self) -> None:
         """End the program and remove the namespace, with the interfaces in it."""

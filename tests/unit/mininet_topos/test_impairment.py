@@ -10,8 +10,10 @@ from typing import Any, cast
 import pytest
 from click.testing import CliRunner
 
+from mininet_topos.cli import experiments as cli_experiments
 from mininet_topos.cli import lab
 from mininet_topos.errors import BadExperiment, LabError, Unable
+from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.measurement.counters import Snapshot
 from mininet_topos.measurement.link_delay import wrong_delay
 from mininet_topos.network import emulation, netem
@@ -20,7 +22,8 @@ from mininet_topos.network.impairment import Impairment, bound_us
 from mininet_topos.network.netem import LIMIT_PKTS, Netem
 from mininet_topos.network.nodes import LabHost
 from mininet_topos.records.validity import judge
-from tests.support.lab.examples import CASE, QUERIES, one_case, run_record
+from mininet_topos.running import experiment_runner
+from tests.support.lab.examples import CASE, EXPERIMENT_FILE, QUERIES, one_case, run_record
 
 HOST = cast(LabHost, SimpleNamespace(name="h1", pid=7, defaultIntf=lambda: SimpleNamespace(name="h1-eth0")))
 
@@ -150,6 +153,30 @@ def test_without_netem_and_delay_line_a_delay_is_refused_before_anything_is_crea
     assert done.exit_code == 1
     assert done.stderr == "weir lab: weir-delay-line is missing: run `make bpf`\n"
     assert not out.exists()
+
+
+def test_an_experiment_that_this_machine_cannot_run_is_skipped_and_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ran = []
+
+    def run(experiment: Experiment, *_: object) -> None:
+        if experiment.impairment:
+            raise Unable("no delay line")
+        ran.append((experiment.name, experiment.pinned))
+
+    monkeypatch.setattr(cli_experiments, "require_machine", lambda: None)
+    monkeypatch.setattr(experiment_runner, "run_experiment", run)
+    for name, more in (("far", "delay_ms = 100\n"), ("near", ""), ("free", "pinned = false\n")):
+        (tmp_path / f"{name}.toml").write_text(more + EXPERIMENT_FILE)
+    files = [str(tmp_path / f"{name}.toml") for name in ("far", "near", "free")]
+    several = CliRunner().invoke(lab, ["run", *files, "--raw", "--out", str(tmp_path)])
+    assert (several.exit_code, ran) == (0, [("near", True), ("free", False)])
+    assert several.stderr.splitlines()[-1] == "far is skipped: no delay line"
+    alone = CliRunner().invoke(lab, ["run", files[0], "--raw", "--out", str(tmp_path)])
+    assert (alone.exit_code, alone.stderr.count("\n")) == (1, 1)
+    CliRunner().invoke(lab, ["run", files[1], "--raw", "--unpinned", "--out", str(tmp_path)])
+    assert ran[-1] == ("near", False)
 
 
 def test_the_delay_line_divides_a_delay_between_both_directions() -> None:
