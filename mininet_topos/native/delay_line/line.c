@@ -211,9 +211,7 @@ static void flush(struct line *line, struct port *port)
 	port->batched = 0;
 }
 
-// Sends the packets that are due, in batches of one port each: the next batch begins when the port changes or the batch
-// is full.
-static void send_due(struct line *line)
+void line_send_due(struct line *line)
 {
 	struct port *port = NULL;
 	int64_t now = monotonic_ns();
@@ -310,10 +308,10 @@ int line_run(struct line *line)
 			}
 		}
 		line->looked_ns = now;
-		send_due(line);
+		line_send_due(line);
 	}
 	line_receive_all(line);
-	send_due(line);
+	line_send_due(line);
 	discard_waiting(line);
 	report_write(line, true);
 	return status;

@@ -41,3 +41,7 @@ int line_run(struct line *line);
 
 // Takes every packet out of the rings.
 void line_receive_all(struct line *line);
+
+// Sends the packets that are due, in batches of one port each: the next batch begins when the port changes or the batch
+// is full.
+void line_send_due(struct line *line);

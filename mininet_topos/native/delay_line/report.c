@@ -42,11 +42,14 @@ static bool any_difference(struct line *line)
 	return any;
 }
 
-// A packet may be on its way between the counters. So the counters are read again if there is a difference.
+// A packet may be on its way between the counters. So the counters are read again if there is a difference. Packets are
+// sent meanwhile.
 static void read_counters(struct line *line)
 {
 	const struct timespec pause = {.tv_nsec = LOOK_PAUSE_NS};
 	for (int look = 0; look < MOST_LOOKS; look++) {
+		line_receive_all(line);
+		line_send_due(line);
 		links_read_kernel_counts(line->links, line->link_count);
 		line_receive_all(line);
 		if (!any_difference(line))
