@@ -20,6 +20,8 @@ RATE_TOLERANCE = 0.02
 MOST_STALLED_OF_QUERY = 0.05
 MOST_STALLED_OF_FLOWS = 0.10
 """Higher than for a query: an average over seconds changes only by the stall's share of that time."""
+MOST_LATE_OF_DELAY = 0.05
+"""How much later than its delay a packet may leave the delay line, at the 99th percentile of a run."""
 LEAST_COUNTED = 0.5
 """The share of the queries that must count."""
 
@@ -168,8 +170,9 @@ def _delay_line(record: dict[str, Any], experiment: Experiment) -> str:
     if lost := links.get("not_on_purpose"):
         return f"the delay line lost packets: {', '.join(f'{n} {name}' for name, n in lost.items())}"
     late_us = links.get("lateness_us", {}).get("p99", 0.0)
-    most_us = bound_us(1000 * experiment.delay_ms)
-    if experiment.delay_ms and late_us > most_us:
+    delay_us = 1000 * experiment.delay_ms
+    most_us = max(bound_us(delay_us), MOST_LATE_OF_DELAY * delay_us)
+    if delay_us and late_us > most_us:
         return (
             f"the delay line was late by {late_us:.0f} us at the 99th percentile; {most_us:.0f} are allowed"
         )
