@@ -46,6 +46,13 @@ class Joint(NamedTuple):
     switch_side: str
 
 
+class LineNode(Node):  # type: ignore[misc]
+    """The node that holds the line's namespace.
+
+    A class of its own: Mininet notes in a node's class that it is set up, and derived classes inherit that.
+    """
+
+
 class DelayLine:
     """The delay line of one network: namespace, links, program."""
 
@@ -54,7 +61,7 @@ class DelayLine:
     def __init__(self, wanted: Impairment, state: LabState) -> None:
         self._wanted, self._state = wanted, state
         self._joints: list[Joint] = []
-        self._node = Node("line", inNamespace=True)
+        self._node = LineNode("line", inNamespace=True)
         self._folder = tempfile.TemporaryDirectory(prefix="weir-line-")
         self._program: Program | None = None
         self._ready: Report = {}
