@@ -27,6 +27,8 @@
 struct probe {
 	struct ethhdr ethernet;
 	uint32_t magic;
+	uint32_t link;
+	uint32_t direction;
 	uint32_t sequence;
 	int64_t sent_ns;
 } __attribute__((packed));
@@ -80,6 +82,11 @@ static void open_link(struct link *link, char *line, uint32_t packets)
 	snprintf(link->name, sizeof link->name, "%s", fields[0]);
 	link->fds[UP] = open_socket(fields[1], fields[2]);
 	link->fds[DOWN] = open_socket(fields[3], fields[4]);
+	struct sockaddr_ll own;
+	socklen_t len = sizeof own;
+	if (getsockname(link->fds[UP], (struct sockaddr *)&own, &len) < 0)
+		fail("%s: cannot read its address: %s", fields[2], strerror(errno));
+	memcpy(link->address, own.sll_addr, sizeof link->address);
 	for (int direction = 0; direction < DIRECTIONS; direction++) {
 		struct measured *measured = &link->measured[direction];
 		measured->room = COPIES * packets;
@@ -100,6 +107,7 @@ struct link *links_open(const char *path, uint32_t packets, size_t *count)
 		if (!(links = realloc(links, (*count + 1) * sizeof *links)))
 			fail("no memory for %zu links", *count + 1);
 		memset(&links[*count], 0, sizeof *links);
+		links[*count].number = (uint32_t)*count;
 		open_link(&links[*count], line, packets);
 	}
 	fclose(file);
@@ -113,10 +121,14 @@ void probe_send(struct link *link, int direction, uint32_t bytes)
 	uint8_t buffer[ETH_FRAME_LEN] = {0};
 	struct measured *measured = &link->measured[direction];
 	struct probe probe = {
-		.ethernet = {.h_dest = {2, 0, 0, 0, 0, 1}, .h_source = {2, 0, 0, 0, 0, 2}},
 		.magic = MAGIC,
+		.link = link->number,
+		.direction = (uint32_t)direction,
 		.sequence = measured->sent++,
 	};
+	// A switch that gets a packet for the host behind the same port drops it. It floods one for an unknown host.
+	memcpy(probe.ethernet.h_dest, link->address, sizeof link->address);
+	memcpy(probe.ethernet.h_source, link->address, sizeof link->address);
 	probe.ethernet.h_proto = htons(ETH_P_PROBE);
 	if (bytes < sizeof probe)
 		bytes = sizeof probe;
@@ -153,7 +165,8 @@ void probe_receive(struct link *link, int direction)
 			continue;
 		if (read < 0)
 			return;
-		if (read < (ssize_t)sizeof probe || probe.magic != MAGIC || measured->received == measured->room)
+		if (read < (ssize_t)sizeof probe || probe.magic != MAGIC || probe.link != link->number ||
+		    probe.direction != (uint32_t)direction || measured->received == measured->room)
 			continue;
 		measured->delays_ns[measured->received++] = stamp_of(&message) - probe.sent_ns;
 		if ((int64_t)probe.sequence < measured->last_sequence)

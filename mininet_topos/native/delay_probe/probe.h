@@ -21,6 +21,8 @@ struct measured {
 
 struct link {
 	char name[32];
+	uint32_t number;
+	uint8_t address[6];  // of the host's interface
 	int fds[DIRECTIONS]; // the socket that sends in a direction; it receives in the other one
 	struct measured measured[DIRECTIONS];
 };
