@@ -298,7 +298,7 @@ int line_run(struct line *line)
 		for (int i = 0; i < count; i++) {
 			struct direction *direction = events[i].data.ptr;
 			if (!direction) {
-				running = read_signal(line);
+				running = read_signal(line) && running;
 				continue;
 			}
 			receive(line, direction);
