@@ -148,7 +148,7 @@ class DelayLine:
         for record in found:
             if record["event"] == "ready":
                 self._ready = record
-            else:
+            elif record["event"] == "report":
                 self._reports = [*self._reports[-1:], record]
         return len(found)
 

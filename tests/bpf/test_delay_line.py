@@ -96,6 +96,18 @@ def test_reordered_packets_overtake_others(bench: DelayBench) -> None:
     assert up["delay_us"]["least"] < 20_000
 
 
+def test_a_delay_changes_while_the_line_runs(bench: DelayBench) -> None:
+    bench.start("delay_us=1000", "delay_us=1000")
+    assert bench.probe(20)["up"]["delay_us"]["p50"] < 20_000
+    bench.change("delay_us=40000", "delay_us=1000")
+    measured = bench.probe(20)
+    assert measured["up"]["delay_us"]["least"] >= 39_900
+    assert measured["down"]["delay_us"]["p50"] < 20_000
+    bench.change("delay_us=wrong", "-", "not_changed")
+    assert bench.probe(20)["up"]["delay_us"]["least"] >= 39_900
+    assert_all_counted(bench.stop())
+
+
 def test_a_report_shows_the_packets_that_wait(bench: DelayBench) -> None:
     bench.start("delay_us=3000000")
     bench.probe(50, "--wait-ms", "0")

@@ -3,8 +3,10 @@
 #include "line.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -77,6 +79,7 @@ void line_init(struct line *line)
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGUSR1);
+	sigaddset(&signals, SIGHUP);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
 	line->signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 	line->epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -264,15 +267,29 @@ static int wait_for_events(struct line *line, struct epoll_event *events)
 	return count;
 }
 
+// Packets that already wait keep their due times. Later packets of a shorter delay leave after them.
+static void change_impairments(struct line *line)
+{
+	const char *error = links_read_impairments(line->path, line->links, line->link_count);
+	if (error)
+		fprintf(stderr, "weir-delay-line: %s is not used: %s\n", line->path, error);
+	choose_periods(line);
+	printf("{\"event\":\"%s\",\"t_ns\":%" PRId64 "}\n", error ? "not_changed" : "changed", monotonic_ns());
+	fflush(stdout);
+}
+
 // Returns false if the line is to end.
 static bool read_signal(struct line *line)
 {
 	struct signalfd_siginfo info;
 	if (read(line->signals, &info, sizeof info) != sizeof info)
 		return true;
-	if (info.ssi_signo != SIGUSR1)
+	if (info.ssi_signo == SIGUSR1)
+		report_write(line, false);
+	else if (info.ssi_signo == SIGHUP)
+		change_impairments(line);
+	else
 		return false;
-	report_write(line, false);
 	return true;
 }
 

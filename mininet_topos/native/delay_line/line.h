@@ -10,6 +10,7 @@
 // lateness: of all packets; stalls: wake-ups that were late by more than STALL_NS. Both since the last report.
 // clock_steps: packets whose time stamp could not be used because CLOCK_REALTIME had been set.
 struct line {
+	const char *path; // of the links' file
 	struct link *links;
 	size_t link_count;
 	struct heap waiting;
@@ -32,11 +33,11 @@ struct line {
 
 int64_t monotonic_ns(void);
 
-// Prepares the line. SIGTERM, SIGINT and SIGUSR1 are blocked from now on: line_run() reads them.
+// Prepares the line. SIGTERM, SIGINT, SIGUSR1 and SIGHUP are blocked from now on: line_run() reads them.
 void line_init(struct line *line);
 
 // Runs until SIGTERM or SIGINT, or until an interface is removed, and counts the packets that still wait as discarded.
-// SIGUSR1 writes a report. Returns the exit status.
+// SIGUSR1 writes a report; SIGHUP reads the impairments again. Returns the exit status.
 int line_run(struct line *line);
 
 // Takes every packet out of the rings.

@@ -36,6 +36,43 @@ static void open_link(struct link *link, char *line, unsigned ring_frames)
 	port_open(&link->ports[SWITCH_SIDE], fields[2], ring_frames);
 }
 
+static const char *read_impairments(FILE *file, const struct link *links, size_t count, struct impairment *wanted)
+{
+	char line[MAX_LINE_BYTES];
+	size_t seen = 0;
+	for (; fgets(line, sizeof line, file); seen++) {
+		char *fields[FIELDS], *save = NULL;
+		for (int i = 0; i < FIELDS; i++)
+			if (!(fields[i] = strtok_r(i ? NULL : line, " \t\n", &save)))
+				return "a line has too few words";
+		if (seen == count || strcmp(fields[0], links[seen].name))
+			return "it names other links";
+		for (int which = 0; which < DIRECTIONS; which++) {
+			const char *error =
+				impairment_parse(fields[3 + which], &wanted[DIRECTIONS * seen + (size_t)which]);
+			if (error)
+				return error;
+		}
+	}
+	return seen == count ? NULL : "it names fewer links";
+}
+
+const char *links_read_impairments(const char *path, struct link *links, size_t count)
+{
+	struct impairment *wanted = calloc(DIRECTIONS * count, sizeof *wanted);
+	FILE *file = fopen(path, "re");
+	const char *error = "it cannot be read";
+	if (file && wanted)
+		error = read_impairments(file, links, count, wanted);
+	for (size_t i = 0; !error && i < count; i++)
+		for (int which = 0; which < DIRECTIONS; which++)
+			links[i].directions[which].impairment = wanted[DIRECTIONS * i + (size_t)which];
+	if (file)
+		fclose(file);
+	free(wanted);
+	return error;
+}
+
 static void set_kernel_counts(struct link *link, const char *name, uint64_t received, uint64_t sent)
 {
 	for (int side = 0; side < SIDES; side++)

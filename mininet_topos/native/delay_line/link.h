@@ -52,5 +52,9 @@ struct link {
 // impairment_parse(). Opens the interfaces. Ends the program if something is wrong.
 struct link *links_open(const char *path, unsigned ring_frames, size_t *count);
 
+// Reads the impairments of the links from the file again. Returns NULL, or the error; then nothing has changed. The
+// file must name the same links in the same order.
+const char *links_read_impairments(const char *path, struct link *links, size_t count);
+
 // Reads the interfaces' counters. An interface that is gone keeps its last values.
 void links_read_kernel_counts(struct link *links, size_t count);

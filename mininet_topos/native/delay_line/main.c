@@ -17,9 +17,11 @@
 //   share of packets is sent without delay, and overtakes the packets that wait.
 // - A duplicate leaves directly after its packet. A lost packet is not duplicated.
 //
-// stdout gets a line of JSON when the line is ready, at each SIGUSR1, and at the end (SIGTERM, SIGINT). Counters are
-// sums since the start; latenesses and stalls are of the time since the last report. A lateness is the time from the
-// moment at which a packet was due to the end of its system call.
+// SIGHUP reads the impairments from FILE again, so that a delay can change during a run; links and interfaces stay.
+//
+// stdout gets a line of JSON when the line is ready, at each SIGUSR1 and SIGHUP, and at the end (SIGTERM, SIGINT).
+// Counters are sums since the start; latenesses and stalls are of the time since the last report. A lateness is the
+// time from the moment at which a packet was due to the end of its system call.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <malloc.h>
@@ -50,6 +52,7 @@ int main(int argc, char **argv)
 	mallopt(M_MMAP_THRESHOLD, 1 << 30); // memory that was given back would have to be faulted in again
 	mallopt(M_TRIM_THRESHOLD, -1);
 	prctl(PR_SET_TIMERSLACK, 1);
+	line.path = options.links;
 	line.links = links_open(options.links, options.ring_frames, &line.link_count);
 	line.memory_bytes = options.memory_bytes;
 	line.random_state = options.seed;

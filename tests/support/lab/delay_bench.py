@@ -97,10 +97,15 @@ class DelayBench:
                     off = [word for name in OFFLOADS for word in (name, "off")]
                     namespace.run("ethtool", "-K", f"{outer}{n}", *off)
 
-    def start(self, up: str = "-", down: str = "-", *options: str) -> None:
-        """Start the delay line with the same impairments on every link, and wait until it is ready."""
+    def _plan(self, up: str, down: str) -> Path:
+        """Write the file of the links, with the same impairments on each."""
         plan = self.folder / "links.txt"
         plan.write_text("".join(f"l{n} a{n} b{n} {up} {down}\n" for n in range(self.count)))
+        return plan
+
+    def start(self, up: str = "-", down: str = "-", *options: str) -> None:
+        """Start the delay line with the same impairments on every link, and wait until it is ready."""
+        plan = self._plan(up, down)
         argv = self.line.inside(str(artifact("weir-delay-line")), "--links", str(plan), *options)
         with open(self._output, "wb") as output:
             self._process = subprocess.Popen(argv, stdout=output)
@@ -124,6 +129,13 @@ class DelayBench:
         text = self._output.read_text()
         complete = text[: text.rfind("\n") + 1].splitlines()
         return [record for record in map(json.loads, complete) if record["event"] == "report"]
+
+    def change(self, up: str, down: str, event: str = "changed") -> None:
+        """Change the impairments of the running line, and wait for its answer."""
+        self._plan(up, down)
+        known = self._output.read_text().count(f'"{event}"')
+        os.kill(self.pid, signal.SIGHUP)
+        wait_until(lambda: self._output.read_text().count(f'"{event}"') > known, event)
 
     def report(self) -> Report:
         """Ask the running line for a report."""
