@@ -92,7 +92,7 @@ def test_fresh_queries_open_new_connections(tmp_path: Path) -> None:
         assert row["missed"] == 0
 
 
-@pytest.mark.parametrize("more", [(), ("--unpinned", "--jitter", "2", "--duplicate", "2", "--loss", "1")])
+@pytest.mark.parametrize("more", [(), ("--unpinned", "--jitter", "2", "--duplicate", "2", "--loss", "5")])
 def test_a_delay_is_applied_and_every_packet_is_counted(tmp_path: Path, more: tuple[str, ...]) -> None:
     """A query on standing connections takes at least two delays. netem makes a plain delay if it is there."""
     before = machine()
