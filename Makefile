@@ -16,7 +16,7 @@ BPF_SOURCES := $(wildcard $(addsuffix /*.bpf.c,$(BPF_FOLDERS)))
 BPF_OBJECTS := $(addprefix $(BUILD)/,$(notdir $(BPF_SOURCES:.c=.o)))
 BPF_HEADERS := $(wildcard openflow_ext/bpf/*.h transports/*.h)
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -Wall -Werror -I $(BUILD) -I openflow_ext/bpf
-PROGRAMS := $(patsubst $(NATIVE)/%/main.c,$(BUILD)/weir-%,$(wildcard $(NATIVE)/*/main.c))
+PROGRAMS := $(subst _,-,$(patsubst $(NATIVE)/%/main.c,$(BUILD)/weir-%,$(wildcard $(NATIVE)/*/main.c)))
 
 .PHONY: help demo test setup bpf check docs unit clean root
 
@@ -63,8 +63,8 @@ vpath %.bpf.c $(BPF_FOLDERS)
 $(BUILD)/%.bpf.o: %.bpf.c $(BPF_HEADERS) $(BUILD)/vmlinux.h
 	clang $(BPF_CFLAGS) -c $< -o $@
 
-# A folder of mininet_topos/native is one program.
+# A folder of mininet_topos/native is one program. The folder delay_line becomes the program weir-delay-line.
 .SECONDEXPANSION:
-$(BUILD)/weir-%: $(NATIVE)/%/main.c $$(wildcard $(NATIVE)/$$*/*.[ch])
+$(BUILD)/weir-%: $$(wildcard $(NATIVE)/$$(subst -,_,$$*)/*.[ch])
 	@mkdir -p $(BUILD)
 	cc -O2 -g -Wall -Wextra -Werror -pthread $(sort $(filter %.c,$^)) -o $@

@@ -20,7 +20,8 @@ HERE = Path(__file__).parent
 
 def _built() -> str:
     objects = ("weir.bpf.o", "queue_probe.bpf.o", "weir_dctcp.bpf.o", "dctcp_sockets.bpf.o")
-    return probes.artifacts(*objects, "weir-traffic", "weir-stalls")
+    programs = ("weir-traffic", "weir-stalls", "weir-delay-line", "weir-delay-probe")
+    return probes.artifacts(*objects, *programs)
 
 
 def _postgres() -> str:

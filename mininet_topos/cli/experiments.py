@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from mininet_topos.cli.parameters import controller_port_option
+from mininet_topos.cli.parameters import controller_port_option, unpinned_option
 from mininet_topos.cli.terminal import (
     REPORT,
     complain,
@@ -85,6 +86,7 @@ def schemes_command(as_json: bool) -> None:
 )
 @click.option("--resume", is_flag=True, help="Continue the experiments in --out; finished runs are kept.")
 @click.option("--raw", is_flag=True, help="Only run: no summary, plots or report (see `weir lab report`).")
+@unpinned_option
 @controller_port_option
 @click.option("--json", "as_json", is_flag=True, help="Print the rows of all summaries.")
 def run_command(
@@ -92,6 +94,7 @@ def run_command(
     out: Path | None,
     resume: bool,
     raw: bool,
+    unpinned: bool,
     controller_port: int | None,
     as_json: bool,
 ) -> None:
@@ -102,7 +105,7 @@ def run_command(
     cannot run, and names it at the end.
     """
     with errors_in_a_line(), signals_unwind():
-        chosen = catalogue.chosen(names)
+        chosen = [_pinned(entry, not unpinned) for entry in catalogue.chosen(names)]
         if resume and out is None:
             raise BadExperiment("--resume continues an existing folder: name it with --out")
         require_machine()
@@ -120,6 +123,12 @@ def run_command(
         if any(not isinstance(error, Unable) for error in skipped.values()):
             sys.exit(1)
         sys.exit(0 if all_hold else EXIT_TREND)
+
+
+def _pinned(entry: catalogue.Entry, pinned: bool) -> catalogue.Entry:
+    """Return an experiment, unpinned if its file or the command line says so."""
+    experiment = entry.experiment
+    return replace(entry, experiment=replace(experiment, pinned=experiment.pinned and pinned))
 
 
 def _run_each(

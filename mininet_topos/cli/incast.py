@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from mininet_topos.cli.parameters import (
     controller_port_option,
     out_option,
     rows_as_json_option,
+    unpinned_option,
 )
 from mininet_topos.cli.terminal import (
     REPORT,
@@ -34,7 +36,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _with_common_options(command: Command) -> Command:
-    return out_option(controller_port_option(rows_as_json_option(command)))
+    return out_option(unpinned_option(controller_port_option(rows_as_json_option(command))))
 
 
 @click.command("demo")
@@ -42,9 +44,11 @@ def _with_common_options(command: Command) -> Command:
     "--queries", type=click.IntRange(1), default=20, show_default=True, help="Queries of each case."
 )
 @_with_common_options
-def demo_command(queries: int, out: Path | None, controller_port: int | None, as_json: bool) -> None:
+def demo_command(
+    queries: int, out: Path | None, unpinned: bool, controller_port: int | None, as_json: bool
+) -> None:
     """Run one incast under plain TCP, SDTCP and SCCP: alone, beside long flows, and with 60 workers."""
-    _carry_out(lambda: demo(queries), out, controller_port, as_json)
+    _carry_out(lambda: replace(demo(queries), pinned=not unpinned), out, controller_port, as_json)
 
 
 @click.command("incast")
@@ -134,14 +138,31 @@ def demo_command(queries: int, out: Path | None, controller_port: int | None, as
     "delay_ms",
     type=float,
     default=0.0,
-    help="One-way delay of every host's link, in ms; needs netem.",
+    help="One-way delay of what each host sends, in ms; a round trip takes two.",
 )
 @click.option(
     "--loss",
     "loss_percent",
     type=float,
     default=0.0,
-    help="Packets that every host's link loses, in percent; needs netem.",
+    help="Packets of each host that are lost, in percent.",
+)
+@click.option(
+    "--jitter",
+    "jitter_ms",
+    type=float,
+    default=0.0,
+    help="Uniform jitter of the delay, in ms; keeps the order.",
+)
+@click.option(
+    "--duplicate", "duplicate_percent", type=float, default=0.0, help="Packets that arrive twice, in percent."
+)
+@click.option(
+    "--reorder",
+    "reorder_percent",
+    type=float,
+    default=0.0,
+    help="Packets that skip the delay and so overtake others, in percent.",
 )
 @click.option(
     "--fabric",
@@ -166,7 +187,12 @@ def demo_command(queries: int, out: Path | None, controller_port: int | None, as
 )
 @_with_common_options
 def incast_command(
-    schemes: str, out: Path | None, controller_port: int | None, as_json: bool, **options: Any
+    schemes: str,
+    out: Path | None,
+    unpinned: bool,
+    controller_port: int | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Run an incast of your own: workers answer a root, all at once."""
     options["rates_mbps"] = dict(options["rates_mbps"])
@@ -177,7 +203,7 @@ def incast_command(
         total_bytes = options.pop("total_bytes")
         names = tuple(name.strip() for name in schemes.split(",") if name.strip())
         cases = tuple(_incast(count, total_bytes, len(counts) > 1, shared) for count in counts)
-        return Experiment(name="incast", cases=cases, schemes=names, **options)
+        return Experiment(name="incast", cases=cases, schemes=names, pinned=not unpinned, **options)
 
     _carry_out(make, out, controller_port, as_json)
 

@@ -50,3 +50,6 @@ out_option = click.option(
     help="The result folder to create; by default results/NAME-TIME.",
 )
 rows_as_json_option = click.option("--json", "as_json", is_flag=True, help="Print the rows of summary.json.")
+unpinned_option = click.option(
+    "--unpinned", is_flag=True, help="Give no CPU to the switch alone, as on a user's machine."
+)

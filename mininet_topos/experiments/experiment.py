@@ -9,7 +9,7 @@ from typing import Any
 
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiments.schemes import Scheme, Settings, schemes
-from mininet_topos.network.impairment import Impairment
+from mininet_topos.network.impairment import JITTERS, Impairment
 from mininet_topos.network.layout import ROLES, Layout, bottleneck_role, lay_out
 from mininet_topos.network.shaping import Bottleneck
 from mininet_topos.plain_values import from_plain
@@ -97,7 +97,9 @@ class Experiment:
     ``topology``: a topology with its parameters, such as `dumbbell,40,3`.
     ``rates_mbps``: rates of the other ports by role (network/layout.py); ports of other roles have no limit.
     ``fabric_mode``: the mode of fabric_app.
-    ``delay_ms``, ``loss_percent``: one-way delay and loss of every host's link (network/impairment.py).
+    ``delay_ms``, ``loss_percent``, ``jitter_ms``, ``jitter``, ``duplicate_percent``, ``reorder_percent``: the
+    impairment of what every host sends (network/impairment.py).
+    ``pinned``: one CPU is for the switch (machine/cpus.py). Otherwise nothing has a CPU of its own.
     ``fitted``: each case has a network of just the hosts that it needs. Otherwise all cases run on the
     network of the largest case, whose switch serves more ports.
     """
@@ -121,7 +123,12 @@ class Experiment:
     fabric_mode: str = "proactive"
     delay_ms: float = 0.0
     loss_percent: float = 0.0
+    jitter_ms: float = 0.0
+    jitter: str = JITTERS[0]
+    duplicate_percent: float = 0.0
+    reorder_percent: float = 0.0
     fitted: bool = False
+    pinned: bool = True
 
     def __post_init__(self) -> None:
         self._check_schemes()
@@ -221,8 +228,11 @@ class Experiment:
 
     @property
     def impairment(self) -> Impairment:
-        """Delay and loss of every host's link."""
-        return Impairment(self.delay_ms, self.loss_percent)
+        """The impairment of what every host sends."""
+        return Impairment(
+            *(self.delay_ms, self.loss_percent, self.jitter_ms, self.jitter),
+            *(self.duplicate_percent, self.reorder_percent),
+        )
 
     @property
     def layout(self) -> Layout:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from mininet_topos.network.impairment import lost_pkts
 from mininet_topos.network.lab_network import Network
+from mininet_topos.network.link_counts import LinkCounts
 from mininet_topos.network.nodes import LabHost
 from mininet_topos.network.ovs_buffers import packet_sockets
 from mininet_topos.network.shaping import read_queue
@@ -50,7 +50,7 @@ class Snapshot:
     ``queue_drops``: packets that the bottleneck's queue refused.
     ``other_queue_drops``: packets that the queue of another shaped port refused.
     ``ovs_receive_drops``: packets for which the receive sockets of Open vSwitch had no room.
-    ``link_losses``: packets that netem lost.
+    ``link_losses``, ``link_duplicates``: packets that the hosts' links lost and duplicated on purpose.
     """
 
     tcp: dict[str, int]
@@ -59,6 +59,7 @@ class Snapshot:
     ovs_receive_drops: int
     other_queue_drops: int = 0
     link_losses: int = 0
+    link_duplicates: int = 0
 
     @property
     def ovs_drops(self) -> int:
@@ -69,6 +70,7 @@ class Snapshot:
         would have refused these packets as well.
         """
         sent = self.tcp["OutSegs"] + self.tcp["RetransSegs"]  # OutSegs does not include retransmissions
+        sent += self.link_duplicates
         accounted = self.tcp["InSegs"] + self.queue_drops + self.other_queue_drops + self.link_losses
         return max(0, sent - accounted)
 
@@ -81,18 +83,27 @@ class Snapshot:
             self.ovs_receive_drops - before.ovs_receive_drops,
             self.other_queue_drops - before.other_queue_drops,
             self.link_losses - before.link_losses,
+            self.link_duplicates - before.link_duplicates,
         )
+
+
+def tcp_totals(net: Network) -> dict[str, int]:
+    """Return the sums of the TCP counters over all hosts."""
+    totals = dict.fromkeys(TCP_COUNTERS, 0)
+    for host in net.hosts:
+        for name, value in tcp_counters(host).items():
+            totals[name] += value
+    return totals
 
 
 def snapshot(net: Network) -> Snapshot:
     """Read all counters of a network."""
-    tcp = dict.fromkeys(TCP_COUNTERS, 0)
-    for host in net.hosts:
-        for name, value in tcp_counters(host).items():
-            tcp[name] += value
+    tcp = tcp_totals(net)
     queue = read_queue(net.bottleneck_ifname)
     ports = set(net.state.interfaces)
     receive_drops = sum(socket.receive_drops for socket in packet_sockets() if socket.ifname in ports)
     others = (read_queue(ifname).drops for ifname in net.shapes if ifname != net.bottleneck_ifname)
-    losses = sum(lost_pkts(host) for host in net.impaired)
-    return Snapshot(tcp, queue.drops, queue.sent_bytes, receive_drops, sum(others), losses)
+    links = net.links.counts() if net.links else LinkCounts()
+    return Snapshot(
+        *(tcp, queue.drops, queue.sent_bytes, receive_drops, sum(others)), links.lost, links.duplicated
+    )

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mininet.link import Link
 from mininet.log import setLogLevel
 from mininet.net import Mininet
 
@@ -15,9 +16,11 @@ from mininet_topos.machine.cpus import give_to_switch, hosts_apart
 from mininet_topos.machine.lab_state import LabState
 from mininet_topos.machine.requirements import require_machine
 from mininet_topos.machine.signals import undisturbed
-from mininet_topos.network.impairment import check_impaired, impair
+from mininet_topos.network.delay_line import DelayLine
+from mininet_topos.network.emulation import ImpairedLinks, means_of
 from mininet_topos.network.layout import SUBNET, Layout, Port
-from mininet_topos.network.nodes import LabHost, LabSwitch
+from mininet_topos.network.netem import Netem
+from mininet_topos.network.nodes import LabHost, LabSwitch, UnpinnedHost
 from mininet_topos.network.ovs_buffers import deep_receive_buffers, ensure_send_buffer, vswitchd_pid
 from mininet_topos.network.shaping import OFFLOADS_OFF, check_shape, shape
 
@@ -26,9 +29,12 @@ MOST_IFNAME_BYTES = 15
 
 
 class Network:
-    """A layout on this machine: its hosts, its switches and its ports."""
+    """A layout on this machine: its hosts, its switches and its ports.
 
-    def __init__(self, net: Mininet, state: LabState, layout: Layout) -> None:
+    ``links``: the hosts' links, if they are impaired.
+    """
+
+    def __init__(self, net: Mininet, state: LabState, layout: Layout, line: DelayLine | None = None) -> None:
         self._net = net
         self.state = state
         self.layout = layout
@@ -40,7 +46,9 @@ class Network:
         self.sinks: list[LabHost] = [net[name] for name in layout.sinks]
         self.bottleneck_ifname = self.ifname(layout.bottleneck)
         self.shapes = {self.ifname(port): wanted for port, wanted in layout.shapes.items()}
-        self.impaired: list[LabHost] = self.hosts if layout.impairment else []
+        self.links: ImpairedLinks | None = line
+        if layout.impairment and line is None:
+            self.links = Netem(self.hosts, layout.impairment)
 
     def __getitem__(self, name: str) -> LabHost | LabSwitch:
         """Return the node with this name in the topology."""
@@ -55,15 +63,15 @@ class Network:
         """Set rate, limit, delay and loss of every link. Raises LabError if the kernel's values differ."""
         for ifname, wanted in self.shapes.items():
             shape(ifname, wanted)
-        for host in self.impaired:
-            impair(host, self.layout.impairment)
+        if self.links:
+            self.links.apply()
 
     def check_shapes(self) -> None:
         """Raise LabError if a link's rate, limit, delay or loss is not the one of the layout."""
         for ifname, wanted in self.shapes.items():
             check_shape(ifname, wanted)
-        for host in self.impaired:
-            check_impaired(host, self.layout.impairment)
+        if self.links:
+            self.links.check()
 
     def check_ports(self) -> None:
         """Raise LabError if Open vSwitch has refused a bridge or a port, which Mininet does not check."""
@@ -95,21 +103,25 @@ def bridge_names(layout: Layout, prefix: str) -> dict[str, str]:
 
 
 @contextmanager
-def network(layout: Layout) -> Iterator[Network]:
+def network(layout: Layout, pinned: bool = True) -> Iterator[Network]:
     """Build the network of a layout, and remove it when the context ends.
 
-    Raises Unable, BadExperiment, LabError.
+    If it is not `pinned`, hosts receive packets on any CPU. Raises Unable, BadExperiment, LabError.
     """
     require_machine()
     ensure_send_buffer()
+    delayed = means_of(layout.impairment) == DelayLine.means
     setLogLevel("warning")
     state = LabState.claim()
     net: Mininet | None = None
+    line: DelayLine | None = None
     try:
+        line = DelayLine(layout.impairment, state) if delayed else None
         names = bridge_names(layout, state.prefix)
         net = Mininet(
             switch=lambda name, **params: LabSwitch(names[name], **params),
-            host=LabHost,
+            host=LabHost if pinned else UnpinnedHost,
+            link=line.link_class if line else Link,
             controller=None,
             ipBase=str(SUBNET),
             build=False,
@@ -118,7 +130,9 @@ def network(layout: Layout) -> Iterator[Network]:
         ports = [f"{names[port.switch]}-eth{port.number}" for port in layout.ports]
         state.note_network(list(names.values()), ports)
         net.build()
-        built = Network(net, state, layout)
+        if line:
+            line.start()
+        built = Network(net, state, layout, line)
         with deep_receive_buffers():
             net.start()
             built.check_ports()
@@ -129,6 +143,8 @@ def network(layout: Layout) -> Iterator[Network]:
     finally:
         with undisturbed():
             try:
+                if line is not None:
+                    line.stop()
                 if net is not None:
                     net.stop()
             finally:
@@ -136,8 +152,12 @@ def network(layout: Layout) -> Iterator[Network]:
 
 
 @contextmanager
-def network_apart(layout: Layout) -> Iterator[Network]:
-    """Build the network of a layout. One of several CPUs is for the switch alone (machine/cpus.py)."""
+def network_apart(layout: Layout, pinned: bool = True) -> Iterator[Network]:
+    """Build the network of a layout. If `pinned`, one of several CPUs is for the switch (machine/cpus.py)."""
+    if not pinned:
+        with network(layout, pinned) as net:
+            yield net
+        return
     with hosts_apart() as switch_cpu, network(layout) as net:
         give_to_switch(switch_cpu, vswitchd_pid(), net.state)
         yield net

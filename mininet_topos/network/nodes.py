@@ -29,12 +29,24 @@ class LabHost(Host):
         result: dict[str, Any] = super().config(**params)
         settings = " ".join(f"{name}={value}" for name, value in HOST_SYSCTLS.items())
         ifname = self.defaultIntf().name
-        receive = f"echo {mask(os.sched_getaffinity(0))} > /sys/class/net/{ifname}/queues/rx-0/rps_cpus"
+        receive = f"echo {self.receive_mask()} > /sys/class/net/{ifname}/queues/rx-0/rps_cpus"
         offloads = f"ethtool -K {ifname} {OFFLOADS_OFF}"
         answer = self.cmd(f"{offloads} && {receive} && sysctl -q -w {settings} && echo all-set")
         if "all-set" not in answer:
             raise LabError(f"host {self.name} cannot be configured: {answer.strip()}")
         return result
+
+    def receive_mask(self) -> str:
+        """Return the CPUs on which the host receives packets, in the format of rps_cpus."""
+        return mask(os.sched_getaffinity(0))
+
+
+class UnpinnedHost(LabHost):
+    """A host that receives each packet on the CPU that sent it, as a host of Mininet does."""
+
+    def receive_mask(self) -> str:
+        """Return the kernel's default, no CPU: packets are not steered."""
+        return mask(())
 
 
 class LabSwitch(OVSSwitch):

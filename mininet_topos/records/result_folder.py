@@ -40,7 +40,7 @@ def is_begun(folder: Path, experiment: Experiment) -> bool:
     """Whether a folder holds the start of this experiment. Raises BadExperiment if it holds another one."""
     if not (folder / "metadata.json").exists():
         return False
-    if read_metadata(folder)["experiment"] != json.loads(json.dumps(experiment.to_json())):
+    if Experiment.from_json(read_metadata(folder)["experiment"]) != experiment:
         raise BadExperiment(f"{folder} holds another experiment: give another --out")
     return True
 

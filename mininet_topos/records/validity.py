@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from mininet_topos.experiments.experiment import FULL_SEGMENT_BYTES, Case, Experiment
+from mininet_topos.network.impairment import bound_us
 from mininet_topos.records.raw_records import queries
 
 LEAST_IDLE = 0.03
@@ -19,6 +20,8 @@ RATE_TOLERANCE = 0.02
 MOST_STALLED_OF_QUERY = 0.05
 MOST_STALLED_OF_FLOWS = 0.10
 """Higher than for a query: an average over seconds changes only by the stall's share of that time."""
+MOST_LATE_OF_DELAY = 0.05
+"""How much later than its delay a packet may leave the delay line, at the 99th percentile of a run."""
 LEAST_COUNTED = 0.5
 """The share of the queries that must count."""
 
@@ -38,6 +41,8 @@ def judge(
         _rate(record, experiment),
         _ovs_drops(record),
         _link_losses(record, experiment),
+        _link_delay(record),
+        _delay_line(record, experiment),
         _queue_limit(record, experiment),
     )
     return [reason for reason in checks if reason]
@@ -146,10 +151,31 @@ def _ovs_drops(record: dict[str, Any]) -> str:
 
 
 def _link_losses(record: dict[str, Any], experiment: Experiment) -> str:
-    """A link with a delay only must not lose packets; a loss would mean that netem's limit is too low."""
+    """A link with a delay only must not lose packets; a loss would mean that a limit is too low."""
     lost = record["counters"].get("link_losses", 0)
     if lost and not experiment.loss_percent:
         return f"links that only delay lost {lost} packets"
+    return ""
+
+
+def _link_delay(record: dict[str, Any]) -> str:
+    """The delay that was measured at the start of the run must be the stated one."""
+    measured = (record.get("links") or {}).get("measured") or {}
+    return f"the measured delay is wrong: {measured['wrong']}" if measured.get("wrong") else ""
+
+
+def _delay_line(record: dict[str, Any], experiment: Experiment) -> str:
+    """The delay line must lose no packet except on purpose, and must not be late."""
+    links = record.get("links") or {}
+    if lost := links.get("not_on_purpose"):
+        return f"the delay line lost packets: {', '.join(f'{n} {name}' for name, n in lost.items())}"
+    late_us = links.get("lateness_us", {}).get("p99", 0.0)
+    delay_us = 1000 * experiment.delay_ms
+    most_us = max(bound_us(delay_us), MOST_LATE_OF_DELAY * delay_us)
+    if delay_us and late_us > most_us:
+        return (
+            f"the delay line was late by {late_us:.0f} us at the 99th percentile; {most_us:.0f} are allowed"
+        )
     return ""
 
 

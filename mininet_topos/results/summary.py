@@ -128,6 +128,8 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "other_drops": counters.get("other_queue_drops", 0),
         "ovs_drops": counters["ovs_drops"],
         "link_losses": counters.get("link_losses", 0),
+        "pinned": experiment.pinned,
+        **_link_figures(record),
         "retransmits": tcp["RetransSegs"],
         "timeouts": tcp["TCPTimeouts"],
         "loss_probes": tcp["TCPLossProbes"],
@@ -152,6 +154,21 @@ def _cpu_shares(record: dict[str, Any]) -> dict[str, float]:
     samples = record["cpu"]
     names = [name for name in (samples[0] if samples else {}) if name not in ("t_ns", "idle", "stolen")]
     return {name: round(fmean(sample[name] for sample in samples), 3) for name in names}
+
+
+def _link_figures(record: dict[str, Any]) -> Row:
+    """Return how the delay of the hosts' links was made and how exact it was; None without a delay line.
+
+    ``line_late_us``: lateness of the delay line's packets at the 99th percentile. ``line_stall_us``: the
+    longest time that the delay line stood still.
+    """
+    links = record.get("links") or {}
+    return {
+        "links_by": links.get("by"),
+        "line_late_us": links.get("lateness_us", {}).get("p99"),
+        "line_stall_us": links.get("longest_stall_us"),
+        "line_cpu": links.get("cpu"),
+    }
 
 
 def _switch_figures(record: dict[str, Any]) -> Row:

@@ -82,6 +82,8 @@ FLOW_COLUMNS = (
 def notes(rows: Sequence[Row]) -> list[str]:
     """Return the lines below the tables: the cases, the queries that do not count, and the long flows."""
     lines = [f"{case}: {title}" for case, title in dict.fromkeys((row["case"], row["title"]) for row in rows)]
+    if any(not row.get("pinned", True) for row in rows):
+        lines.append("unpinned: the switch had no CPU of its own")
     for row in rows:
         if row["queries_left_out"]:
             lines.append(

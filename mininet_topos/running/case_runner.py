@@ -10,8 +10,9 @@ from typing import Any
 from mininet_topos.errors import RunFailed
 from mininet_topos.experiments.experiment import Case, Experiment
 from mininet_topos.machine.programs import wait_until
-from mininet_topos.measurement.counters import snapshot
+from mininet_topos.measurement.counters import snapshot, tcp_totals
 from mininet_topos.measurement.cpu_watch import CpuWatch
+from mininet_topos.measurement.link_delay import measured_delay
 from mininet_topos.measurement.queue_probe import QueueProbe
 from mininet_topos.measurement.queue_trace import QueueTrace
 from mininet_topos.measurement.stalls import read_stalls, watching_stalls
@@ -45,6 +46,7 @@ class CaseRunner:
         folder.mkdir(parents=True)
         net = self.net
         net.check_shapes()
+        delay = measured_delay(net, folder)
         before, ports_before = snapshot(net), scheme.ports()
         traffic = Traffic(folder / "traffic.jsonl", net.state)
         case_traffic = CaseTraffic(self._experiment, case, net, scheme, traffic, on_query)
@@ -70,6 +72,8 @@ class CaseRunner:
             "ports_after": scheme.ports(),
             "cpu": cpu.samples,
             "stalls": read_stalls(folder / "stalls.jsonl"),
+            "links": (net.links.record() | {"measured": delay}) if net.links else None,
+            "pinned": self._experiment.pinned,
             **_queue_figures(trace),
         }
         net.check_shapes()
@@ -82,15 +86,16 @@ class CaseRunner:
 
     def _await_quiet(self) -> None:
         """Wait until no host sends any more, so that sent and received segments can be compared."""
-        last_sent = snapshot(self.net).tcp["OutSegs"]
+        last_sent = tcp_totals(self.net)["OutSegs"]
+        settled_s = SETTLE_S + self._experiment.delay_ms / 1000
         since = time.monotonic()
 
         def quiet() -> bool:
             nonlocal last_sent, since
-            sent = snapshot(self.net).tcp["OutSegs"]
+            sent = tcp_totals(self.net)["OutSegs"]
             if sent != last_sent:
                 last_sent, since = sent, time.monotonic()
-            return time.monotonic() - since > SETTLE_S
+            return time.monotonic() - since > settled_s
 
         if not wait_until(quiet, START_S):
             raise RunFailed("the hosts still send although the traffic programs have ended")

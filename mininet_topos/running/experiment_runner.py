@@ -13,7 +13,7 @@ from typing import Any
 from mininet_topos.experiments.experiment import Case, Experiment
 from mininet_topos.experiments.schemes import schemes
 from mininet_topos.measurement.queue_probe import QueueProbe
-from mininet_topos.network.impairment import require_netem
+from mininet_topos.network.emulation import means_of
 from mininet_topos.network.lab_network import network_apart
 from mininet_topos.records.result_folder import (
     MOST_ATTEMPTS,
@@ -82,11 +82,10 @@ def run_experiment(
     """
     void_runs = VoidRuns(time.monotonic() + experiment.repeat_until_s)
     require_free(port)
-    if experiment.impairment:
-        require_netem()
+    means = means_of(experiment.impairment)
     if not (resume and is_begun(folder, experiment)):
         make_folder(folder)
-    meta = metadata(experiment) | dict(about or {})
+    meta = metadata(experiment) | {"links_by": means} | dict(about or {})
     write_json(folder / "metadata.json", meta)
     raw = folder / "raw"
     for part in experiment.parts_by_network:
@@ -121,7 +120,7 @@ def _run_schemes(
 ) -> None:
     """Build the network, and carry out the pending runs of each scheme on it."""
     progress.say(f"building {experiment.network}")
-    with QueueProbe() as probe, network_apart(experiment.layout) as net:
+    with QueueProbe() as probe, network_apart(experiment.layout, experiment.pinned) as net:
         runner = CaseRunner(experiment, net, probe)
         for name, runs in pending.items():
             if not runs:

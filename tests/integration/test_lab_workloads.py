@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from mininet_topos.errors import Unable
 from mininet_topos.machine.programs import wait_until
-from mininet_topos.network.impairment import require_netem
+from mininet_topos.network.netem import has_netem
 from tests.support.lab.leftovers import assert_nothing_left, machine
+from tests.support.lab.void_runs import shown
 
 WEIR = str(Path(sys.executable).with_name("weir"))
 BOUND_S = 400
@@ -92,28 +92,31 @@ def test_fresh_queries_open_new_connections(tmp_path: Path) -> None:
         assert row["missed"] == 0
 
 
-def test_a_delay_is_applied_or_refused(tmp_path: Path) -> None:
-    """With netem a query on standing connections takes at least two delays; without it nothing is created."""
+@pytest.mark.parametrize("more", [(), ("--unpinned", "--jitter", "2", "--duplicate", "2", "--loss", "5")])
+def test_a_delay_is_applied_and_every_packet_is_counted(tmp_path: Path, more: tuple[str, ...]) -> None:
+    """A query on standing connections takes at least two delays. netem makes a plain delay if it is there."""
+    before = machine()
     out = tmp_path / "out"
     options = ("--schemes", "plain", "--workers", "2", "--queries", "3", "--delay", "20")
-    done = _lab("incast", *options, "--out", str(out), "--json")
-    if _has_netem():
-        assert done.returncode == 0, done.stderr
-        (row,) = json.loads(done.stdout)
-        assert 40 <= row["qct_ms"]["p50"] < 140
-    else:
-        assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-        assert done.stderr.startswith(
-            "weir lab: delay and loss need netem, and this kernel has none: run `modprobe"
-        )
-        assert not out.exists()
-
-
-def _has_netem() -> bool:
-    with suppress(Unable):
-        require_netem()
-        return True
-    return False
+    done = _lab("incast", *options, *more, "--out", str(out), "--json")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)
+    record = json.loads((out / "raw" / row["run"] / "run.json").read_text())
+    means = "netem" if has_netem() and not more else "delay line"
+    assert row["links_by"] == record["links"]["by"] == means
+    assert row["pinned"] is (not more)
+    assert ("Unpinned" in (out / "report.html").read_text()) is bool(more)
+    if means == "delay line":
+        assert record["links"]["not_on_purpose"] == {}
+        measured = record["links"]["measured"]
+        assert measured["up"]["delay_us"]["p50"] + measured["down"]["delay_us"]["p50"] > 19_500
+        assert bool(record["links"]["pkts"]["lost"]) is bool(more)
+        assert row["link_losses"] == record["links"]["pkts"]["lost"]
+    assert_nothing_left(before, tmp_path)
+    row = shown(row)
+    assert row["qct_ms"]["p50"] >= (36 if more else 40)
+    if not more:
+        assert row["qct_ms"]["p50"] < 140
 
 
 def test_a_full_disk_is_one_line_and_finished_runs_are_kept(tmp_path: Path) -> None:

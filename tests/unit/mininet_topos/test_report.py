@@ -148,3 +148,21 @@ def test_a_folder_without_results_is_refused_in_one_line(tmp_path: Path, content
     assert result.exit_code == 1
     assert result.stderr.startswith("weir lab: ")
     assert result.stderr.count("\n") == 1
+
+
+def test_a_report_states_the_delay_lines_accuracy_and_that_a_run_was_unpinned(tmp_path: Path) -> None:
+    experiment = replace(demo(4), delay_ms=15, pinned=False, schemes=("plain",))
+    write_folder(tmp_path, experiment, links_by="delay line")
+    for run in (tmp_path / "raw").glob("*-plain-1/run.json"):
+        line = {"by": "delay line", "lateness_us": {"p99": 87.0}, "longest_stall_us": 2345.0, "cpu": 0.21}
+        run.write_text(json.dumps(json.loads(run.read_text()) | {"links": line}))
+    done = CliRunner().invoke(lab, ["report", str(tmp_path), "--json"])
+    assert done.exit_code == 0, done.output
+    row = json.loads(done.stdout)[0]
+    wanted = {"links_by": "delay line", "line_late_us": 87.0, "line_stall_us": 2345.0, "line_cpu": 0.21}
+    assert row | wanted | {"pinned": False} == row
+    page = (tmp_path / "report.html").read_text()
+    assert "15 ms delay, 0 % loss by the delay line" in page
+    assert "<td>21</td><td>87</td><td>2345</td>" in page
+    assert "Unpinned" in page
+    assert "unpinned: the switch had no CPU" in CliRunner().invoke(lab, ["report", str(tmp_path)]).stdout
