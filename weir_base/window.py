@@ -46,7 +46,7 @@ def active_senders(sent_in_turn: Sequence[int], turn: int, turns_passed: int, n_
 
 
 STARVED_FRACTION = 256
-"""Less idle time than this part of an interval is no starvation."""
+"""Less idle time than this part of an interval does not count."""
 FIRST_GROWTH_FRACTION = 4
 """The most growth after one starved interval: this part of the allowance."""
 

@@ -4,7 +4,7 @@
  * RTT and any number of flows (docs/decisions/0055-allowance.md).
  *
  * Too small: the link was idle although a flow went on as soon as its window allowed. Below its capacity a shaped queue
- * empties after each packet, so an empty queue is no sign. The sign is idle time of the link: a clock that each
+ * empties after each packet, so an empty queue shows nothing. The sign is idle time of the link: a clock that each
  * departing byte advances (link_free_ns) lies in the past. A pause that ends with the answer to a request is the
  * application's, and at most two round trips of a pause count (allowance_note_gap).
  * Too large: the queue's least length during an interval exceeds a small target.
@@ -113,7 +113,7 @@ static __always_inline void allowance_set_turns(const struct weir_port *port, st
 
 /*
  * A flow that sends its window and stops has one long pause in a round trip; shorter ones have other causes. So half of
- * the longest pause tells rounds apart.
+ * the longest pause separates rounds.
  */
 static __always_inline void allowance_set_round_gap(const struct weir_port *port, struct weir_port_state *state)
 {

@@ -76,7 +76,7 @@ WEIR_INLINE weir_u64 weir_drain_ns(weir_u64 bytes, weir_u64 capacity_bps)
 	return bytes * 8 * WEIR_NS_PER_S / capacity_bps;
 }
 
-/* The state of a port's allowance and what was seen in one interval (weir_allowance.h). */
+/* One interval of a port's allowance (weir_allowance.h). */
 struct weir_interval {
 	weir_u64 length_ns;
 	weir_u64 starved_ns;      /* the part in which the link was idle while flows waited for a window */
@@ -85,7 +85,7 @@ struct weir_interval {
 	weir_u32 starved_before;  /* not 0: the interval before was starved, too */
 };
 
-#define WEIR_STARVED_FRACTION 256    /* less idle time than this part of an interval is no starvation */
+#define WEIR_STARVED_FRACTION 256    /* less idle time than this part of an interval does not count */
 #define WEIR_FIRST_GROWTH_FRACTION 4 /* the most growth after one starved interval: this part of the allowance */
 
 WEIR_INLINE weir_u32 weir_is_starved(const struct weir_interval *seen)

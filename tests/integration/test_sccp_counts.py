@@ -29,7 +29,7 @@ from weir_base.paths import PROJECT
 
 CONNECTIONS = int(os.environ.get("WEIR_CONNECTIONS", "1500"))
 CALLERS = 4
-SHALLOW = ("tbf", "rate", "200mbit", "burst", "8k", "limit", "12k")
+SHALLOW = ("tbf", "rate", "100mbit", "burst", "2k", "limit", "3200")
 PORT = 7000
 CHURN = PROJECT / "tests/support/lab/churn.py"
 SERVER = "10.77.0.2"

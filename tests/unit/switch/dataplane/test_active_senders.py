@@ -39,7 +39,7 @@ def test_turn_is_the_shortest_one_that_outlasts_a_full_queue(
 
 def test_all_of_n_i_share_if_the_queue_is_unknown() -> None:
     assert turn_shift(100_000_000, 0, 7500) == turn_shift(0, 150_000, 0) == 0
-    assert port_active_senders(SimpleNamespace(turn_shift=0), SimpleNamespace(n_i=7), 10**12) == 7
+    assert port_active_senders(SimpleNamespace(link_ns=0, turn_shift=0), SimpleNamespace(n_i=7), 10**12) == 7
 
 
 def state(n_i: int, turn: int = 50) -> SimpleNamespace:
@@ -53,11 +53,11 @@ def state(n_i: int, turn: int = 50) -> SimpleNamespace:
 def test_senders_of_this_turn_or_the_last_share(turns_passed: int, flows: int, turn: int) -> None:
     assert (
         port_active_senders(
-            SimpleNamespace(turn_shift=SHIFT), state(100, turn), (100 + turns_passed) * TURN_NS
+            SimpleNamespace(link_ns=0, turn_shift=SHIFT), state(100, turn), (100 + turns_passed) * TURN_NS
         )
         == flows
     )
 
 
 def test_active_senders_are_at_most_n_i() -> None:
-    assert port_active_senders(SimpleNamespace(turn_shift=SHIFT), state(10), 100 * TURN_NS) == 10
+    assert port_active_senders(SimpleNamespace(link_ns=0, turn_shift=SHIFT), state(10), 100 * TURN_NS) == 10
