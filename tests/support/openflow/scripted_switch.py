@@ -117,6 +117,7 @@ class ScriptedSwitch:
         self.received = []
         self._xids = itertools.count(1)
         self._news = threading.Condition()
+        self._ports_told = False
         self._socket = _connect(port)
         threading.Thread(target=self._read, daemon=True).start()
         self.send(HELLO, b"")
@@ -131,6 +132,14 @@ class ScriptedSwitch:
         self._socket.sendall(struct.pack("!BBHI", OFP13, of_type, 8 + len(body), xid) + body)
 
     def packet_in(self, in_port, frame, cookie=0x5745_4901_0000_0000):
+        """Send a packet-in. The first one waits until the controller has the ports: earlier ones are dropped.
+
+        os-ken's threads may send entries before they have asked for the ports.
+        """
+        if not self._ports_told:
+            self.wait(lambda: [data for data in self.received if _asks_for_ports(data)])
+            self.barrier()
+            self._ports_told = True
         match = struct.pack("!HHIII", 1, 12, 0x8000_0004, in_port, 0)
         head = struct.pack("!IHBBQ", 0xFFFFFFFF, len(frame), 1, 2, cookie)
         self.send(PACKET_IN, head + match + b"\0\0" + frame)
@@ -176,11 +185,15 @@ class ScriptedSwitch:
             self.send(FEATURES_REPLY, struct.pack("!QIBB2xII", self.dpid, 0, 254, 0, 0, 0), xid)
         elif of_type == ECHO_REQUEST:
             self.send(ECHO_REPLY, data[8:], xid)
-        elif of_type == 18 and data[8:10] == struct.pack("!H", PORT_DESC):
+        elif _asks_for_ports(data):
             ports = b"".join(wire.encode_port(wire.OfpPort(number, name=b"p")) for number in self.ports)
             self.send(19, struct.pack("!HH4x", PORT_DESC, 0) + ports, xid)
         elif of_type == 18 and data[8:10] == struct.pack("!H", FLOW_STATS):
             self.send(19, struct.pack("!HH4x", FLOW_STATS, 0) + b"".join(map(_host_entry, self.hosts)), xid)
+
+
+def _asks_for_ports(data):
+    return data[1] == 18 and data[8:10] == struct.pack("!H", PORT_DESC)
 
 
 def _host_entry(host):
