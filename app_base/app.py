@@ -88,6 +88,7 @@ class ControllerApp(App, Generic[SettingsT]):
     @set_ev_cls(ofp_event.EventOFPSwitchFeatures, CONFIG_DISPATCHER)
     def on_switch(self, ev: Any) -> None:
         datapath = ev.msg.datapath
+        datapath.id = ev.msg.datapath_id  # os-ken sets it in another thread, which may be later
         self.datapaths[datapath.id] = datapath
         self.switch_connected(datapath)
 

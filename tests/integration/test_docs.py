@@ -132,7 +132,7 @@ class Shell:
             assert "Traceback" not in output
         finally:
             process.kill()
-            process.communicate()
+            print(f"{line}\n{process.communicate()[0]}")
 
 
 @pytest.fixture

@@ -43,4 +43,5 @@ class FakeDatapath:
 
 def event(datapath: FakeDatapath, **fields: Any) -> SimpleNamespace:
     """An event with a message, as a framework gives it to a handler."""
+    fields = {"datapath_id": datapath.id, **fields}
     return SimpleNamespace(msg=SimpleNamespace(datapath=datapath, **fields))

@@ -43,6 +43,14 @@ def come(app, datapath, *port_nos):
     datapath.sent.clear()
 
 
+def test_a_switch_is_known_although_the_engine_has_not_yet_set_its_datapath_id(app):
+    """os-ken's own handler of the same message runs in another thread."""
+    datapath = FakeDatapath()
+    datapath.id = None
+    app.on_switch(event(datapath, datapath_id=7))
+    assert (datapath.id, app.datapaths) == (7, {7: datapath})
+
+
 def of_port(datapath, number, state=0):
     if datapath.ofproto.OFP_VERSION == 6:
         return datapath.ofproto_parser.OFPPort(number, 40, mac(number), b"h", 0, state, [])
