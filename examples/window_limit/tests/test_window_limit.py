@@ -44,7 +44,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_switch_gets_one_entry_for_each_limit(app: Any) -> None:
     datapath = RecordingDatapath()
-    app.on_switch(SimpleNamespace(msg=SimpleNamespace(datapath=datapath)))
+    app.on_switch(SimpleNamespace(msg=SimpleNamespace(datapath=datapath, datapath_id=datapath.id)))
     delete, entry = datapath.sent
     assert (delete.command, delete.table_id) == (ofproto_v1_3.OFPFC_DELETE, STAGE.table)
     assert (entry.table_id, entry.cookie) == (STAGE.table, STAGE.cookie)
@@ -56,7 +56,7 @@ def test_a_switch_gets_one_entry_for_each_limit(app: Any) -> None:
 
 def test_a_refused_entry_is_counted(app: Any) -> None:
     datapath = RecordingDatapath()
-    app.on_switch(SimpleNamespace(msg=SimpleNamespace(datapath=datapath)))
+    app.on_switch(SimpleNamespace(msg=SimpleNamespace(datapath=datapath, datapath_id=datapath.id)))
     for xid in (datapath.sent[-1].xid, 99):
         app.on_error(SimpleNamespace(msg=SimpleNamespace(datapath=datapath, xid=xid, type=3, code=2)))
     value = app.metrics.registry.get_sample_value
