@@ -184,7 +184,7 @@ def render(
     shown_rows = rows[:max_rows]
     natural = _natural_widths(asked, shown_rows, {} if widths is None else widths)
     fitting = _fitting(asked, natural, width)
-    parts.append(_drawn(fitting, shown_rows, natural))
+    parts.append(_drawn(fitting, shown_rows, _widths(fitting, natural, width)))
     if missing := [column.name for column in asked if column not in fitting]:
         remedy = f"choose columns with {choose_with}, or widen" if choose_with else "widen"
         parts.append(Text(f"Not shown in {width} columns: {', '.join(missing)}; {remedy} the terminal."))
@@ -218,7 +218,22 @@ def _least_width(column: Column, natural: Mapping[str, int]) -> int:
     return min(natural[column.name], column.fold_at or natural[column.name])
 
 
-def _drawn(columns: Sequence[Column], rows: Sequence[Row], natural: Mapping[str, int]) -> Table:
+def _widths(columns: Sequence[Column], natural: Mapping[str, int], width: int) -> dict[str, int]:
+    """The width of each column: its least width and an equal part of the rest, up to its natural width.
+
+    rich would make columns that fold too narrow, widen them to their least width again, and then cut off the
+    right end of the table.
+    """
+    widths = {column.name: _least_width(column, natural) for column in columns}
+    left_over = width - sum(widths.values()) - _GAP * (len(columns) - 1)
+    while left_over > 0 and (folded := [name for name, now in widths.items() if now < natural[name]]):
+        for name in folded[:left_over]:
+            widths[name] += 1
+        left_over -= min(len(folded), left_over)
+    return widths
+
+
+def _drawn(columns: Sequence[Column], rows: Sequence[Row], widths: Mapping[str, int]) -> Table:
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
     height = max(len(column.heading_lines()) for column in columns)
     for column in columns:
@@ -227,7 +242,7 @@ def _drawn(columns: Sequence[Column], rows: Sequence[Row], natural: Mapping[str,
             Text("\n" * (height - len(lines)) + "\n".join(lines)),
             justify=column.align,
             overflow="fold",
-            min_width=_least_width(column, natural),
+            width=widths[column.name],
         )
     for row in rows:
         table.add_row(*(Text(column.cell(row)) for column in columns))

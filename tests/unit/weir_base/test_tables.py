@@ -68,6 +68,24 @@ def test_a_folding_column_is_narrowed_before_others_are_left_out() -> None:
     assert capture.get().count("word") == 12
 
 
+@pytest.mark.parametrize("width", range(56, 130))
+def test_folding_columns_lose_no_character(width: int) -> None:
+    texts = ("a word or two or three of this text", "Long flows alone, RTT 30 ms: what the schemes cost")
+    columns = (
+        Column("name"),
+        Column("left", align="left", fold_at=16),
+        Column("right", align="left", fold_at=24),
+    )
+    console = Console(width=width, color_system=None)
+    with console.capture() as capture:
+        console.print(tables.render(columns, [{"name": 8 * "n", "left": texts[0], "right": texts[1]}], width))
+    found = capture.get().splitlines()
+    assert max(map(cell_len, found)) <= width
+    assert sorted("".join(found).split()) == sorted(
+        ["name", "left", "right", 8 * "n", *" ".join(texts).split()]
+    )
+
+
 def test_brackets_in_a_cell_are_text_and_not_markup() -> None:
     assert any(line.startswith("[bold]x") for line in lines([port(1, name="[bold]x")]))
 
