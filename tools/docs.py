@@ -3,6 +3,7 @@
 - `index.md` is the project's README, with its links changed to lead from the site.
 - `reference/settings.md` comes from the sections' pydantic models.
 - `reference/commands.md` comes from the click commands.
+- `assets/mermaid.tiny.js`, which draws the diagrams, comes from `build/`, where `make docs` has put it.
 
 Each page is also checked for commands, settings and paths that do not exist (`doc_checks.py`).
 
@@ -20,6 +21,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import click
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from pydantic.fields import FieldInfo
@@ -27,6 +29,7 @@ from pydantic_core import PydanticUndefined
 
 from weir import cli
 from weir.config import installed_models
+from weir_base.paths import build_dir
 from weir_base.settings import Section
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -152,6 +155,7 @@ def index_page() -> str:
     return LINK.sub(moved, (PROJECT / "README.md").read_text())
 
 
+MERMAID = "assets/mermaid.tiny.js"
 GENERATED = {
     "index.md": index_page,
     "reference/settings.md": settings_page,
@@ -163,6 +167,10 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """MkDocs calls this once it has found the pages in docs/."""
     for name, page in GENERATED.items():
         files.append(File.generated(config, name, content=page()))
+    mermaid = build_dir() / Path(MERMAID).name
+    if not mermaid.is_file():
+        raise PluginError(f"{mermaid} is missing: make it with `make docs`")
+    files.append(File.generated(config, MERMAID, abs_src_path=str(mermaid)))
     return files
 
 

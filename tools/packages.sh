@@ -27,6 +27,7 @@ missing() {
     has chromium && has chromedriver || echo chromium chromium-driver
     has fc-list && [ -n "$(fc-list)" ] || echo fonts-dejavu-core fontconfig
     has git || echo git
+    has npm || echo npm # fetches the documentation's Mermaid
     has java || echo default-jre-headless # the tests' HTML checker runs on Java
     ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || echo postgresql # tests start a server of their own
 }
