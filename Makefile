@@ -16,6 +16,9 @@ BPF_SOURCES := $(wildcard $(addsuffix /*.bpf.c,$(BPF_FOLDERS)))
 BPF_OBJECTS := $(addprefix $(BUILD)/,$(notdir $(BPF_SOURCES:.c=.o)))
 BPF_HEADERS := $(wildcard openflow_ext/bpf/*.h transports/*.h)
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -Wall -Werror -I $(BUILD) -I openflow_ext/bpf
+# Workers of pytest: one for each CPU, and one more that runs what uses the machine. A test that ends its worker
+# ends the session.
+WORKERS := --max-worker-restart 0 --maxprocesses 8 -n
 PROGRAMS := $(subst _,-,$(patsubst $(NATIVE)/%/main.c,$(BUILD)/weir-%,$(wildcard $(NATIVE)/*/main.c)))
 
 .PHONY: help demo test setup bpf check docs unit clean root
@@ -27,7 +30,7 @@ demo: root setup bpf ## run an incast under plain TCP, SDTCP and SCCP (as root, 
 	$(BIN)/weir lab demo
 
 test: setup bpf check ## run every test that this machine allows (as root, 20 minutes)
-	$(BIN)/pytest
+	$(BIN)/pytest $(WORKERS) $(shell expr $$(nproc) + 1)
 
 setup: ## install packages, .venv and Open vSwitch; quick if nothing is missing
 	@tools/setup.sh
@@ -39,11 +42,11 @@ check: docs ## ruff, clang-format, mypy, documentation
 	git ls-files '*.c' '*.h' | xargs $(BIN)/clang-format --dry-run --Werror
 	$(BIN)/mypy
 
-docs: ## build the documentation in site/; warnings are errors
+docs: $(BUILD)/mermaid.tiny.js ## build the documentation in site/; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-unit: ## run the unit tests (without root, 5 minutes)
-	$(BIN)/pytest tests/unit
+unit: $(BUILD)/mermaid.tiny.js ## run the unit tests (without root, 3 minutes)
+	$(BIN)/pytest $(WORKERS) logical tests/unit
 
 clean: ## remove build/ and .venv
 	rm -rf $(BUILD) .venv site weir.egg-info
@@ -58,6 +61,9 @@ $(BUILD)/kernel-$(KERNEL):
 $(BUILD)/vmlinux.h: $(BUILD)/kernel-$(KERNEL)
 	@[ -r /sys/kernel/btf/vmlinux ] || { echo "the kernel has no BTF: it must be built with CONFIG_DEBUG_INFO_BTF" >&2; exit 1; }
 	@tool=$$(tools/bpftool.sh) && $$tool btf dump file /sys/kernel/btf/vmlinux format c >$@
+
+$(BUILD)/mermaid.tiny.js: tools/mermaid.sh
+	@tools/mermaid.sh $@
 
 vpath %.bpf.c $(BPF_FOLDERS)
 $(BUILD)/%.bpf.o: %.bpf.c $(BPF_HEADERS) $(BUILD)/vmlinux.h

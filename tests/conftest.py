@@ -2,6 +2,8 @@
 
 pytest deselects the tiers that this machine does not support, and prints the reason. With WEIR_CI=1 the
 machine must support every tier, so a deselected tier or a skipped test is a failure.
+
+With `pytest -n` the workers collect the tests, and report to the controller what they deselected.
 """
 
 from __future__ import annotations
@@ -9,12 +11,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.database.postgres import binaries
 from weir import probes
 
+pytest_plugins = ["tests.support.session.void_bound", "tests.support.session.workers"]
 HERE = Path(__file__).parent
 
 
@@ -34,12 +38,18 @@ def _html_checker() -> str:
     return probes.run(probes.tool("java"), "-version")
 
 
+def _compiler() -> str:
+    probes.artifacts("vmlinux.h")
+    return probes.tool("clang")
+
+
 NEEDS: dict[str, tuple[Callable[[], str], ...]] = {
     "unit": (),
     "bpf": (probes.rights, probes.bpf_file_system, _built),
     "web": (probes.chromium,),
     "integration": (probes.rights, probes.bpf_file_system, _built, probes.open_vswitch, probes.mininet),
     "postgres": (_postgres,),
+    "compiler": (_compiler,),
     "html": (_html_checker,),
 }
 NOT_RUN = pytest.StashKey[dict[str, tuple[str, int]]]()
@@ -71,11 +81,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    config = session.config
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["not_run"] = config.stash.get(NOT_RUN, {})
+        return
     if os.environ.get("WEIR_CI") != "1" or exitstatus != pytest.ExitCode.OK:
         return
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if session.config.stash.get(NOT_RUN, {}) or reporter.stats.get("skipped"):
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if config.stash.get(NOT_RUN, {}) or reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """A worker has ended. A worker that crashed has no output."""
+    not_run = getattr(node, "workeroutput", {}).get("not_run", {})
+    node.config.stash.setdefault(NOT_RUN, {}).update(not_run)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

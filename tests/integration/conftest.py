@@ -6,28 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.agent.switch_bench import Bench, Controller, open_vswitch
-from weir import probes
-
-
-def datapaths() -> tuple[str, ...]:
-    """Open vSwitch's datapaths on this machine: the one in the kernel needs a module."""
-    try:
-        probes.kernel_datapath()
-    except probes.ProbeFailed:
-        return ("netdev",)
-    return ("netdev", "system")
+from tests.support.agent.switch_bench import Bench, Controller, built_bench, datapaths
 
 
 @pytest.fixture(params=datapaths())
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    with open_vswitch() as ovs:
-        bench = Bench(ovs, request.param)
-        try:
-            bench.build()
-            yield bench
-        finally:
-            bench.tear_down()
+    with built_bench(request.param) as bench:
+        yield bench
 
 
 @pytest.fixture

@@ -93,6 +93,7 @@ RUN_BY_MAKE_TEST = {
     "make docs",
     "make unit",
     ".venv/bin/pre-commit install",
+    ".venv/bin/pytest -n logical tests/unit/flowdb",
     ".venv/bin/pytest tests/unit/sdtcp_app",
     ".venv/bin/pytest tests/unit/sdtcp_app/test_core.py -k release",
     "sudo .venv/bin/pytest tests/bpf/test_clamp.py",

@@ -13,7 +13,7 @@ import pytest
 from mininet_topos.experiments import catalogue
 from mininet_topos.experiments.trends import Trend
 from mininet_topos.results.verdicts import HOLDS, sentence
-from tests.support.lab.void_runs import void
+from tests.support.lab.void_runs import valid
 
 WEIR = str(Path(sys.executable).with_name("weir"))
 BOUND_S = 900
@@ -36,9 +36,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rows(folder: Path, case: str, scheme: str) -> list[Row]:
     """Return the valid rows of a case under a scheme; if every run is void, the test shows nothing."""
     every = json.loads((folder / "summary.json").read_text())
-    some = [row for row in every if (row["case"], row["scheme"]) == (case, scheme)]
-    found = [row for row in some if row["valid"]]
-    return found or void([row["reasons"] for row in some])
+    return valid([row for row in every if (row["case"], row["scheme"]) == (case, scheme)])
 
 
 @pytest.mark.parametrize(("name", "trend"), TRENDS, ids=[f"{name}: {trend.says}" for name, trend in TRENDS])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from openflow_ext.switch.dataplane.rules import WindowOp
 from openflow_ext.switch.openflow import flow_stats
 from openflow_ext.switch.openflow import messages as of
 from openflow_ext.switch.openflow.flow_mods import FlowMod
-from tests.support.agent.switch_bench import Bench, Controller
+from tests.support.agent.switch_bench import Bench, Controller, built_bench, datapaths
 from tests.support.openflow.bundles import COMMIT, OPEN, adding, control
 from tests.support.openflow.flow_mods import (
     APPLY,
@@ -34,19 +35,35 @@ from tests.support.waiting import wait_until
 
 SET, MOD = ext(wire.SetWindow(1536)), ext(wire.ModWindow(30000, 5))
 TCP6 = {"eth_type": 0x86DD, "ip_proto": 6}
+EVERYTHING_DELETED = flow_mod({}, command=ofproto.OFPFC_DELETE, table_id=of.OFPTT_ALL)
+
+
+@pytest.fixture(scope="module", params=datapaths())
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    """One bridge for all tests, because the kernel takes more than a second to verify an agent's programs."""
+    with built_bench(request.param) as bench:
+        bench.ovs.vsctl("set", "bridge", bench.bridge, "protocols=OpenFlow13,OpenFlow15")
+        yield bench
+
+
+@pytest.fixture(scope="module", params=[of.OFP13, of.OFP15], ids=["1.3", "1.5"])
+def controller(request: pytest.FixtureRequest, bench: Bench) -> Iterator[Controller]:
+    """A controller with a running agent, for all tests of a version."""
+    with closing(Controller(request.param)) as controller:
+        bench.ready_agent(controller)
+        controller.accept()
+        yield controller
+    bench.agents[-1].end(signal.SIGKILL)
 
 
 @pytest.fixture
-def bench(bench: Bench) -> Bench:
-    bench.ovs.vsctl("set", "bridge", bench.bridge, "protocols=OpenFlow13,OpenFlow15")
-    return bench
-
-
-@pytest.fixture(params=[of.OFP13, of.OFP15], ids=["1.3", "1.5"])
-def controller(request: pytest.FixtureRequest) -> Iterator[Controller]:
-    controller = Controller(request.param)
-    yield controller
-    controller.close()
+def joined(bench: Bench, controller: Controller) -> Controller:
+    """The controller of a switch without entries."""
+    controller.send(bytes([controller.version]) + EVERYTHING_DELETED[1:])
+    controller.barrier()
+    assert bench.rules() == []
+    assert bench.ovs.flows(bench.bridge) == []
+    return controller
 
 
 def write(controller: Controller, *messages: bytes) -> None:
@@ -163,33 +180,29 @@ def test_rules_end_when_open_vswitch_restarts_without_its_entries(bench: Bench, 
     wait_until(lambda: bench.rules() == [], "the entries are gone here too")
 
 
-def test_an_adopted_entry_is_read_back_and_deleted_by_its_port(bench: Bench, controller: Controller) -> None:
-    agent = bench.ready_agent(controller)
-    controller.accept()
+def test_an_adopted_entry_is_read_back_and_deleted_by_its_port(bench: Bench, joined: Controller) -> None:
     whole = flow_mod(TCP4, [SET, output(2)], priority=5)
-    write(controller, whole)
-    agent.end(signal.SIGKILL)
-    bench.ready_agent(controller)
-    controller.accept()
-    assert shown(controller) == {5: instructions(whole)}
+    write(joined, whole)
+    bench.agents[-1].end(signal.SIGKILL)
+    bench.ready_agent(joined)
+    joined.accept()
+    assert shown(joined) == {5: instructions(whole)}
     delete = {"command": ofproto.OFPFC_DELETE, "table_id": ofproto.OFPTT_ALL}
-    write(controller, flow_mod({}, out_port=1, **delete))
+    write(joined, flow_mod({}, out_port=1, **delete))
     assert len(bench.rules()) == 1
-    write(controller, flow_mod({}, out_port=2, **delete))
+    write(joined, flow_mod({}, out_port=2, **delete))
     assert bench.rules() == []
     assert bench.ovs.flows(bench.bridge) == []
 
 
 @pytest.mark.parametrize("controller", [of.OFP13], indirect=True)
-def test_deleting_a_group_deletes_its_entries(bench: Bench, controller: Controller) -> None:
-    bench.ready_agent(controller)
-    controller.accept()
+def test_deleting_a_group_deletes_its_entries(bench: Bench, joined: Controller) -> None:
     buckets = [parser.OFPBucket(actions=[output(2)])]
     group = (ofproto.OFPGT_INDIRECT, 77)
-    write(controller, serialized(parser.OFPGroupMod(datapath, ofproto.OFPGC_ADD, *group, buckets)))
-    write(controller, flow_mod(TCP4, [SET, parser.OFPActionGroup(77)], priority=5))
+    write(joined, serialized(parser.OFPGroupMod(datapath, ofproto.OFPGC_ADD, *group, buckets)))
+    write(joined, flow_mod(TCP4, [SET, parser.OFPActionGroup(77)], priority=5))
     assert len(bench.rules()) == 1
-    write(controller, serialized(parser.OFPGroupMod(datapath, ofproto.OFPGC_DELETE, *group, [])))
+    write(joined, serialized(parser.OFPGroupMod(datapath, ofproto.OFPGC_DELETE, *group, [])))
     wait_until(lambda: bench.rules() == [], "the entry is gone with its group")
 
 
@@ -215,12 +228,10 @@ def with_field(message: bytes, field: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("controller", [of.OFP13], indirect=True)
-def test_extension_actions_outside_of_entries_are_refused(bench: Bench, controller: Controller) -> None:
-    bench.ready_agent(controller)
-    controller.accept()
+def test_extension_actions_outside_of_entries_are_refused(joined: Controller) -> None:
     bucket = parser.OFPBucket(actions=[SET, output(2)])
     add = parser.OFPGroupMod(datapath, ofproto.OFPGC_ADD, ofproto.OFPGT_INDIRECT, 7, [bucket])
-    error = parsed(controller.ask(serialized(add, xid=9)))
+    error = parsed(joined.ask(serialized(add, xid=9)))
     assert (error.type, error.code) == (ofproto.OFPET_BAD_ACTION, ofproto.OFPBAC_BAD_EXPERIMENTER)
 
 
@@ -313,13 +324,12 @@ def test_a_bundle_has_the_effect_of_its_commands_one_by_one(bench: Bench, joined
             sorted(map(str, bench.rules())),
         )
 
-    everything = flow_mod({}, command=ofproto.OFPFC_DELETE, table_id=of.OFPTT_ALL)
     lengths = set()
     for seed in range(12):
         before, within = [*KEPT, *commands(2 * seed)], commands(2 * seed + 1)
-        write(joined, everything, *before, *within)
+        write(joined, EVERYTHING_DELETED, *before, *within)
         one_by_one = outcome()
-        write(joined, everything, *before)
+        write(joined, EVERYTHING_DELETED, *before)
         joined.ask(control(OPEN, joined.version))
         for message in within:
             joined.send(adding(message, joined.version))

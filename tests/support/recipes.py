@@ -151,7 +151,7 @@ def copy_project(folder: Path) -> Path:
 def _make_environment(environment: Path, folder: Path) -> None:
     """A virtual environment that finds the copy's packages before those installed for the project."""
     venv.create(environment, with_pip=False, symlinks=True)
-    installed = PROJECT / ".venv"
+    installed = (PROJECT / ".venv").resolve()  # scripts name the folder that a link leads to
     packages = next((installed / "lib").glob("python*/site-packages"))
     own_packages = environment / packages.relative_to(installed)
     hook = packages / "distutils-precedence.pth"  # Ryu imports distutils; setuptools' own gives no warning

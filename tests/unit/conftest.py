@@ -16,9 +16,9 @@ KINDS = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 WITH_TABLES = "tables"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def postgres() -> Iterator[Postgres]:
-    """A cluster that keeps a database with Weir's tables."""
+    """A cluster that keeps a database with Weir's tables. It ends with the unit tests."""
     with Postgres() as cluster:
         engine = open_engine(cluster.url)
         schema.upgrade(engine, cluster.url)

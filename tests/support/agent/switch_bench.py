@@ -24,6 +24,7 @@ from openflow_ext.switch.dataplane.rules import Rule
 from openflow_ext.switch.openflow import flow_stats
 from openflow_ext.switch.openflow import messages as of
 from tests.support.waiting import DEADLINE_S, wait_until
+from weir import probes
 from weir_base.port_counters import PortCountersRecord
 
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
@@ -368,6 +369,27 @@ def open_vswitch() -> Iterator[OpenVSwitch]:
         ovs.stop("ovs-vswitchd")
         ovs.stop("ovsdb-server")
         shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def built_bench(datapath: str) -> Iterator[Bench]:
+    """A bench on an Open vSwitch of its own."""
+    with open_vswitch() as ovs:
+        bench = Bench(ovs, datapath)
+        try:
+            bench.build()
+            yield bench
+        finally:
+            bench.tear_down()
+
+
+def datapaths() -> tuple[str, ...]:
+    """Open vSwitch's datapaths on this machine: the one in the kernel needs a module."""
+    try:
+        probes.kernel_datapath()
+    except probes.ProbeFailed:
+        return ("netdev",)
+    return ("netdev", "system")
 
 
 def with_length(message: bytes) -> bytes:

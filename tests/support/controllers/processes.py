@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import socket
 import subprocess
@@ -23,11 +24,23 @@ manager.run_apps([sys.argv[-1]])
 """
 
 
+# The kernel gives higher ports (32768 and up) to connections, and to listeners that ask for any port. So
+# these are still free when the process that they are meant for starts. Each test process begins elsewhere.
+_PORTS = itertools.islice(itertools.cycle(range(20_000, 32_000)), os.getpid() * 97 % 12_000, None)
+
+
 def free_port() -> int:
+    """A port of 127.0.0.1 without a listener, and which this process has not returned before."""
+    return next(port for port in _PORTS if _is_free(port))
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def connect(port: int, process: subprocess.Popen[str]) -> socket.socket:

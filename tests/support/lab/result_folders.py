@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from mininet_topos.experiments.experiment import Experiment, demo
 
 DEMO_SCHEMES = demo().schemes
@@ -81,3 +83,8 @@ def write_samples(run: Path, hosts: tuple[str, ...] = ("long1", "long2")) -> Non
     ]
     records += [{"host": "worker1", "event": "flow", "flow": n, "fct_ms": 10.0 + n} for n in range(4)]
     (run / "traffic.jsonl").write_text("\n".join(json.dumps(record) for record in records))
+
+
+def leave_out_the_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports have no plots, because a report takes seconds to draw and another test is about them."""
+    monkeypatch.setattr("mininet_topos.results.report.plot", lambda folder, rows: [])

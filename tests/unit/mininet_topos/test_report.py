@@ -12,7 +12,13 @@ from click.testing import CliRunner
 
 from mininet_topos.cli import lab
 from mininet_topos.experiments.experiment import Case, demo
-from tests.support.lab.result_folders import DEMO_SCHEMES, write_folder, write_run, write_samples
+from tests.support.lab.result_folders import (
+    DEMO_SCHEMES,
+    leave_out_the_plots,
+    write_folder,
+    write_run,
+    write_samples,
+)
 
 REQUIRED = {
     *("experiment", "scheme", "workers", "size_bytes", "queries", "bandwidth_mbps", "queue_pkts", "ideal_ms"),
@@ -20,7 +26,9 @@ REQUIRED = {
 }
 
 
-def test_a_report_of_long_flows_and_of_a_sweep_of_workers(tmp_path: Path) -> None:
+def test_a_report_of_long_flows_and_of_a_sweep_of_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     long = Case("L", "2 long flows", background=2, duration_s=1.0)
     sweep = [Case(f"S{n}", f"{n} workers", workers=n, queries=4) for n in (10, 20)]
     experiment = replace(demo(4), cases=(long, *sweep), schemes=("plain", "reno+dctcp"), repeats=2)
@@ -51,6 +59,7 @@ def test_a_report_of_long_flows_and_of_a_sweep_of_workers(tmp_path: Path) -> Non
     page = (tmp_path / "report.html").read_text()
     assert "figure &lt;9&gt;" in page
     assert "reno 40.0" in page
+    leave_out_the_plots(monkeypatch)
     shown = CliRunner().invoke(lab, ["report", str(tmp_path)]).stdout
     assert "TCP+DCTCP" in shown
 
@@ -130,6 +139,7 @@ def test_a_run_without_counted_queries_has_no_curve(folder: Path) -> None:
 
 
 def test_the_table_fits_eighty_columns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_out_the_plots(monkeypatch)
     monkeypatch.setenv("COLUMNS", "80")
     lines = CliRunner().invoke(lab, ["report", str(folder)]).stdout.splitlines()
     table = lines[: lines.index("A: 40 workers x 32 KB")]
@@ -150,7 +160,10 @@ def test_a_folder_without_results_is_refused_in_one_line(tmp_path: Path, content
     assert result.stderr.count("\n") == 1
 
 
-def test_a_report_states_the_delay_lines_accuracy_and_that_a_run_was_unpinned(tmp_path: Path) -> None:
+def test_a_report_states_the_delay_lines_accuracy_and_that_a_run_was_unpinned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_out_the_plots(monkeypatch)
     experiment = replace(demo(4), delay_ms=15, pinned=False, schemes=("plain",))
     write_folder(tmp_path, experiment, links_by="delay line")
     for run in (tmp_path / "raw").glob("*-plain-1/run.json"):
