@@ -137,7 +137,7 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
 
     @set_ev_cls(ofp_event.EventOFPPortConfigReply, MAIN_DISPATCHER)
     def on_port_config(self, ev: Any) -> None:
-        if self.settings.mode == "reflex" and 0 < ev.msg.capacity_bps <= _LARGEST_RATE_BPS:
+        if self.settings.arms_ports and 0 < ev.msg.capacity_bps <= _LARGEST_RATE_BPS:
             port = PortKey(ev.msg.datapath.id, ev.msg.port_no)
             self.armed_ports.set_capacity(port, ev.msg.capacity_bps)
 
@@ -163,7 +163,7 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
         if now_ns >= self._confirm_due_ns:
             self._confirm_due_ns = now_ns + _CONFIRM_EVERY_NS
             self.executor.ask_confirmations()
-        if self.settings.mode == "reflex":
+        if self.settings.arms_ports:
             every_ns = self.settings.reflex_every_ms * _NS_PER_MS
             self.executor.request(self.armed_ports.due(self.settings.reflex_ranks, every_ns, now_ns))
         if now_ns >= self._settings_due_ns:
@@ -197,7 +197,7 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
 
     def _touch(self, ports: Iterable[PortKey]) -> None:
         """The candidates of these ports may have changed."""
-        if self.settings.mode == "reflex":
+        if self.settings.arms_ports:
             self.armed_ports.touch(ports)
 
     def _touch_all(self) -> None:
@@ -223,7 +223,7 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
         if {"policy", "priority", "protect"} & set(changed):
             self.flowdb.index.rank_by(self._rank())
             self.commands.rank_anew()
-        if {"k_pkts", "rtt_us"} & set(changed):
+        if now.alarm_k_pkts != before.alarm_k_pkts or {"rtt_us", "corrects_allowance"} & set(changed):
             for datapath in self.datapaths.values():
                 self.executor.configure_alarms(datapath)
         if "mode" in changed:

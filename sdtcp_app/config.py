@@ -78,10 +78,12 @@ class SdtcpSettings(Section):
     A change of ``policy``, ``priority`` or ``protect`` ranks all flows again; alarms wait for that.
     """
 
-    mode: Literal["alarm", "reflex"] = Field(
+    mode: Literal["alarm", "reflex", "weights"] = Field(
         "alarm",
         description='"alarm": the controller answers each alarm. "reflex": the first `reflex_ranks` '
-        "candidates of every port are armed in the switches, which take the first step by themselves",
+        "candidates of every port are armed in the switches, which take the first step by themselves. "
+        '"weights" (experimental, beside SCCP with a corrected allowance): they are armed, and have a small '
+        "weight in the division of the allowance, so that bursts get nearly all of it; nothing else happens",
     )
     reflex_ranks: int = Field(8, ge=1, le=1023, description="number of candidates armed at a port")
     reflex_every_ms: int = Field(
@@ -111,6 +113,11 @@ class SdtcpSettings(Section):
     alpha: int = Field(
         5, ge=1, le=255, description="MSS by which each ACK lowers the window of a punished flow"
     )
+    corrects_allowance: bool = Field(
+        False,
+        description="experimental: each port corrects how many bytes may be in flight, and lowers windows of "
+        "punished flows no further than the link needs. Switching it off takes effect for new ports",
+    )
     clamp_limit_s: float = Field(
         2.0,
         gt=0,
@@ -133,6 +140,16 @@ class SdtcpSettings(Section):
     )
 
     @property
+    def arms_ports(self) -> bool:
+        """Whether candidates are armed in the switches before anything happens."""
+        return self.mode != "alarm"
+
+    @property
+    def alarm_k_pkts(self) -> int:
+        """The K of every port; 0: ports raise no alarm."""
+        return 0 if self.mode == "weights" else self.k_pkts
+
+    @property
     def parameters(self) -> Parameters:
         return Parameters(
             rtt_us=self.rtt_us,
@@ -140,6 +157,7 @@ class SdtcpSettings(Section):
             alpha=self.alpha,
             clamp_limit_ns=int(self.clamp_limit_s * NS_PER_S),
             hard_limit_ns=self.hard_timeout_s * NS_PER_S,
+            corrects_allowance=self.corrects_allowance,
         )
 
     def rank(self, protected: Container[FiveTuple], policy: str | None = None) -> Rank:

@@ -263,7 +263,7 @@ class Sdtcp:
             switch=self._switch_of(flow, alarm.port),
             equation=equation,
             window_bytes=window(wc_bytes, wr_bytes, flow.mss_bytes),
-            alpha=0 if shared else parameters.alpha,
+            alpha=0 if shared and not parameters.corrects_allowance else parameters.alpha,
             candidates=candidates,
             ranking=ranking,
             capacity_bps=alarm.port_rate_bps,

@@ -11,13 +11,18 @@ from flowdb.flow import Flow, PortKey
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The loop's settings. ``rtt_us`` times the steps; equation (1) uses it if no RTT was measured."""
+    """The loop's settings. ``rtt_us`` times the steps; equation (1) uses it if no RTT was measured.
+
+    ``corrects_allowance``: ports give punished flows at least their part of what the link needs. Then a share
+    of equation (5) is sent as MOD_WINDOW, which the data plane lowers no further than to that part.
+    """
 
     rtt_us: int = 1000
     k_pkts: int = 20
     alpha: int = 5
     clamp_limit_ns: int = 2_000_000_000
     hard_limit_ns: int = 30_000_000_000
+    corrects_allowance: bool = False
 
     @property
     def step_ns(self) -> int:

@@ -10,3 +10,19 @@ STANDARD = {
     # switch raise so many alarms that Ryu, on the CPUs of the network, cannot answer them in time.
     "settings": {"sdtcp": {"rtt_us": 2000, "policy": "longest-lived"}},
 }
+AUTO = {
+    "style": {"label": "SDTCP, corrected allowance", "colour": "#332288", "line": "--", "marker": "X"},
+    "apps": ["fabric_app.app", "sdtcp_app.app"],
+    "extended": True,
+    "settings": {"sdtcp": {"rtt_us": 2000, "policy": "longest-lived", "corrects_allowance": True}},
+}
+# Armed entries give long flows a small weight in the division of the corrected allowance (decision 0056).
+WITH_SCCP = {
+    "style": {"label": "SDTCP and SCCP", "colour": "#AA4499", "line": "-", "marker": "*"},
+    "apps": ["fabric_app.app", "sdtcp_app.app", "sccp_app.app"],
+    "extended": True,
+    "settings": {
+        "sdtcp": {"rtt_us": 2000, "mode": "weights", "reflex_ranks": 64},
+        "sccp": {"common_rtt": "auto"},
+    },
+}

@@ -25,11 +25,12 @@ PRIORITY = 65535
 
 def watch_ports(datapath: Any, settings: SdtcpSettings) -> Any:
     """Configures the alarm of every port of the switch, also of ports that are added later."""
+    allowance = PortConfigFlags.ALLOWANCE if settings.corrects_allowance else PortConfigFlags.NONE
     return datapath.ofproto_parser.OFPPortConfig(
         datapath,
         port_no=OFPP_ANY,
-        flags=PortConfigFlags.ALARM,
-        k_pkts=settings.k_pkts,
+        flags=PortConfigFlags.ALARM | allowance,
+        k_pkts=settings.alarm_k_pkts,
         rtt_us=settings.rtt_us,
         cookie=STAGE.cookie,
     )

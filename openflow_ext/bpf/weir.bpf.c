@@ -189,6 +189,18 @@ static __always_inline void packet_set_floor(struct packet *p, struct rule_query
 		q->floor_bytes = 2 * p->flow->max_payload;
 }
 
+/* The allowance of a port that corrects it, multiplied by the flow's weight. An idle flow has a full weight. */
+static __noinline __u64 packet_weighted_allowance(const struct packet *p, const struct rule_query *q)
+{
+	bool active = share_is_active(p->flow, p->port, p->state, q->now_ns);
+	__u64 bytes = active ? allowance_bytes(p->port, p->state) : allowance_of_idle_flows(p->port, p->state);
+	__u32 weight = active ? share_weight(p->flow, p->port) : WEIR_FULL_WEIGHT;
+
+	if (weight == WEIR_FULL_WEIGHT && share_missing_weight(p->port, p->state, q->now_ns))
+		bytes = allowance_beside_punished(p->port, bytes, q->divisor, q->mss);
+	return bytes * weight;
+}
+
 /* The window field that an ACK leaves with; unchanged if no rule lowers it. */
 static __always_inline __u16 packet_clamped_window(struct packet *p, struct rule_query *q)
 {
@@ -200,15 +212,15 @@ static __always_inline __u16 packet_clamped_window(struct packet *p, struct rule
 	q->mss = DEFAULT_MSS;
 	q->field = bpf_ntohs(window);
 	q->floor_bytes = p->port->least_window_bytes;
-	q->divisor = p->state->n_i;
-	q->allowance = allowance_bytes(p->port, p->state);
+	q->divisor = p->state->n_i * share_full_weight(p->port);
+	q->allowance = (__u64)allowance_bytes(p->port, p->state) * share_full_weight(p->port);
 	if (p->flow && flow_handshake_seen(p->flow)) {
 		q->field = flow_translated_field(p->flow, q->field);
 		q->scale = flow_window_scale(p->flow);
 		q->mss = flow_mss(p->flow);
 		q->divisor = share_divisor(p->flow, p->port, p->state, q->mss, q->now_ns);
-		if (p->port->link_ns && !share_is_active(p->flow, p->port, p->state, q->now_ns))
-			q->allowance = allowance_of_idle_flows(p->port, p->state);
+		if (p->port->link_ns)
+			q->allowance = packet_weighted_allowance(p, q);
 		packet_set_floor(p, q);
 	} else if (q->scale > WEIR_MAX_SCALE) {
 		__sync_fetch_and_add(&p->state->unscaled, 1);
@@ -244,7 +256,7 @@ static __always_inline bool ingress_handle(struct packet *p, struct rule_query *
 		flow_note_ack(p->flow, p->port, p->state, bpf_ntohl(p->tcp->ack_seq), q->now_ns);
 	*new_window = packet_clamped_window(p, q);
 	if (p->flow)
-		flow_note_advertised(p->flow, (__u32)bpf_ntohs(*new_window) << (q->scale & SCALE_MASK),
+		flow_note_advertised(p->flow, p->port, (__u32)bpf_ntohs(*new_window) << (q->scale & SCALE_MASK),
 				     bpf_ntohs(*new_window) < q->field, q->mss);
 	if (bpf_ntohs(*new_window) < q->field)
 		counts->clamped++;

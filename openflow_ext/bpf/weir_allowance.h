@@ -9,6 +9,9 @@
  * application's, and at most two round trips of a pause count (allowance_note_gap).
  * Too large: the queue's least length during an interval exceeds a small target.
  *
+ * A port without a common RTT sets no fair share, and only clamps of SDTCP limit flows. It begins with what fits into
+ * its queue, and corrects the allowance while all active senders are punished.
+ *
  * A correction takes effect after a round trip. So first the allowance departs once, and then an interval begins that
  * ends when the allowance has departed again. Together these take two round trips or longer.
  *
@@ -31,13 +34,15 @@ static __always_inline __u32 allowance_bytes(const struct weir_port *port, const
 {
 	if (port->link_ns && state->allowance_bytes)
 		return state->allowance_bytes;
+	if (!port->bdp_bytes)
+		return weir_queue_room_bytes(port->buffer_bytes);
 	return port->bdp_bytes > 0xffffffff ? 0xffffffff : port->bdp_bytes;
 }
 
 /* What fits into the queue with an eighth to spare: all idle flows together may start with this much. */
 static __always_inline __u32 allowance_of_idle_flows(const struct weir_port *port, const struct weir_port_state *state)
 {
-	__u32 fits = port->buffer_bytes - port->buffer_bytes / WEIR_SPARE_FRACTION;
+	__u32 fits = weir_queue_room_bytes(port->buffer_bytes);
 	__u32 allowance = allowance_bytes(port, state);
 
 	return allowance > fits ? fits : allowance;
@@ -122,9 +127,9 @@ static __always_inline void allowance_set_round_gap(const struct weir_port *port
 	state->round_gap_ns = state->longest_gap_ns / 2 > least_ns ? state->longest_gap_ns / 2 : least_ns;
 }
 
-static __always_inline void allowance_begin_interval(struct weir_port_state *state)
+static __always_inline void allowance_begin_interval(struct weir_port_state *state, __u64 now_ns)
 {
-	state->interval_start_ns = bpf_ktime_get_ns();
+	state->interval_start_ns = now_ns;
 	state->starved_ns = state->departed_bytes = state->longest_gap_ns = 0;
 	state->window_limit = 0;
 	state->queue_min_bytes = state->queue_bytes;
@@ -135,7 +140,7 @@ static __noinline int allowance_correct(const struct weir_port *port, struct wei
 					__u32 segment_bytes)
 {
 	__u64 now_ns = bpf_ktime_get_ns(), allowance = allowance_bytes(port, state);
-	__u64 fits = port->buffer_bytes - port->buffer_bytes / WEIR_SPARE_FRACTION;
+	__u64 fits = weir_queue_room_bytes(port->buffer_bytes);
 	__u64 target = allowance / TARGET_FRACTION, least = (__u64)flows * segment_bytes;
 	struct weir_interval seen = {
 		.length_ns = now_ns > state->interval_start_ns ? now_ns - state->interval_start_ns : 0,
@@ -158,9 +163,39 @@ static __noinline int allowance_correct(const struct weir_port *port, struct wei
 	state->was_starved = weir_is_starved(&seen);
 	allowance_set_round_gap(port, state);
 	state->settled = 0;
-	allowance_begin_interval(state);
+	allowance_begin_interval(state, now_ns);
 	allowance_set_turns(port, state);
 	return 0;
+}
+
+/*
+ * What flows of full weight may have in flight while punished flows send, too; `weight` is the sum of all weights. A
+ * punished flow has a segment at least, so a small allowance would divide the link by segments instead of by weights.
+ * So the burst fills a part of the queue, headers included, until a segment is the part of a punished flow.
+ */
+static __always_inline __u64 allowance_beside_punished(const struct weir_port *port, __u64 allowance, __u64 weight,
+						       __u32 mss)
+{
+	__u64 most =
+		(__u64)(port->buffer_bytes - port->buffer_bytes / BURST_SPARE_FRACTION) * mss / (mss + WEIR_HEADERS);
+	__u64 wanted = weight * mss;
+
+	if (wanted > most)
+		wanted = most;
+	return wanted > allowance ? wanted : allowance;
+}
+
+/*
+ * False if the length of the queue does not follow from the allowance: flows of full weight send beside punished ones
+ * (allowance_beside_punished), or flows send that no clamp limits. A port that sets a fair share limits all flows.
+ * Otherwise only the punished ones are limited.
+ */
+static __always_inline bool allowance_rules_queue(const struct weir_port *port, const struct weir_port_state *state)
+{
+	__u64 senders = share_active_senders(port, state, state->tick_ns);
+	__u64 weight = share_active_weight(port, state, state->tick_ns);
+
+	return weight <= senders || (port->bdp_bytes && weight >= WEIR_FULL_WEIGHT * senders);
 }
 
 /* The local host sends payload, which may be a request. */
@@ -182,10 +217,10 @@ static __always_inline void allowance_note_payload(struct weir_flow *flow, const
 		flow->flags &= ~WEIR_ASKED;
 	if (state->departed_bytes < allowance_bytes(port, state))
 		return;
-	if (state->settled) {
+	if (state->settled && allowance_rules_queue(port, state)) {
 		allowance_correct(port, state, share_active_senders(port, state, state->tick_ns), flow->max_payload);
 	} else {
-		allowance_begin_interval(state);
+		allowance_begin_interval(state, bpf_ktime_get_ns());
 		state->settled = 1;
 	}
 }

@@ -48,7 +48,7 @@ static __always_inline void flow_count(struct weir_flow *flow, const struct weir
 	__sync_fetch_and_add(&state->n_i, 1);
 	__sync_fetch_and_add(&state->syns_counted, 1);
 	if (share_is_first_in_turn(flow, port, state, now_ns))
-		share_count_sender(flow, state);
+		share_count_sender(flow, port, state);
 }
 
 static __always_inline bool flow_uncount(struct weir_flow *flow, struct weir_port_state *state)
@@ -157,7 +157,7 @@ static __always_inline bool flow_learn_offer(struct weir_flow *flow, const struc
 		flow->flags = 0;
 		flow->first_ns = now_ns;
 		flow->last_payload_ns = now_ns;
-		flow->out_bytes = 0;
+		flow->out_bytes = flow->out_before_resume = 0;
 		flow->max_payload = 0;
 	}
 	*known_offer = *offer;

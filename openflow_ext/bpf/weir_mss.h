@@ -132,7 +132,7 @@ static __always_inline bool floor_is_one_segment(const struct weir_flow *flow, c
 
 	if (flow->two_segments)
 		return false;
-	if (2 * (mss + WEIR_HEADERS) * flows > port->buffer_bytes)
+	if (2 * (mss + WEIR_HEADERS) * flows > (__u64)port->buffer_bytes * share_full_weight(port))
 		return true;
 	return port->link_ns ? q->allowance < (2 * mss - q->headroom_bytes) * flows : mss * flows > 2 * q->allowance;
 }
@@ -152,28 +152,40 @@ static __always_inline bool share_may_grow(const struct weir_port *port, struct 
 	return true;
 }
 
+/* The weight of the flows of the next round: each has a full one, except for punished flows that send now. */
+static __always_inline __u64 crowd_weight(const struct weir_port *port, const struct weir_port_state *state,
+					  __u64 now_ns)
+{
+	__u64 crowd = share_full_weight(port) * crowd_now(state, now_ns);
+	__u64 missing = port->link_ns ? share_missing_weight(port, state, now_ns) : 0;
+
+	return crowd > missing ? crowd - missing : crowd;
+}
+
 /*
- * The number of flows among which the port is shared, for this flow. For an idle flow it is the crowd, the flows of the
- * next round; for an active sender it is the active senders. At the start of a round those are few. The first hundred
- * flows would receive the whole BDP, a half, a third and so on: together five times the BDP. So they receive the share
- * of an active sender one after the other.
+ * The flows among which the port is shared, for this flow: the sum of their weights. For an idle flow it is the crowd,
+ * the flows of the next round; for an active sender it is the active senders. At the start of a round those are few.
+ * The first hundred flows would receive the whole BDP, a half, a third and so on: together five times the BDP. So they
+ * receive the share of an active sender one after the other. A global function, which the verifier checks once.
  */
-static __always_inline __u64 share_divisor(struct weir_flow *flow, const struct weir_port *port,
-					   struct weir_port_state *state, __u32 mss, __u64 now_ns)
+__noinline __u64 share_divisor(struct weir_flow *flow, const struct weir_port *port, struct weir_port_state *state,
+			       __u32 mss, __u64 now_ns)
 {
 	__u64 flows, share, crowd;
 
+	if (!flow || !port || !state)
+		return 1;
 	if (!port->turn_shift)
 		return state->n_i;
-	crowd = crowd_now(state, now_ns);
+	flows = share_active_weight(port, state, now_ns);
+	crowd = crowd_weight(port, state, now_ns);
 	if (!flow->max_payload || !share_is_active(flow, port, state, now_ns))
 		return crowd;
-	flows = share_active_senders(port, state, now_ns);
 	if (!(flow->flags & WEIR_RESUMED) || flows >= crowd)
 		return flows;
 	if (flow->flags & WEIR_HALF_SEGMENTS)
 		return crowd; /* it receives two segments first, also one flow after the other (floor_of_one_segment) */
-	share = allowance_bytes(port, state) / (flows ? flows : 1);
+	share = (__u64)allowance_bytes(port, state) * share_full_weight(port) / (flows ? flows : 1);
 	if (!share_may_grow(port, state, share > 2 * mss ? share : 2 * mss, port->buffer_bytes / GROWTH_QUEUE_FRACTION))
 		return crowd;
 	flow->flags &= ~WEIR_RESUMED;
@@ -191,7 +203,7 @@ static __always_inline __u64 share_divisor(struct weir_flow *flow, const struct 
 static __always_inline __u32 floor_of_one_segment(const struct weir_flow *flow, const struct weir_port *port,
 						  struct weir_port_state *state, __u32 mss)
 {
-	__u32 max_queue_bytes = port->buffer_bytes - port->buffer_bytes / WEIR_SPARE_FRACTION;
+	__u32 max_queue_bytes = weir_queue_room_bytes(port->buffer_bytes);
 
 	if (!(flow->flags & WEIR_HALF_SEGMENTS) || mss <= WEIR_SMALL_WINDOW)
 		return mss;
@@ -216,10 +228,15 @@ static __always_inline void flow_note_one_segment(struct weir_flow *flow, bool o
 		flow->flags ^= WEIR_ONE_SEGMENT;
 }
 
-/* Notes the window that the remote host receives, and whether the switch has lowered it. */
-static __always_inline void flow_note_advertised(struct weir_flow *flow, __u32 window_bytes, bool lowered, __u32 mss)
+/*
+ * Notes the window that the remote host receives, and whether the switch has lowered it. Only a port that corrects its
+ * allowance asks for that, and it is in the flow's second cache line.
+ */
+static __always_inline void flow_note_advertised(struct weir_flow *flow, const struct weir_port *port,
+						 __u32 window_bytes, bool lowered, __u32 mss)
 {
-	flow->window_bytes = lowered ? window_bytes : 0;
+	if (port->link_ns)
+		flow->window_bytes = lowered ? window_bytes : 0;
 	if (flow->flags & WEIR_HALF_SEGMENTS && window_bytes >= 2 * mss)
 		flow->flags &= ~WEIR_HALF_SEGMENTS;
 }

@@ -74,9 +74,9 @@ struct rule_query {
 	__u32 floor_bytes;    /* the least window of a clamp (weir_window_field) */
 	__u32 ceiling_bytes;  /* the largest window of a clamp; 0: no limit */
 	__u32 headroom_bytes; /* what a fair share may exceed (packet_set_floor) */
-	__u64 divisor;        /* number of flows among which the port is shared, for this segment */
+	__u32 divisor;        /* sum of the weights of the flows among which the port is shared, for this segment */
 	__u32 packets;        /* segments on the wire: more than one in a super-packet */
-	__u32 allowance;      /* the bytes that the flows of the port share */
+	__u64 allowance;      /* the bytes that the flows of the port share, multiplied by the weight of this flow */
 };
 
 /* The combined actions of the rules that matched so far. */
@@ -123,6 +123,30 @@ static __always_inline bool rule_table_is_done(const struct rule_result *result,
 	return result->tables >> (action->table_id & TABLE_MASK) & 1;
 }
 
+/* The flow's part of the port: SCCP, equation (1). */
+static __always_inline __u32 rule_fair_share(const struct rule_query *q)
+{
+	__u32 window = weir_fair_share_bytes(q->allowance, q->divisor);
+
+	return window < NO_WINDOW - q->headroom_bytes ? window + q->headroom_bytes : window;
+}
+
+/*
+ * MOD_WINDOW, equation (4). A port that corrects its allowance lowers the window to the part of a punished flow and not
+ * further, because below that the link would be idle.
+ */
+static __always_inline __u32 rule_mod_window(const struct weir_action *action, struct weir_tally *tally,
+					     const struct rule_query *q, const struct weir_port *port)
+{
+	__u32 window = tally->window_bytes, share;
+
+	tally->window_bytes = weir_mod_window_next(window, action->alpha, q->mss);
+	if (!port->link_ns)
+		return window;
+	share = rule_fair_share(q);
+	return window > share ? window : share;
+}
+
 static __always_inline void rule_apply_window(struct rule_result *result, const struct rule_query *q,
 					      const struct weir_port *port, const struct rule_candidate *candidate)
 {
@@ -131,14 +155,11 @@ static __always_inline void rule_apply_window(struct rule_result *result, const 
 	__u32 window = NO_WINDOW;
 
 	if (action->window_op == WEIR_MOD_WINDOW) {
-		window = tally->window_bytes;
-		tally->window_bytes = weir_mod_window_next(window, action->alpha, q->mss);
+		window = rule_mod_window(action, tally, q, port);
 	} else if (action->window_op == WEIR_SET_WINDOW) {
 		window = action->window_bytes;
 	} else if (action->window_op == WEIR_FAIR_SHARE && port->bdp_bytes) {
-		window = weir_fair_share_bytes(q->allowance, q->divisor);
-		if (window < NO_WINDOW - q->headroom_bytes)
-			window += q->headroom_bytes;
+		window = rule_fair_share(q);
 	}
 	if (window < result->window_bytes) {
 		result->window_bytes = window;
@@ -165,6 +186,36 @@ static __always_inline void rule_exact_key(struct weir_exact_key *key, const str
 	key->dst_port = q->segment.dst_port;
 }
 
+/* Notes whether SDTCP has chosen the flow: it has an exact MOD_WINDOW, or is one of the port's armed entries. */
+static __always_inline void rule_note_punished(const struct rule_query *q, const struct weir_port *port,
+					       struct weir_flow *flow, const struct weir_exact_key *key,
+					       const struct weir_rule *exact)
+{
+	const struct weir_rule *armed = NULL;
+	bool punished = exact && exact->action.window_op == WEIR_MOD_WINDOW;
+
+	if (!punished && port->armed_entries)
+		armed = bpf_map_lookup_elem(&armed_rules, key);
+	if (armed && armed->action.armed_ifindex == q->ifindex)
+		punished = true;
+	if (punished != !!(flow->flags & WEIR_PUNISHED))
+		flow->flags ^= WEIR_PUNISHED;
+}
+
+/* Not inlined, because the key would not fit into the stack of the programs. */
+static __noinline struct weir_rule *rule_look_up_exact(const struct rule_query *q, const struct weir_port *port,
+						       struct weir_flow *flow)
+{
+	struct weir_exact_key key = {};
+	struct weir_rule *exact;
+
+	rule_exact_key(&key, q, port->bridge);
+	exact = bpf_map_lookup_elem(&exact_rules, &key);
+	if (flow && port->link_ns)
+		rule_note_punished(q, port, flow, &key, exact);
+	return exact;
+}
+
 /*
  * The segment's exact rule. Most flows have none, and the look-up is a cache miss. So a flow without one is not looked
  * up again until the agent adds a rule (rules_epoch).
@@ -172,7 +223,6 @@ static __always_inline void rule_exact_key(struct weir_exact_key *key, const str
 static __always_inline struct weir_rule *rule_find_exact(const struct rule_query *q, const struct weir_port *port,
 							 struct weir_flow *flow)
 {
-	struct weir_exact_key key = {};
 	struct weir_rule *exact;
 	__u32 zero = 0, epoch, *held = bpf_map_lookup_elem(&rules_epoch, &zero);
 
@@ -181,8 +231,7 @@ static __always_inline struct weir_rule *rule_find_exact(const struct rule_query
 	epoch = READ_ONCE(*held);
 	if (flow && flow->no_exact_epoch == epoch)
 		return NULL;
-	rule_exact_key(&key, q, port->bridge);
-	exact = bpf_map_lookup_elem(&exact_rules, &key);
+	exact = rule_look_up_exact(q, port, flow);
 	if (!exact && flow)
 		flow->no_exact_epoch = epoch;
 	return exact;

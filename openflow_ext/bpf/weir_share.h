@@ -8,6 +8,10 @@
  * which a full queue drains, so that each flow of it sends once. While the queue is empty a turn lasts only two RTTs
  * (short_turn_ns), so that finished flows release their share quickly. An idle flow gets the share of the next round
  * (share_divisor in weir_mss.h), for it starts with the window that it received last.
+ *
+ * A port that corrects its allowance divides it by weights (docs/decisions/0056-weights.md). A flow that SDTCP punishes
+ * has a small one while it sends on and on, so that a burst gets nearly all at once. The sum of the weights of the
+ * active senders is counted like their number. Among punished flows alone the division is as without weights.
  */
 #ifndef WEIR_SHARE_H
 #define WEIR_SHARE_H
@@ -15,6 +19,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 
+#include "weir_consts.h"
 #include "weir_structs.h"
 #include "weir_window.h"
 
@@ -65,8 +70,8 @@ static __always_inline void share_next_turn(const struct weir_port *port, struct
 	if (__sync_val_compare_and_swap(&state->turn_start_ns, began_ns, bpf_ktime_get_ns()) != began_ns)
 		return;
 	if (age > 1)
-		state->sent_in_turn[state->turn & 1] = 0;
-	state->sent_in_turn[(state->turn + 1) & 1] = 0;
+		state->sent_in_turn[state->turn & 1] = state->weight_in_turn[state->turn & 1] = 0;
+	state->sent_in_turn[(state->turn + 1) & 1] = state->weight_in_turn[(state->turn + 1) & 1] = 0;
 	__sync_fetch_and_add(&state->turn, age > 1 ? 2 : 1);
 }
 
@@ -81,10 +86,32 @@ static __always_inline bool share_is_first_in_turn(const struct weir_flow *flow,
 	return flow->last_turn != state->turn;
 }
 
-static __always_inline void share_count_sender(struct weir_flow *flow, struct weir_port_state *state)
+/* The weight of most flows; 1 if the port has no weights, so that weights are numbers of flows. */
+static __always_inline __u32 share_full_weight(const struct weir_port *port)
+{
+	return port->link_ns ? WEIR_FULL_WEIGHT : 1;
+}
+
+/*
+ * The flow's weight in the division of the allowance. A punished flow has a small one only after it has sent as much as
+ * the queue holds since it was last asked for something or was idle: until then it may be part of a burst, whatever its
+ * age. A pause for another reason, such as a delayed ACK, does not count.
+ */
+static __always_inline __u32 share_weight(const struct weir_flow *flow, const struct weir_port *port)
+{
+	if (port->link_ns && flow->flags & WEIR_PUNISHED &&
+	    (__u32)flow->out_bytes - flow->out_before_resume > port->buffer_bytes)
+		return 1;
+	return share_full_weight(port);
+}
+
+static __always_inline void share_count_sender(struct weir_flow *flow, const struct weir_port *port,
+					       struct weir_port_state *state)
 {
 	flow->last_turn = state->turn;
 	__sync_fetch_and_add(&state->sent_in_turn[state->turn & 1], 1);
+	if (port->link_ns)
+		__sync_fetch_and_add(&state->weight_in_turn[state->turn & 1], share_weight(flow, port));
 }
 
 /* True if the flow sent in the current or in the previous turn. */
@@ -102,18 +129,49 @@ static __always_inline void share_note_payload(struct weir_flow *flow, const str
 {
 	if (!share_is_first_in_turn(flow, port, state, now_ns))
 		return;
-	if (!share_is_active(flow, port, state, now_ns))
+	if (!share_is_active(flow, port, state, now_ns)) {
 		flow->flags |= WEIR_RESUMED;
-	share_count_sender(flow, state);
+		if (flow->flags & (WEIR_ASKED | WEIR_IDLE))
+			flow->out_before_resume = flow->out_bytes;
+	}
+	share_count_sender(flow, port, state);
 }
 
-/* As weir_active_senders, whose result includes the flow that asks. */
+/*
+ * As weir_active_senders, whose result includes the flow that asks. A port that corrects its allowance without setting
+ * a fair share may count no N_i: there all that sent are active.
+ */
 static __always_inline __u64 share_active_senders(const struct weir_port *port, const struct weir_port_state *state,
 						  __u64 now_ns)
 {
 	__s64 age = share_turns_passed(port, state, now_ns);
 
+	if (!port->bdp_bytes)
+		return weir_most_in_turn(state->sent_in_turn, state->turn, age);
 	return weir_active_senders(state->sent_in_turn, state->turn, age, state->n_i);
+}
+
+/* The sum of the weights of the active senders. */
+static __always_inline __u64 share_active_weight(const struct weir_port *port, const struct weir_port_state *state,
+						 __u64 now_ns)
+{
+	__s64 age = share_turns_passed(port, state, now_ns);
+
+	if (!port->link_ns)
+		return share_active_senders(port, state, now_ns);
+	if (!port->bdp_bytes)
+		return weir_most_in_turn(state->weight_in_turn, state->turn, age);
+	return weir_active_senders(state->weight_in_turn, state->turn, age, WEIR_FULL_WEIGHT * state->n_i);
+}
+
+/* How many weights of the active senders are missing, because some of them have a small one. */
+static __always_inline __u64 share_missing_weight(const struct weir_port *port, const struct weir_port_state *state,
+						  __u64 now_ns)
+{
+	__u64 full = share_full_weight(port) * share_active_senders(port, state, now_ns);
+	__u64 active = share_active_weight(port, state, now_ns);
+
+	return full > active ? full - active : 0;
 }
 
 #endif

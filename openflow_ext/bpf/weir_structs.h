@@ -18,6 +18,7 @@
 #define WEIR_ANY_PORT 0xffffffff
 #define WEIR_NO_SCALE 0xff
 #define WEIR_PLAIN_FLAGS 64     /* FIN, SYN, RST, PSH, ACK and URG: 6 bits */
+#define WEIR_FULL_WEIGHT 16     /* of a flow in the division of a corrected allowance; a punished one may have 1 */
 #define WEIR_BUCKET_SLOTS 8     /* slots of a bucket (weir_flow_table.h) */
 #define WEIR_FLOWS_PER_BUCKET 4 /* expected load: there are max_flows / this buckets */
 
@@ -120,10 +121,11 @@ struct weir_port_state {
 	__u64 short_turn_ns;   /* as in weir_port, for the present allowance; 0: as there */
 	__u32 allowance_bytes; /* 0: not yet corrected, bdp_bytes holds */
 	__u32 queue_min_bytes;
-	__u32 turn_shift;   /* as in weir_port, for the present allowance; 0: as there */
-	__u32 window_limit; /* 1: in this interval a flow sent all that its window allowed, and stopped */
-	__u32 settled;      /* 1: what departs now was sent under the present allowance */
-	__u32 was_starved;  /* 1: so was the interval before */
+	__u32 turn_shift;        /* as in weir_port, for the present allowance; 0: as there */
+	__u32 window_limit;      /* 1: in this interval a flow sent all that its window allowed, and stopped */
+	__u32 settled;           /* 1: what departs now was sent under the present allowance */
+	__u32 was_starved;       /* 1: so was the interval before */
+	__u64 weight_in_turn[2]; /* as sent_in_turn, of the flows' weights; only if the port corrects its allowance */
 };
 
 /* Per port and CPU. */
@@ -165,7 +167,8 @@ enum weir_flow_flag {
 	WEIR_ONE_SEGMENT = 1024,   /* its window was last computed with a floor of one segment */
 	WEIR_HALF_SEGMENTS = 2048, /* the remote host has seen no window of two segments, so it sends half segments */
 	WEIR_RESUMED = 4096,       /* resumed after idle turns; it has not yet received the share of an active sender */
-	WEIR_ASKED = 8192          /* the local host has sent payload, to which the next payload may be the answer */
+	WEIR_ASKED = 8192,         /* the local host has sent payload, to which the next payload may be the answer */
+	WEIR_PUNISHED = 16384      /* SDTCP has chosen it: its ACKs match an exact MOD_WINDOW or an armed entry */
 };
 
 struct weir_offer {
@@ -196,9 +199,9 @@ struct weir_flow {
 	__u32 counted;     /* 1: this flow is one of the port's N_i */
 	__u32 local_isn;   /* initial sequence numbers */
 	__u32 remote_isn;
-	__u32 window_bytes;   /* the window that the remote host received last; 0: the switch did not lower it */
-	__u32 out_before_gap; /* out_bytes when the link was last idle before a segment of this flow */
-	__u32 spare;          /* to the end of a cache line */
+	__u32 window_bytes;      /* the window that the remote host received last; 0: the switch did not lower it */
+	__u32 out_before_gap;    /* out_bytes when the link was last idle before a segment of this flow */
+	__u32 out_before_resume; /* out_bytes when it last resumed for a request */
 };
 
 /* An IPv4 flow with its key: two cache lines. */

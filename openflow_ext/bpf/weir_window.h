@@ -53,6 +53,15 @@ WEIR_INLINE weir_u32 weir_fair_share_bytes(weir_u64 bdp_bytes, weir_u64 flows)
 	return share > 0xffffffffull ? 0xffffffffu : (weir_u32)share;
 }
 
+/* The larger sum of the last two turns, of which the earlier one counts until the current one is over. */
+WEIR_INLINE weir_u64 weir_most_in_turn(const weir_u64 in_turn[2], weir_u32 turn, weir_s64 turns_passed)
+{
+	weir_u64 this_turn = turns_passed < 2 ? in_turn[turn & 1] : 0;
+	weir_u64 last_turn = turns_passed < 1 ? in_turn[(turn + 1) & 1] : 0;
+
+	return last_turn > this_turn ? last_turn : this_turn;
+}
+
 /*
  * The flows among which a port is shared: the most that sent in one of the last two turns, at most N_i.
  * sent_in_turn holds the flows that sent in the last even and in the last odd turn. turns_passed is the number of
@@ -62,11 +71,8 @@ WEIR_INLINE weir_u32 weir_fair_share_bytes(weir_u64 bdp_bytes, weir_u64 flows)
 WEIR_INLINE weir_u64 weir_active_senders(const weir_u64 sent_in_turn[2], weir_u32 turn, weir_s64 turns_passed,
 					 weir_u64 n_i)
 {
-	weir_u64 flows = turns_passed < 2 ? sent_in_turn[turn & 1] : 0;
-	weir_u64 last_turn = turns_passed < 1 ? sent_in_turn[(turn + 1) & 1] : 0;
+	weir_u64 flows = weir_most_in_turn(sent_in_turn, turn, turns_passed);
 
-	if (last_turn > flows)
-		flows = last_turn;
 	return flows && flows < n_i ? flows : n_i;
 }
 
@@ -144,6 +150,12 @@ WEIR_INLINE weir_u64 weir_next_allowance(weir_u64 allowance_bytes, const struct 
 	3 /* limits the translation, so that if the switch stops translating, windows are an eighth and the flow       \
 	     continues */
 
+/* The part of a queue that may be filled: an eighth stays free. */
+WEIR_INLINE weir_u64 weir_queue_room_bytes(weir_u64 buffer_bytes)
+{
+	return buffer_bytes - buffer_bytes / WEIR_SPARE_FRACTION;
+}
+
 /* By how much the advertised window scale is less than the host's own, for finer window steps. */
 WEIR_INLINE weir_u32 weir_finer(weir_u32 scale)
 {
@@ -162,7 +174,7 @@ WEIR_INLINE weir_u32 weir_finer(weir_u32 scale)
  */
 WEIR_INLINE weir_u32 weir_fitted_segment(weir_u64 room_bytes, weir_u32 flows, weir_u32 mss, weir_u32 scale)
 {
-	weir_u64 fits = (room_bytes - room_bytes / WEIR_SPARE_FRACTION) / (flows ? flows : 1);
+	weir_u64 fits = weir_queue_room_bytes(room_bytes) / (flows ? flows : 1);
 	weir_u32 step = 1u << (scale > WEIR_MAX_SCALE ? WEIR_MAX_SCALE : scale);
 	weir_u32 least = step > WEIR_LEAST_SEGMENT ? step : WEIR_LEAST_SEGMENT;
 	weir_u32 whole = mss / step * step;

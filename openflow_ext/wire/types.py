@@ -37,8 +37,9 @@ class PortConfigFlags(enum.IntFlag, boundary=enum.STRICT):
     """The groups of fields that a PORT_CONFIG sets. READ or NONE sets nothing and asks for the settings.
 
     ALARM: k_pkts, rtt_us, cookie, priority. WINDOW: capacity_bps, common_rtt_us, least_window_bytes.
-    MARK: the mark_* fields. ALLOWANCE has no field; with WINDOW it lets the port correct its allowance, which
-    begins at capacity x common_rtt_us. WINDOW without ALLOWANCE: the allowance stays there.
+    MARK: the mark_* fields. ALLOWANCE has no field; with WINDOW or ALARM it lets the port correct its
+    allowance. That begins at capacity x common_rtt_us, or without a common RTT at what fits into the queue.
+    WINDOW without ALLOWANCE: the allowance stays at capacity x common_rtt_us.
     """
 
     NONE = 0

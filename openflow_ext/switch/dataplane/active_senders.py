@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weir_base.window import active_senders, drain_ns
+from openflow_ext.switch.dataplane.structs import constants
+from weir_base.window import active_senders, drain_ns, fair_share_bytes
 
 SHORTEST_TURN_SHIFT = 24
 """2^24 ns, 17 ms: several ticks of the clock by which the programs count turns (4 to 10 ms each)."""
@@ -28,6 +29,21 @@ def port_active_senders(port: Any, state: Any, now_ns: int) -> int:
         return int(state.n_i)
     passed = turns_passed(port, state, now_ns)
     return active_senders(state.sent_in_turn, state.turn, passed, int(state.n_i))
+
+
+def port_fair_share_bytes(port: Any, state: Any, now_ns: int) -> int:
+    """The part of the allowance that an active sender of full weight has, at `now_ns`.
+
+    0 if the port sets no fair share: its allowance is for punished flows only.
+    """
+    if not port.bdp_bytes:
+        return 0
+    if not port.link_ns:
+        return fair_share_bytes(allowance_bytes(port, state), port_active_senders(port, state, now_ns))
+    full = int(constants.WEIR_FULL_WEIGHT)
+    passed = turns_passed(port, state, now_ns)
+    weight = active_senders(state.weight_in_turn, state.turn, passed, full * int(state.n_i))
+    return fair_share_bytes(full * allowance_bytes(port, state), weight)
 
 
 def turns_passed(port: Any, state: Any, now_ns: int) -> int:

@@ -197,7 +197,7 @@ class KernelDataPlane:
         port.turn_shift = turn_shift(capacity_bps, buffer_bytes, bdp)
         port.short_turn_ns = _SHORT_TURN_RTTS * settings.common_rtt_us * 1000
         port.corrects_allowance = settings.corrects_allowance
-        corrects = settings.corrects_allowance and port.bdp_bytes and buffer_bytes
+        corrects = settings.corrects_allowance and buffer_bytes and not no_share
         port.link_ns = drain_ns(_LINK_NS_BYTES, capacity_bps) if corrects else 0
         port.check_interval_ns = settings.rtt_us * 1000 // 2
         port.k_pkts = settings.k_pkts if settings.alarm else 0
@@ -274,6 +274,7 @@ class KernelDataPlane:
         self._armed.replace(bridge, ifindex, rules)
         port.armed_entries = len(rules)
         self._maps["ports"].put(key, port)
+        self._begin_rules_epoch()
 
     def armed(self, ifindex: int) -> list[tuple[Rule, RuleStats]]:
         return self._armed.of(ifindex)

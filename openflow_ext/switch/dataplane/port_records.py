@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from libbpf_cffi.libbpf import Map
-from openflow_ext.switch.dataplane.active_senders import allowance_bytes, port_active_senders, turns_passed
+from openflow_ext.switch.dataplane.active_senders import port_fair_share_bytes, turns_passed
 from openflow_ext.switch.dataplane.interface import NoShare
 from openflow_ext.switch.dataplane.qdiscs import Qdiscs
 from openflow_ext.switch.dataplane.structs import constants, ffi
 from weir_base.port_counters import PORT_COUNTERS, PortCountersFlags, PortCountersRecord
-from weir_base.window import fair_share_bytes
 
 PORT_BYTES = ffi.sizeof("struct weir_port")
 STATE_BYTES = ffi.sizeof("struct weir_port_state")
@@ -130,13 +129,12 @@ def _read(raw: tuple[bytes, bytes, bytes]) -> _Read:
     if state.alarm == constants.WEIR_CONGESTED:
         flags |= PortCountersFlags.ALARM_UP
     now_ns = time.monotonic_ns()
-    share_bytes = fair_share_bytes(allowance_bytes(port, state), port_active_senders(port, state, now_ns))
     return _Read(
         raw,
         PortCountersRecord(
             port_no=int(port.ofport),
             flags=flags,
-            fair_share_bytes=share_bytes,
+            fair_share_bytes=port_fair_share_bytes(port, state, now_ns),
             drops=int(state.drops),
             **values,
         ),

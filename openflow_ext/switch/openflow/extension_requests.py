@@ -147,7 +147,7 @@ def _configure(config: wire.PortConfig, ports: Ports) -> wire.PortConfigReply:
         changes = {name: int(getattr(config, name)) for name in names}
         if config.flags & wire.PortConfigFlags.ALARM:
             changes["alarm"] = config.k_pkts > 0
-        if config.flags & wire.PortConfigFlags.WINDOW:
+        if config.flags & (wire.PortConfigFlags.WINDOW | wire.PortConfigFlags.ALLOWANCE):
             changes["corrects_allowance"] = bool(config.flags & wire.PortConfigFlags.ALLOWANCE)
         ports.configure(config.port_no, **changes)
     settings, capacity_bps = ports.in_force(config.port_no)
@@ -156,8 +156,10 @@ def _configure(config: wire.PortConfig, ports: Ports) -> wire.PortConfigReply:
 
 def _check(config: wire.PortConfig) -> None:
     flags = wire.PortConfigFlags
-    if config.flags & flags.ALLOWANCE and not (config.flags & flags.WINDOW and config.common_rtt_us):
-        raise wire.BadValue("port_config.flags", "ALLOWANCE needs WINDOW and a common_rtt_us that is not 0")
+    if config.flags & flags.ALLOWANCE and not config.flags & (flags.WINDOW | flags.ALARM):
+        raise wire.BadValue("port_config.flags", "ALLOWANCE needs WINDOW or ALARM")
+    if config.flags & flags.ALLOWANCE and config.flags & flags.WINDOW and not config.common_rtt_us:
+        raise wire.BadValue("port_config.common_rtt_us", "must not be 0 with WINDOW and ALLOWANCE")
     if config.flags & flags.ALARM and config.k_pkts and not config.rtt_us:
         raise wire.BadValue("port_config.rtt_us", "must not be 0 if k_pkts is set")
     if config.flags & flags.WINDOW and config.least_window_bytes > LARGEST_WINDOW_BYTES:

@@ -19,7 +19,7 @@ from mininet_topos.results.summary import summarise
 from mininet_topos.results.verdicts import FAILS, HOLDS, NOT_SHOWN, judge
 from mininet_topos.running import experiment_runner as running
 from tests.support.lab.examples import one_case
-from tests.support.lab.result_folders import write_folder
+from tests.support.lab.result_folders import leave_out_the_plots, write_folder
 
 
 def row(case: str, scheme: str, drops: int, valid: bool = True, **more: Any) -> dict[str, Any]:
@@ -96,7 +96,10 @@ TRENDS = (
 )
 
 
-def test_verdicts_are_in_the_folder_in_the_report_and_on_the_terminal(tmp_path: Path) -> None:
+def test_verdicts_are_in_the_folder_in_the_report_and_on_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_out_the_plots(monkeypatch)
     write_folder(tmp_path, demo(4), trends=TRENDS)
     done = CliRunner().invoke(lab, ["report", str(tmp_path), "--json"])
     assert done.exit_code == 0, done.output
@@ -118,6 +121,7 @@ def test_a_trend_that_does_not_hold_sets_exit_status_3(
     def run(experiment: Any, folder: Path, *_: object) -> None:
         write_folder(folder, demo(4), trends=[TRENDS[0] | {"most": most}])
 
+    leave_out_the_plots(monkeypatch)
     monkeypatch.setattr(cli_experiments, "require_machine", lambda: None)
     monkeypatch.setattr(running, "run_experiment", run)
     done = CliRunner().invoke(lab, ["run", "sdtcp-bursts", "--out", str(tmp_path), "--json"])

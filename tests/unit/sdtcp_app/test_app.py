@@ -364,3 +364,17 @@ def test_a_clamp_in_openflow_1_5(app):
     app.executor.ask_confirmations()
     app.executor.carry_out(app.core.on_flow_closed(make_flow()))
     assert FlowMod.parse(bytes(datapath.sent[-1].buf)).command == datapath.ofproto.OFPFC_DELETE_STRICT
+
+
+def test_in_mode_weights_ports_are_armed_and_raise_no_alarm(reflex_app, datapath):
+    datapath.sent.clear()
+    reflex_app._change_settings(reflex_app.settings.model_copy(update={"mode": "weights"}))
+    config, *_ = (wire.decode_message(bytes(msg.buf)) for msg in datapath.sent)
+    assert (config.flags, config.k_pkts) == (wire.PortConfigFlags.ALARM, 0)
+    assert reflex_app.settings.arms_ports
+
+
+def test_a_corrected_allowance_is_asked_for(app, datapath):
+    app._change_settings(app.settings.model_copy(update={"corrects_allowance": True}))
+    (config,) = (wire.decode_message(bytes(msg.buf)) for msg in datapath.sent)
+    assert config.flags == wire.PortConfigFlags.ALARM | wire.PortConfigFlags.ALLOWANCE

@@ -71,6 +71,12 @@ def test_punished_flows_share_once():
     assert {s.equation for s in core.on_alarm(alarm(), 5 * STEP)} == {Equation.SHARED}
 
 
+def test_a_share_falls_with_each_ack_if_ports_correct_their_allowance():
+    _, core = setup(1, Parameters(corrects_allowance=True))
+    core.on_alarm(alarm(), 0)
+    assert [(s.equation, s.alpha) for s in core.on_alarm(alarm(), STEP)] == [(Equation.SHARED, 5)]
+
+
 def test_the_share_holds_the_queue_at_k():
     """Equation (5) with 100 packets waiting and K = 20: 12.5 KB in flight, 30 KB queued, for two flows."""
     _, core = setup(2)

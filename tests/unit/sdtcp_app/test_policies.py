@@ -128,7 +128,7 @@ def test_a_policy_is_named_by_its_entry_point(monkeypatch):
             "priority.per_hour: unknown key; remove it or use one of: per_mb, per_mbps",
         ),
         ("protect = [{source = 1}]", "protect.0.source: unknown key; remove it or use one of: dst, dst_port"),
-        ('mode = "quick"', "mode: Input should be 'alarm' or 'reflex'"),
+        ('mode = "quick"', "mode: Input should be 'alarm', 'reflex' or 'weights'"),
         ("reflex_ranks = 1024", "reflex_ranks"),
         ('metrics = "9465"', "metrics"),
     ],

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 
 from flowdb.models import AlarmRow, ClampRow, DecisionRow, FlowRow, HostRow, RunRow
 from openflow_ext import wire
+from tests.support.controllers.processes import free_port
 from tests.support.database.rows import rows
 from tests.support.openflow.scripted_switch import PACKET_IN, ScriptedSwitch, handshake, mac, segment
 from tests.support.waiting import wait_until
@@ -26,9 +26,7 @@ SDTCP, FABRIC, SCCP = 0x5745_4902_0000_0000, 0x5745_4901_0000_0000, 0x5745_4903_
 
 class Controller:
     def __init__(self, engine, folder, apps=APPS):
-        with closing(socket.socket()) as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.database = folder / "weir.db"
         self.log = folder / f"controller-{self.port}.log"
         options = ["--ofp-listen-host", "127.0.0.1", "--ofp-tcp-listen-port", str(self.port)]

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openflow_ext.switch.dataplane.active_senders import SHORTEST_TURN_SHIFT, port_active_senders, turn_shift
+from openflow_ext.switch.dataplane.active_senders import (
+    SHORTEST_TURN_SHIFT,
+    port_active_senders,
+    port_fair_share_bytes,
+    turn_shift,
+)
 
 SHIFT = 24
 TURN_NS = 1 << SHIFT
@@ -61,3 +66,13 @@ def test_senders_of_this_turn_or_the_last_share(turns_passed: int, flows: int, t
 
 def test_active_senders_are_at_most_n_i() -> None:
     assert port_active_senders(SimpleNamespace(link_ns=0, turn_shift=SHIFT), state(10), 100 * TURN_NS) == 10
+
+
+@pytest.mark.parametrize(("bdp_bytes", "share_bytes"), [(7_500, 16 * 9_000 // 33), (0, 0)])
+def test_the_share_of_a_full_weight_is_stated_if_the_port_sets_shares(
+    bdp_bytes: int, share_bytes: int
+) -> None:
+    """Two flows of full weight and a punished one sent; a port without a common RTT sets no share."""
+    port = SimpleNamespace(link_ns=1, turn_shift=SHIFT, bdp_bytes=bdp_bytes)
+    sent = SimpleNamespace(**vars(state(3)), turn_shift=0, allowance_bytes=9_000, weight_in_turn=(33, 33))
+    assert port_fair_share_bytes(port, sent, 100 * TURN_NS) == share_bytes

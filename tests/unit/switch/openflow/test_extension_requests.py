@@ -122,6 +122,7 @@ def test_a_port_corrects_its_allowance_while_the_window_s_settings_ask_for_it(be
     assert bench.configure(1, WINDOW | ALLOWANCE, common_rtt_us=300).flags == WINDOW | ALLOWANCE
     assert bench.plane.configured[11][0].corrects_allowance
     assert bench.configure(1, ALARM, k_pkts=20, rtt_us=200).flags == ALARM | WINDOW | ALLOWANCE
+    assert bench.configure(2, ALARM | ALLOWANCE, k_pkts=20, rtt_us=200).flags == ALARM | ALLOWANCE
     assert bench.configure(1, WINDOW, common_rtt_us=300).flags == ALARM | WINDOW
     assert not bench.plane.configured[11][0].corrects_allowance
 
