@@ -182,6 +182,15 @@ class Object:
         """Before load: set the number of entries of a map."""
         check(lib().bpf_map__set_max_entries(self._map(name), max_entries), f"resize map {name}")
 
+    def leave_out(self, unwanted: Callable[[str], bool]) -> None:
+        """Before load: do not load the programs whose name is ``unwanted``. They then have no descriptor."""
+        pointer = lib().bpf_object__next_program(self._pointer, ffi.NULL)
+        while pointer != ffi.NULL:
+            name = ffi.string(lib().bpf_program__name(pointer)).decode()
+            if unwanted(name):
+                check(lib().bpf_program__set_autoload(pointer, False), f"leave out program {name}")
+            pointer = lib().bpf_object__next_program(self._pointer, pointer)
+
     def load(self) -> None:
         """Load programs and maps into the kernel. Raises BpfError with the verifier's last lines."""
         check(lib().bpf_object__load(self._pointer), f"load {self.path.name}")

@@ -89,7 +89,7 @@ def test_sdtcp_drops_less_than_half_of_plain_tcp_and_the_queue_is_plotted(
 
 
 def test_long_flows_regain_their_rate(folder: Path, row_of: dict[tuple[str, str], Row]) -> None:
-    """In the last second of the run, the clamps have ended. Until then a slow machine's RTT exceeds ``rtt_us``."""
+    """The clamps have ended in the last second. Until then a slow machine's RTT exceeds ``rtt_us``."""
     sdtcp = shown(row_of["A", "sdtcp"])
     points = goodput_points(read_run(folder / "raw" / sdtcp["run"])[1])
     end_ns = points[-1][0]

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,8 @@ from weir_base.window import bdp_bytes, drain_ns
 NO_SCALE = 0xFF
 INGRESS_TC_NAME = "weir_ingress_tc"
 EGRESS_NAME = "weir_egress"
+_LOADED_WHEN_USED = (INGRESS_NAME, INGRESS_TC_NAME)
+"""A bridge uses one of these, by the kind of its datapath. The verifier takes half a second for each."""
 _TRACEPOINTS = ("weir_enqueue", "weir_dequeue")
 _REPORT_HEADER_BYTES = 8
 _U32_MAX = 0xFFFFFFFF
@@ -86,7 +88,9 @@ class KernelDataPlane:
         fresh = not self.folder.exists()
         try:
             self.folder.mkdir(exist_ok=True)
-            self._object = self._load(max_flows or held_max_flows(self.folder) or default_max_flows())
+            self._max_flows = max_flows or held_max_flows(self.folder) or default_max_flows()
+            self._object = self._load(lambda name: name in _LOADED_WHEN_USED)
+            self._when_used: dict[str, libbpf.Object] = {}
             self.pinned = PinnedMaps(name)
             self._timers = self._object.map("alarm_timers", ffi, "__u32", "struct alarm_timer")
             self._attach_tracepoints()
@@ -359,12 +363,18 @@ class KernelDataPlane:
     # -- programs ----------------------------------------------------------------------------------
 
     def program(self, name: str) -> int:
-        """The descriptor of one of the programs, to run it on packets."""
-        return self._object.program(name)
+        """The descriptor of a program. Raises BpfError if it is loaded now and the kernel refuses it."""
+        if name not in _LOADED_WHEN_USED:
+            return self._object.program(name)
+        if name not in self._when_used:
+            self._when_used[name] = self._load(lambda other: other != name)
+        return self._when_used[name].program(name)
 
     def close(self) -> None:
         self._event_ring.close()
         self._report_ring.close()
+        for loaded in self._when_used.values():
+            loaded.close()
         self._object.close()
         self.pinned.close()
 
@@ -372,13 +382,15 @@ class KernelDataPlane:
         self.close()
         remove_data_plane(self.folder.name)
 
-    def _load(self, max_flows: int) -> libbpf.Object:
+    def _load(self, unwanted: Callable[[str], bool]) -> libbpf.Object:
+        """Load the programs whose name is not ``unwanted``, with the pinned maps."""
         loading = libbpf.Object(artifact("weir.bpf.o"))
         try:
+            loading.leave_out(unwanted)
             loading.pin_maps(self.folder)
             for name in ("other_flows", "flow_keys", "exact_rules"):
-                loading.resize(name, max_flows)
-            loading.resize("flow_buckets", -(-max_flows // int(constants.WEIR_FLOWS_PER_BUCKET)))
+                loading.resize(name, self._max_flows)
+            loading.resize("flow_buckets", -(-self._max_flows // int(constants.WEIR_FLOWS_PER_BUCKET)))
             loading.load()
         except BpfError:
             loading.close()
