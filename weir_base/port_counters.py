@@ -52,7 +52,9 @@ class PortCountersFlags(enum.IntFlag):
     """The state of a port in its counters. Unknown bits, of later versions, are kept.
 
     ATTACHED: the port carries the data plane. ALARM_UP: its queue is congested. NO_CAPACITY, NO_QUEUE and
-    TABLE_FULL: why the port counts its flows but sets no fair share.
+    TABLE_FULL: why the port counts its flows but sets no fair share. CORRECTS_ALLOWANCE: it corrects its
+    allowance. ALLOWANCE_AT_LEAST, ALLOWANCE_AT_QUEUE and ALLOWANCE_AT_MOST: the bound that held the last
+    correction.
     """
 
     NONE = 0
@@ -61,6 +63,19 @@ class PortCountersFlags(enum.IntFlag):
     NO_CAPACITY = 4
     NO_QUEUE = 8
     TABLE_FULL = 16
+    CORRECTS_ALLOWANCE = 32
+    ALLOWANCE_AT_LEAST = 64
+    ALLOWANCE_AT_QUEUE = 128
+    ALLOWANCE_AT_MOST = 256
+
+
+_ALLOWANCE_LIMITS = {
+    PortCountersFlags.ALLOWANCE_AT_LEAST: "segments",
+    PortCountersFlags.ALLOWANCE_AT_QUEUE: "queue",
+    PortCountersFlags.ALLOWANCE_AT_MOST: "most",
+    PortCountersFlags.CORRECTS_ALLOWANCE: "loop",
+}
+"""What determines a corrected allowance, by the first of these flags that is set."""
 
 
 def _counter(
@@ -186,6 +201,29 @@ class PortCountersRecord:
         "Flows not counted because the flow table was full.",
         source="weir_port_state",
     )
+    allowance_bytes: int = _counter(
+        "allowance",
+        "bytes",
+        "The bytes that may be in flight towards the port.",
+        source="agent",
+        kind="gauge",
+        wire_code="I",
+        in_brief=True,
+        absent_if_zero=True,
+    )
+
+    @property
+    def allowance_limit(self) -> str | None:
+        """What determines the allowance; None if there is none.
+
+        "fixed": capacity x common RTT. "loop": the port's own corrections. Or the bound that held the last
+        correction. "segments": a segment for each active sender, and at least two. "queue": what fits into
+        the queue, although the link was idle; it grows further as soon as a flow stops at the end of its
+        window. "most": the largest allowance of all.
+        """
+        if not self.allowance_bytes:
+            return None
+        return next((limit for flag, limit in _ALLOWANCE_LIMITS.items() if self.flags & flag), "fixed")
 
     @property
     def alarm_up(self) -> bool:

@@ -142,6 +142,7 @@ static __noinline int allowance_correct(const struct weir_port *port, struct wei
 	__u64 now_ns = bpf_ktime_get_ns(), allowance = allowance_bytes(port, state);
 	__u64 fits = weir_queue_room_bytes(port->buffer_bytes);
 	__u64 target = allowance / TARGET_FRACTION, least = (__u64)flows * segment_bytes;
+	__u64 most = state->window_limit ? MOST_ALLOWANCE_BYTES : fits;
 	struct weir_interval seen = {
 		.length_ns = now_ns > state->interval_start_ns ? now_ns - state->interval_start_ns : 0,
 		.starved_ns = state->starved_ns,
@@ -158,9 +159,13 @@ static __noinline int allowance_correct(const struct weir_port *port, struct wei
 		least = fits;
 	if (least < LEAST_ALLOWANCE_FRAMES * FRAME_BYTES)
 		least = LEAST_ALLOWANCE_FRAMES * FRAME_BYTES;
-	state->allowance_bytes =
-		weir_next_allowance(allowance, &seen, target, least, state->window_limit ? MOST_ALLOWANCE_BYTES : fits);
+	state->allowance_bytes = weir_next_allowance(allowance, &seen, target, least, most);
 	state->was_starved = weir_is_starved(&seen);
+	state->allowance_limit = WEIR_LIMIT_NONE;
+	if (state->allowance_bytes <= least)
+		state->allowance_limit = WEIR_LIMIT_SEGMENTS;
+	else if (state->was_starved && state->allowance_bytes >= most)
+		state->allowance_limit = state->window_limit ? WEIR_LIMIT_MOST : WEIR_LIMIT_QUEUE;
 	allowance_set_round_gap(port, state);
 	state->settled = 0;
 	allowance_begin_interval(state, now_ns);

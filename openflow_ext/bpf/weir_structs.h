@@ -73,6 +73,12 @@ struct weir_port {
 
 enum weir_alarm { WEIR_QUIET, WEIR_CONGESTED };
 
+/*
+ * What held a port's allowance at its last correction: nothing; its least value, which is a segment for each active
+ * sender, and at least two; what fits into the queue, although the link was starved; or the largest value of all.
+ */
+enum weir_allowance_limit { WEIR_LIMIT_NONE, WEIR_LIMIT_SEGMENTS, WEIR_LIMIT_QUEUE, WEIR_LIMIT_MOST };
+
 struct weir_port_state {
 	__u64 n_i;
 	__u64 syns_counted;
@@ -100,16 +106,16 @@ struct weir_port_state {
 	__u64 turn_start_ns;     /* when the current turn began */
 	__u64 turn_checked_ns;   /* tick at which an empty queue was last checked for the end of the turn */
 	__u32 turn;
-	__u32 pad;
-	__u64 crowd_ns;       /* when the port had that many flows: */
-	__u32 crowd;          /* the remembered peak of N_i (weir_mss.h) */
-	__u32 burst_flows;    /* flows and connections being opened, since a burst of SYNs began */
-	__u64 burst_start_ns; /* when that burst began */
-	__u64 next_growth_ns; /* no flow's share may grow before this time (share_may_grow) */
-	__u64 drops;          /* packets that the port's qdiscs dropped, as far as the tracepoints saw them */
-	__u64 qdisc;          /* the qdisc that the tracepoints saw last (its address); 0: none */
-	__u32 qdisc_drops;    /* drops of that qdisc that are in `drops`, or came before the port was entered */
-	__u32 qdisc_per_cpu;  /* 1: it is not the root qdisc or counts per CPU: netlink has the sum, struct Qdisc not */
+	__u32 allowance_limit; /* enum weir_allowance_limit */
+	__u64 crowd_ns;        /* when the port had that many flows: */
+	__u32 crowd;           /* the remembered peak of N_i (weir_mss.h) */
+	__u32 burst_flows;     /* flows and connections being opened, since a burst of SYNs began */
+	__u64 burst_start_ns;  /* when that burst began */
+	__u64 next_growth_ns;  /* no flow's share may grow before this time (share_may_grow) */
+	__u64 drops;           /* packets that the port's qdiscs dropped, as far as the tracepoints saw them */
+	__u64 qdisc;           /* the qdisc that the tracepoints saw last (its address); 0: none */
+	__u32 qdisc_drops;     /* drops of that qdisc that are in `drops`, or came before the port was entered */
+	__u32 qdisc_per_cpu; /* 1: it is not the root qdisc or counts per CPU: netlink has the sum, struct Qdisc not */
 	/* The allowance and its current interval (weir_allowance.h). */
 	__u64 link_free_ns;      /* when the link has sent all that departed so far */
 	__u64 emptied_ns;        /* when the queue last became empty */

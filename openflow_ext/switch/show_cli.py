@@ -55,6 +55,7 @@ PORT_COLUMNS = (
     Column("name", align="left", help="The interface."),
     *_IN_BRIEF,
     Column("no_share", help="Why no fair share is set: capacity or queue unknown, flow table full."),
+    Column("allowance_limit", help="What determines the allowance: fixed, loop, segments, queue or most."),
     Column("alarm_up", help="Whether the queue is congested."),
     *_OTHERS,
     Column("ofport", help="The OpenFlow port number."),
@@ -236,7 +237,8 @@ def read_ports(maps: PinnedMaps, wanted: Sequence[str] = ()) -> list[Row]:
         identity = {"name": name, "bridge": bridge, "ofport": ofport, "ifindex": ifindex}
         reasons = [reason.name.lower() for reason in NoShare.of_flags(counters.flags) if reason.name]
         values = {name: getattr(counters, name) for name in PORT_COUNTERS}
-        rows.append(identity | values | {"alarm_up": counters.alarm_up, "no_share": reasons})
+        state = {"allowance_limit": counters.allowance_limit, "alarm_up": counters.alarm_up}
+        rows.append(identity | values | state | {"no_share": reasons})
     return rows
 
 

@@ -14,6 +14,7 @@ from tests.support.data_plane.packets import Segment
 
 CAPACITY_BPS, BUFFER_BYTES, COMMON_RTT_US = 1_000_000, 150_000, 24_000
 BDP_BYTES = 3_000
+SETTINGS = PortSettings(common_rtt_us=COMMON_RTT_US, corrects_allowance=True)
 FITS_BYTES = BUFFER_BYTES * 7 // 8
 FRAME_S = 0.012
 """The link sends a frame of 1500 bytes in this time."""
@@ -24,7 +25,7 @@ DATA = replace(reverse(FLOW), payload=b"x" * 1446)
 
 @pytest.fixture(params=[True])
 def bench(bench: Bench, request: pytest.FixtureRequest) -> Bench:
-    settings = PortSettings(common_rtt_us=COMMON_RTT_US, corrects_allowance=request.param)
+    settings = replace(SETTINGS, corrects_allowance=request.param)
     bench.plane.configure(PORT, settings, CAPACITY_BPS, BUFFER_BYTES)
     bench.count_by_flags()
     bench.put(Rule(1, 50, 0, TcpMatch(flags=0x10, flags_mask=0x10), WindowOp.FAIR_SHARE))
@@ -48,7 +49,8 @@ def windows(bench: Bench, rounds: int, asks: bool = False) -> None:
 
 
 def test_the_allowance_begins_at_capacity_times_common_rtt(bench: Bench) -> None:
-    assert allowance(bench) == BDP_BYTES
+    assert allowance(bench) == bench.counters.allowance_bytes == BDP_BYTES
+    assert bench.counters.allowance_limit == "loop"
 
 
 def test_it_grows_while_the_link_is_idle_and_a_flow_waits(bench: Bench) -> None:
@@ -60,6 +62,7 @@ def test_it_grows_while_the_link_is_idle_and_a_flow_waits(bench: Bench) -> None:
 def test_it_stays_if_the_port_does_not_correct_it(bench: Bench) -> None:
     windows(bench, 12)
     assert allowance(bench) == BDP_BYTES
+    assert bench.counters.allowance_limit == "fixed"
 
 
 def test_a_pause_before_an_answer_is_not_starvation(bench: Bench) -> None:
@@ -85,11 +88,24 @@ def test_application_limited_flows_do_not_raise_it_above_what_fits_into_the_queu
     assert allowance(bench) <= FITS_BYTES
 
 
+def test_the_counters_state_that_the_queue_limits_an_application_limited_flow(bench: Bench) -> None:
+    """The flow sends one segment after each pause, whatever its window is."""
+    small_queue = 16_000
+    bench.plane.configure(PORT, SETTINGS, CAPACITY_BPS, small_queue)
+    for _ in range(60):
+        bench.ingress(FLOW)
+        bench.egress(DATA)
+        time.sleep(2 * FRAME_S)
+    assert bench.counters.allowance_bytes == small_queue * 7 // 8
+    assert bench.counters.allowance_limit == "queue"
+
+
 def test_it_never_falls_below_two_frames(bench: Bench) -> None:
     bench.set_queue_bytes(100_000)
     for _ in range(50):
         bench.egress(DATA)
     assert allowance(bench) >= 2 * 1500
+    assert bench.counters.allowance_limit == "segments"
 
 
 def test_settings_survive_the_agent(bench: Bench) -> None:

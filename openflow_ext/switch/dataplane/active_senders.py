@@ -39,11 +39,11 @@ def port_fair_share_bytes(port: Any, state: Any, now_ns: int) -> int:
     if not port.bdp_bytes:
         return 0
     if not port.link_ns:
-        return fair_share_bytes(allowance_bytes(port, state), port_active_senders(port, state, now_ns))
+        return fair_share_bytes(port_allowance_bytes(port, state), port_active_senders(port, state, now_ns))
     full = int(constants.WEIR_FULL_WEIGHT)
     passed = turns_passed(port, state, now_ns)
     weight = active_senders(state.weight_in_turn, state.turn, passed, full * int(state.n_i))
-    return fair_share_bytes(full * allowance_bytes(port, state), weight)
+    return fair_share_bytes(full * port_allowance_bytes(port, state), weight)
 
 
 def turns_passed(port: Any, state: Any, now_ns: int) -> int:
@@ -52,6 +52,9 @@ def turns_passed(port: Any, state: Any, now_ns: int) -> int:
     return int((now_ns - state.turn_start_ns) >> shift)
 
 
-def allowance_bytes(port: Any, state: Any) -> int:
-    """The bytes that may be in flight towards a port: its BDP, or what it has corrected that to."""
+def port_allowance_bytes(port: Any, state: Any) -> int:
+    """The bytes that may be in flight towards a port: its BDP, or what it has corrected that to.
+
+    0: the port sets no fair share, and has corrected nothing for punished flows yet.
+    """
     return int((port.link_ns and state.allowance_bytes) or port.bdp_bytes)

@@ -11,7 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from libbpf_cffi.libbpf import Map
-from openflow_ext.switch.dataplane.active_senders import port_fair_share_bytes, turns_passed
+from openflow_ext.switch.dataplane.active_senders import (
+    port_allowance_bytes,
+    port_fair_share_bytes,
+    turns_passed,
+)
 from openflow_ext.switch.dataplane.interface import NoShare
 from openflow_ext.switch.dataplane.qdiscs import Qdiscs
 from openflow_ext.switch.dataplane.structs import constants, ffi
@@ -26,6 +30,11 @@ _WIDEST_GAP = 64
 _TURNS_THAT_COUNT = 2
 """A flow that sent in the current or the last turn is an active sender."""
 _U32 = 1 << 32
+_LIMIT_FLAGS = {
+    int(constants.WEIR_LIMIT_SEGMENTS): PortCountersFlags.ALLOWANCE_AT_LEAST,
+    int(constants.WEIR_LIMIT_QUEUE): PortCountersFlags.ALLOWANCE_AT_QUEUE,
+    int(constants.WEIR_LIMIT_MOST): PortCountersFlags.ALLOWANCE_AT_MOST,
+}
 _NAMES = {
     source: [name for name, counter in PORT_COUNTERS.items() if counter.source == source]
     for source in ("weir_port", "weir_port_state", "weir_ack_counts")
@@ -128,6 +137,9 @@ def _read(raw: tuple[bytes, bytes, bytes]) -> _Read:
     flags = PortCountersFlags.ATTACHED | NoShare(port.no_share).as_flags()
     if state.alarm == constants.WEIR_CONGESTED:
         flags |= PortCountersFlags.ALARM_UP
+    if port.link_ns:
+        flags |= PortCountersFlags.CORRECTS_ALLOWANCE
+        flags |= _LIMIT_FLAGS.get(int(state.allowance_limit), PortCountersFlags.NONE)
     now_ns = time.monotonic_ns()
     return _Read(
         raw,
@@ -136,6 +148,7 @@ def _read(raw: tuple[bytes, bytes, bytes]) -> _Read:
             flags=flags,
             fair_share_bytes=port_fair_share_bytes(port, state, now_ns),
             drops=int(state.drops),
+            allowance_bytes=min(port_allowance_bytes(port, state), _U32 - 1),
             **values,
         ),
         ifindex=int(port.ifindex),
