@@ -19,8 +19,9 @@ class SccpSettings(Section):
         "fixed",
         description='"fixed": every port uses `common_rtt_us`. "measured": each port derives its common RTT '
         "from the last 256 handshakes of its flows, and uses `common_rtt_us` until it has seen 16. "
-        '"auto" (experimental): each port begins with `common_rtt_us`, and corrects how many bytes may be in '
-        "flight so that the link stays full and the queue short",
+        '"auto" (experimental): each port begins with the shortest RTT of its handshakes, or with '
+        "`common_rtt_us` if that is longer, and corrects how many bytes may be in flight so that the link "
+        "stays full and the queue short",
     )
     common_rtt_us: int = Field(
         600,

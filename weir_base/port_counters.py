@@ -54,7 +54,7 @@ class PortCountersFlags(enum.IntFlag):
     ATTACHED: the port carries the data plane. ALARM_UP: its queue is congested. NO_CAPACITY, NO_QUEUE and
     TABLE_FULL: why the port counts its flows but sets no fair share. CORRECTS_ALLOWANCE: it corrects its
     allowance. ALLOWANCE_AT_LEAST, ALLOWANCE_AT_QUEUE and ALLOWANCE_AT_MOST: the bound that held the last
-    correction.
+    correction. ALLOWANCE_FROM_HANDSHAKE: there was none yet.
     """
 
     NONE = 0
@@ -67,12 +67,14 @@ class PortCountersFlags(enum.IntFlag):
     ALLOWANCE_AT_LEAST = 64
     ALLOWANCE_AT_QUEUE = 128
     ALLOWANCE_AT_MOST = 256
+    ALLOWANCE_FROM_HANDSHAKE = 512
 
 
 _ALLOWANCE_LIMITS = {
     PortCountersFlags.ALLOWANCE_AT_LEAST: "segments",
     PortCountersFlags.ALLOWANCE_AT_QUEUE: "queue",
     PortCountersFlags.ALLOWANCE_AT_MOST: "most",
+    PortCountersFlags.ALLOWANCE_FROM_HANDSHAKE: "handshake",
     PortCountersFlags.CORRECTS_ALLOWANCE: "loop",
 }
 """What determines a corrected allowance, by the first of these flags that is set."""
@@ -216,10 +218,11 @@ class PortCountersRecord:
     def allowance_limit(self) -> str | None:
         """What determines the allowance; None if there is none.
 
-        "fixed": capacity x common RTT. "loop": the port's own corrections. Or the bound that held the last
-        correction. "segments": a segment for each active sender, and at least two. "queue": what fits into
-        the queue, although the link was idle; it grows further as soon as a flow stops at the end of its
-        window. "most": the largest allowance of all.
+        "fixed": capacity x common RTT. "handshake": the shortest RTT of the handshakes, until the first
+        correction. "loop": the port's own corrections. Or the bound that held the last correction.
+        "segments": a segment for each active sender, and at least two. "queue": what fits into the queue,
+        although the link was idle; it grows further as soon as a flow stops at the end of its window. "most":
+        the largest allowance of all.
         """
         if not self.allowance_bytes:
             return None

@@ -99,6 +99,7 @@ static __noinline int packet_establish(struct packet *p, const struct rule_query
 
 	p->flow->last_ns = now_ns;
 	p->flow->flags |= direction == WEIR_INGRESS ? WEIR_ESTABLISHED | WEIR_HALF_SEGMENTS : WEIR_ESTABLISHED;
+	allowance_note_handshake(p->port, p->state, rtt_ns);
 	flow_key_of_segment(&key, q->ifindex, &q->segment, direction);
 	report_send(&key, p->flow, p->port, WEIR_FLOW_OPENED, WEIR_NOT_CLOSED, rtt_ns);
 	return 0;

@@ -117,6 +117,33 @@ static __always_inline void allowance_set_turns(const struct weir_port *port, st
 }
 
 /*
+ * A port that has corrected nothing yet begins with the shortest RTT of its handshakes, or with the common RTT if that
+ * is longer. A single handshake may have waited for a host or for a controller. What fits into the queue does no harm.
+ */
+static __always_inline void allowance_note_handshake(const struct weir_port *port, struct weir_port_state *state,
+						     __u64 rtt_ns)
+{
+	__u64 fits = weir_queue_room_bytes(port->buffer_bytes), bytes;
+
+	if (!port->link_ns || !port->bdp_bytes || !rtt_ns)
+		return;
+	if (state->allowance_bytes && state->allowance_limit != WEIR_LIMIT_HANDSHAKE)
+		return;
+	if (rtt_ns > LONGEST_HANDSHAKE_NS)
+		rtt_ns = LONGEST_HANDSHAKE_NS;
+	bytes = (rtt_ns << LINK_NS_SHIFT) / port->link_ns;
+	if (bytes > fits)
+		bytes = fits;
+	if (state->allowance_bytes && bytes > state->allowance_bytes)
+		return;
+	if (bytes < port->bdp_bytes)
+		bytes = port->bdp_bytes;
+	state->allowance_bytes = bytes;
+	state->allowance_limit = WEIR_LIMIT_HANDSHAKE;
+	allowance_set_turns(port, state);
+}
+
+/*
  * A flow that sends its window and stops has one long pause in a round trip; shorter ones have other causes. So half of
  * the longest pause separates rounds.
  */

@@ -40,8 +40,10 @@
 
 /* ---- allowance (weir_allowance.h) ------------------------------------------------------------------ */
 
-#define BURST_SPARE_FRACTION 4          /* part of the queue that a burst beside punished flows leaves free */
-#define LINK_NS_SHIFT 16                /* link_ns is the time of 2^16 bytes */
+#define BURST_SPARE_FRACTION 4 /* part of the queue that a burst beside punished flows leaves free */
+#define LINK_NS_SHIFT 16       /* link_ns is the time of 2^16 bytes */
+/* A longer handshake counts as this one, so that it can be shifted by LINK_NS_SHIFT. */
+#define LONGEST_HANDSHAKE_NS 1000000000000ull
 #define LINK_LEAD_NS 2000000ull         /* a token bucket may send this much time ahead of its rate */
 #define GAP_FRACTION 32                 /* a pause of less than this part of the RTT does not end a flow's round */
 #define TARGET_FRACTION 8               /* a queue whose least length is this part of the allowance is short enough, */

@@ -76,8 +76,15 @@ enum weir_alarm { WEIR_QUIET, WEIR_CONGESTED };
 /*
  * What held a port's allowance at its last correction: nothing; its least value, which is a segment for each active
  * sender, and at least two; what fits into the queue, although the link was starved; or the largest value of all.
+ * WEIR_LIMIT_HANDSHAKE: it has not been corrected yet, and a handshake's RTT determines it.
  */
-enum weir_allowance_limit { WEIR_LIMIT_NONE, WEIR_LIMIT_SEGMENTS, WEIR_LIMIT_QUEUE, WEIR_LIMIT_MOST };
+enum weir_allowance_limit {
+	WEIR_LIMIT_NONE,
+	WEIR_LIMIT_SEGMENTS,
+	WEIR_LIMIT_QUEUE,
+	WEIR_LIMIT_MOST,
+	WEIR_LIMIT_HANDSHAKE
+};
 
 struct weir_port_state {
 	__u64 n_i;

@@ -55,7 +55,7 @@ PORT_COLUMNS = (
     Column("name", align="left", help="The interface."),
     *_IN_BRIEF,
     Column("no_share", help="Why no fair share is set: capacity or queue unknown, flow table full."),
-    Column("allowance_limit", help="What determines the allowance: fixed, loop, segments, queue or most."),
+    Column("allowance_limit", help="What determines the allowance, such as fixed or loop."),
     Column("alarm_up", help="Whether the queue is congested."),
     *_OTHERS,
     Column("ofport", help="The OpenFlow port number."),

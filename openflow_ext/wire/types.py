@@ -38,7 +38,8 @@ class PortConfigFlags(enum.IntFlag, boundary=enum.STRICT):
 
     ALARM: k_pkts, rtt_us, cookie, priority. WINDOW: capacity_bps, common_rtt_us, least_window_bytes.
     MARK: the mark_* fields. ALLOWANCE has no field; with WINDOW or ALARM it lets the port correct its
-    allowance. That begins at capacity x common_rtt_us, or without a common RTT at what fits into the queue.
+    allowance. That begins with the RTT of the port's handshakes, at least with capacity x common_rtt_us, or
+    without a common RTT with what fits into the queue.
     WINDOW without ALLOWANCE: the allowance stays at capacity x common_rtt_us.
     """
 

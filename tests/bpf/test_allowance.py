@@ -9,7 +9,7 @@ import pytest
 
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
-from tests.support.data_plane.bench import PORT, Bench, reverse
+from tests.support.data_plane.bench import BRIDGE, OFPORT, PORT, Bench, reverse
 from tests.support.data_plane.packets import Segment
 
 CAPACITY_BPS, BUFFER_BYTES, COMMON_RTT_US = 1_000_000, 150_000, 24_000
@@ -39,6 +39,14 @@ def allowance(bench: Bench) -> int:
     return bench.counters.fair_share_bytes
 
 
+def opened(bench: Bench, flow: Segment, rtt_s: float) -> int:
+    """Open a connection with this RTT. Returns the allowance afterwards."""
+    bench.handshake(flow)
+    time.sleep(rtt_s)
+    bench.ingress(flow)
+    return bench.counters.allowance_bytes
+
+
 def windows(bench: Bench, rounds: int, asks: bool = False) -> None:
     """The flow sends a window, stops until it is acknowledged, and pauses. ``asks``: for a request."""
     for _ in range(rounds):
@@ -50,7 +58,25 @@ def windows(bench: Bench, rounds: int, asks: bool = False) -> None:
 
 def test_the_allowance_begins_at_capacity_times_common_rtt(bench: Bench) -> None:
     assert allowance(bench) == bench.counters.allowance_bytes == BDP_BYTES
-    assert bench.counters.allowance_limit == "loop"
+    assert bench.counters.allowance_limit == "handshake"
+
+
+def test_it_begins_with_the_shortest_rtt_of_the_handshakes(bench: Bench) -> None:
+    bench.plane.detach(PORT)
+    bench.plane.enter_port(PORT, BRIDGE, OFPORT)
+    bench.plane.configure(PORT, SETTINGS, CAPACITY_BPS, BUFFER_BYTES)
+    slow, slower, quick = (replace(FLOW, src_port=number) for number in (2, 3, 4))
+    begun = [opened(bench, flow, rtt_s) for flow, rtt_s in ((slow, 0.1), (slower, 0.2), (quick, 0))]
+    first = 0.1 * CAPACITY_BPS / 8
+    assert begun == [pytest.approx(first, rel=0.3), begun[0], BDP_BYTES]
+
+
+def test_a_handshake_promises_at_most_what_fits_into_the_queue(bench: Bench) -> None:
+    small_queue = 8_000
+    bench.plane.detach(PORT)
+    bench.plane.enter_port(PORT, BRIDGE, OFPORT)
+    bench.plane.configure(PORT, SETTINGS, CAPACITY_BPS, small_queue)
+    assert opened(bench, FLOW, 0.2) == small_queue * 7 // 8
 
 
 def test_it_grows_while_the_link_is_idle_and_a_flow_waits(bench: Bench) -> None:

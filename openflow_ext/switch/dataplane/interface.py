@@ -64,8 +64,8 @@ class PortSettings:
     """The settings of a port by PORT_CONFIG. See wire.PortConfig for the fields.
 
     ``alarm``: whether the port raises alarms. ``capacity_bps`` 0: the port's own rate.
-    ``corrects_allowance``: whether the port corrects its allowance, which begins at capacity x common RTT, or
-    without a common RTT at what fits into the queue.
+    ``corrects_allowance``: whether the port corrects its allowance, which begins with the RTT of its
+    handshakes, at least with capacity x common RTT, or without a common RTT with what fits into the queue.
     """
 
     alarm: bool = False

@@ -26,6 +26,7 @@ def test_the_c_struct_has_a_member_of_the_counters_name_and_size(counter: PortCo
         (Flags.CORRECTS_ALLOWANCE, 0, None),
         (Flags.ATTACHED, 7_500, "fixed"),
         (Flags.CORRECTS_ALLOWANCE, 7_500, "loop"),
+        (Flags.CORRECTS_ALLOWANCE | Flags.ALLOWANCE_FROM_HANDSHAKE, 7_500, "handshake"),
         (Flags.CORRECTS_ALLOWANCE | Flags.ALLOWANCE_AT_LEAST, 3_000, "segments"),
         (Flags.CORRECTS_ALLOWANCE | Flags.ALLOWANCE_AT_QUEUE, 131_250, "queue"),
         (Flags.CORRECTS_ALLOWANCE | Flags.ALLOWANCE_AT_MOST, 1 << 28, "most"),
