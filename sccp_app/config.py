@@ -16,12 +16,12 @@ class SccpSettings(Section):
     """SCCP's settings. They hold for every port."""
 
     common_rtt: Literal["fixed", "measured", "auto"] = Field(
-        "fixed",
-        description='"fixed": every port uses `common_rtt_us`. "measured": each port derives its common RTT '
-        "from the last 256 handshakes of its flows, and uses `common_rtt_us` until it has seen 16. "
-        '"auto" (experimental): each port begins with the shortest RTT of its handshakes, or with '
+        "auto",
+        description='"auto": each port begins with the shortest RTT of its handshakes, or with '
         "`common_rtt_us` if that is longer, and corrects how many bytes may be in flight so that the link "
-        "stays full and the queue short",
+        'stays full and the queue short. "fixed" (as in the paper): every port uses `common_rtt_us`. '
+        '"measured": each port derives its common RTT from the last 256 handshakes of its flows, and uses '
+        "`common_rtt_us` until it has seen 16",
     )
     common_rtt_us: int = Field(
         600,

@@ -8,6 +8,7 @@ STANDARD = {
     "style": {"label": "SCCP", "colour": "#009E73", "line": "-.", "marker": "^"},
     "apps": _APPS,
     "extended": True,
+    "settings": {"sccp": {"common_rtt": "fixed"}},
 }
 AUTO = {
     "style": {"label": "SCCP, corrected allowance", "colour": "#882255", "line": "-.", "marker": "P"},

@@ -213,15 +213,18 @@ static __always_inline __u16 packet_clamped_window(struct packet *p, struct rule
 	q->mss = DEFAULT_MSS;
 	q->field = bpf_ntohs(window);
 	q->floor_bytes = p->port->least_window_bytes;
-	q->divisor = p->state->n_i * share_full_weight(p->port);
+	q->divisor = (p->state->n_i ? p->state->n_i : 1) * share_full_weight(p->port);
 	q->allowance = (__u64)allowance_bytes(p->port, p->state) * share_full_weight(p->port);
 	if (p->flow && flow_handshake_seen(p->flow)) {
 		q->field = flow_translated_field(p->flow, q->field);
 		q->scale = flow_window_scale(p->flow);
 		q->mss = flow_mss(p->flow);
 		q->divisor = share_divisor(p->flow, p->port, p->state, q->mss, q->now_ns);
-		if (p->port->link_ns)
+		if (p->port->link_ns) {
 			q->allowance = packet_weighted_allowance(p, q);
+			if (!q->divisor)
+				q->divisor = WEIR_FULL_WEIGHT;
+		}
 		packet_set_floor(p, q);
 	} else if (q->scale > WEIR_MAX_SCALE) {
 		__sync_fetch_and_add(&p->state->unscaled, 1);

@@ -10,7 +10,7 @@ import pytest
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
 from tests.support.data_plane.bench import BRIDGE, OFPORT, PORT, Bench, reverse
-from tests.support.data_plane.packets import Segment
+from tests.support.data_plane.packets import Offer, Segment, window_of
 
 CAPACITY_BPS, BUFFER_BYTES, COMMON_RTT_US = 1_000_000, 150_000, 24_000
 BDP_BYTES = 3_000
@@ -77,6 +77,22 @@ def test_a_handshake_promises_at_most_what_fits_into_the_queue(bench: Bench) -> 
     bench.plane.enter_port(PORT, BRIDGE, OFPORT)
     bench.plane.configure(PORT, SETTINGS, CAPACITY_BPS, small_queue)
     assert opened(bench, FLOW, 0.2) == small_queue * 7 // 8
+
+
+@pytest.mark.parametrize("sends", [False, True])
+def test_a_flow_that_is_not_in_n_i_has_at_most_the_allowance(bench: Bench, sends: bool) -> None:
+    for rule, _ in bench.plane.rules(BRIDGE):
+        bench.plane.remove(BRIDGE, rule)
+    bench.put(Rule(1, 50, 0, TcpMatch(flags=0x10, flags_mask=0x10), WindowOp.FAIR_SHARE))
+    uncounted = replace(FLOW, src_port=9)
+    bench.plane.detach(PORT)
+    bench.plane.enter_port(PORT, BRIDGE, OFPORT)
+    bench.plane.configure(PORT, SETTINGS, CAPACITY_BPS, BUFFER_BYTES)
+    bench.handshake(uncounted, Offer(scale=7), Offer(scale=7))
+    if sends:
+        bench.egress(replace(reverse(uncounted), payload=b"x" * 1446))
+    assert bench.counters.n_i == 0
+    assert window_of(bench.ingress(uncounted), uncounted) << 7 <= BDP_BYTES
 
 
 def test_it_grows_while_the_link_is_idle_and_a_flow_waits(bench: Bench) -> None:

@@ -39,7 +39,9 @@ def test_the_sender_s_window_is_the_share_of_the_narrower_port(
 ) -> None:
     for place in (TOR, AGGREGATION):
         shape(net.ifname(net.layout.port(*place)), NARROW if place == narrow else WIDE)
-    with stage(net, tmp_path, "sccp", {"sccp": {"common_rtt_us": COMMON_RTT_US}}) as on:
+    with stage(
+        net, tmp_path, "sccp", {"sccp": {"common_rtt": "fixed", "common_rtt_us": COMMON_RTT_US}}
+    ) as on:
         for sender in net.senders:
             on.start_long_flow(sender)
         on.traffic.await_event("connected", FLOWS, 30)

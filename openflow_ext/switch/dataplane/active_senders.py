@@ -43,7 +43,7 @@ def port_fair_share_bytes(port: Any, state: Any, now_ns: int) -> int:
     full = int(constants.WEIR_FULL_WEIGHT)
     passed = turns_passed(port, state, now_ns)
     weight = active_senders(state.weight_in_turn, state.turn, passed, full * int(state.n_i))
-    return fair_share_bytes(full * port_allowance_bytes(port, state), weight)
+    return fair_share_bytes(full * port_allowance_bytes(port, state), weight or full)
 
 
 def turns_passed(port: Any, state: Any, now_ns: int) -> int:

@@ -140,7 +140,8 @@ def test_a_connecting_switch_gets_table_i_and_the_policy(app):
     datapath = FakeDatapath()
     app.on_switch(event(datapath))
     config = wire.decode_message(bytes(datapath.sent[0].buf))
-    assert config == wire.PortConfig(wire.OFPP_ANY, wire.PortConfigFlags.WINDOW, common_rtt_us=600)
+    asked = wire.PortConfigFlags.WINDOW | wire.PortConfigFlags.ALLOWANCE
+    assert config == wire.PortConfig(wire.OFPP_ANY, asked, common_rtt_us=600)
     mods = datapath.flow_mods()
     assert {(m.table_id, m.priority, m.goto, m.cookie) for m in mods} == {(1, 100, 2, STAGE.cookie)}
     share, down, up = wire.SetWindow(), wire.DecrementNi(), wire.IncrementNi()
@@ -153,8 +154,7 @@ def test_a_connecting_switch_gets_table_i_and_the_policy(app):
         assert rows == {(2, 2): [up], (1, 3): [down, share], (4, 7): [down, share], (0, 7): [share]}
 
 
-def test_with_auto_ports_correct_their_allowances_and_handshakes_change_nothing(app, monkeypatch):
-    monkeypatch.setattr(app, "settings", SccpSettings(common_rtt="auto"))
+def test_ports_correct_their_allowances_and_handshakes_change_nothing(app):
     datapath = FakeDatapath()
     app.on_switch(event(datapath))
     config = wire.decode_message(bytes(datapath.sent[0].buf))
@@ -197,7 +197,8 @@ def configs(datapath):
     return [(one.port_no, one.common_rtt_us) for one in messages]
 
 
-def test_a_common_rtt_that_is_too_short_is_logged_and_sent_after_a_reconnect(app, caplog):
+def test_a_common_rtt_that_is_too_short_is_logged_and_sent_after_a_reconnect(app, caplog, monkeypatch):
+    monkeypatch.setattr(app, "settings", SccpSettings(common_rtt="fixed"))
     datapath, again = FakeDatapath(), FakeDatapath()
     app.on_switch(event(datapath))
     app.on_flow_report(flow_report(datapath, [0, *[1300] * 260]))
@@ -212,7 +213,8 @@ def test_a_common_rtt_that_is_too_short_is_logged_and_sent_after_a_reconnect(app
     assert configs(again) == [(wire.OFPP_ANY, 600), (2, 600)]
 
 
-def test_a_measured_common_rtt_is_sent_and_in_the_metrics(app):
+def test_a_measured_common_rtt_is_sent_and_in_the_metrics(app, monkeypatch):
+    monkeypatch.setattr(app, "settings", SccpSettings(common_rtt="measured"))
     datapath = FakeDatapath()
     app.common_rtts = CommonRtts(RttPolicy(600, measured=True))
     app.metrics.registry.register(CommonRttMetrics(app.common_rtts, app._capacities_bps))

@@ -76,3 +76,9 @@ def test_the_share_of_a_full_weight_is_stated_if_the_port_sets_shares(
     port = SimpleNamespace(link_ns=1, turn_shift=SHIFT, bdp_bytes=bdp_bytes)
     sent = SimpleNamespace(**vars(state(3)), turn_shift=0, allowance_bytes=9_000, weight_in_turn=(33, 33))
     assert port_fair_share_bytes(port, sent, 100 * TURN_NS) == share_bytes
+
+
+def test_the_share_of_a_port_without_flows_is_its_allowance() -> None:
+    port = SimpleNamespace(link_ns=1, turn_shift=SHIFT, bdp_bytes=7_500)
+    nobody = SimpleNamespace(**vars(state(0)), turn_shift=0, allowance_bytes=0, weight_in_turn=(0, 0))
+    assert port_fair_share_bytes(port, nobody, 100 * TURN_NS) == 7_500
