@@ -173,7 +173,7 @@ static __always_inline void packet_set_floor(struct packet *p, struct rule_query
 	bool fitted = p->flow->flags & WEIR_FITTED && !q->floor_bytes, one_segment;
 
 	if (p->port->link_ns)
-		q->headroom_bytes = allowance_dither(q->segment.src_port, q->segment.dst_port, q->mss);
+		q->headroom_bytes = allowance_dither(q->segment.src_port, q->segment.dst_port, p->state->turn, q->mss);
 	one_segment = fitted && floor_is_one_segment(p->flow, p->port, q);
 
 	flow_note_one_segment(p->flow, one_segment);

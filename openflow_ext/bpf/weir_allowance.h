@@ -258,12 +258,13 @@ static __always_inline void allowance_note_payload(struct weir_flow *flow, const
 }
 
 /*
- * A part of a segment, by flow. Windows hold whole segments; with it the windows of all flows together are the
- * allowance, and they do not grow all at once.
+ * A part of a segment, by flow and turn. Windows hold whole segments; with it the windows of all flows together are the
+ * allowance, and they do not grow all at once. Over many turns every flow receives the same.
  */
-static __always_inline __u32 allowance_dither(__u16 port_a, __u16 port_b, __u32 mss)
+static __always_inline __u32 allowance_dither(__u16 port_a, __u16 port_b, __u32 turn, __u32 mss)
 {
-	__u32 part = ((__u32)port_a * DITHER_A + (__u32)port_b * DITHER_B) >> 8 & 0xff;
+	__u32 of_flow = ((__u32)port_a * DITHER_A + (__u32)port_b * DITHER_B) >> 8;
+	__u32 part = (of_flow + (turn >> DITHER_TURNS_SHIFT) * DITHER_STEP) & 0xff;
 
 	return mss * part >> 8;
 }

@@ -54,6 +54,8 @@
 #define MAX_TURN_DOUBLINGS 16           /* by which a turn may exceed that of the agent */
 #define DITHER_A 40503u                 /* odd numbers with well mixed bits */
 #define DITHER_B 24691u
+#define DITHER_TURNS_SHIFT 2 /* a flow keeps its part for four turns, */
+#define DITHER_STEP 97u      /* then it has another one; of 256 parts it has each once */
 
 /* ---- flows (weir_flow.h) -------------------------------------------------------------------------- */
 

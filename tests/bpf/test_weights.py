@@ -87,6 +87,21 @@ def test_flows_that_nobody_punishes_have_equal_parts(port: Bench) -> None:
     assert window(port, SHORT) == near(ALLOWANCE / 2)
 
 
+def test_each_flow_has_the_larger_window_in_some_turns(port: Bench) -> None:
+    """Half of the allowance is not a whole number of segments. Parts of a segment go round in 1024 turns.
+
+    A turn that ends between the segments of both flows has one sender.
+    """
+    settle(port)
+    found: dict[Segment, set[int]] = {LONG: set(), SHORT: set()}
+    for _ in range(1024):
+        next_turn(port)
+        for flow, windows in found.items():
+            windows.add(window(port, flow))
+    of_two = {flow: sorted(windows)[:2] for flow, windows in found.items()}
+    assert of_two[LONG] == of_two[SHORT] == [near(ALLOWANCE / 2), near(ALLOWANCE / 2)]
+
+
 def test_a_punished_flow_that_sends_on_has_a_small_part_and_the_other_the_rest(port: Bench) -> None:
     punish_long(port)
     assert window(port, LONG) == near(ALLOWANCE / (FULL_WEIGHT + 1))
