@@ -39,10 +39,17 @@ static __always_inline __u32 allowance_bytes(const struct weir_port *port, const
 	return port->bdp_bytes > 0xffffffff ? 0xffffffff : port->bdp_bytes;
 }
 
-/* What fits into the queue with an eighth to spare: all idle flows together may start with this much. */
-static __always_inline __u32 allowance_of_idle_flows(const struct weir_port *port, const struct weir_port_state *state)
+/* The payload of so many bytes in a queue, which counts headers too. */
+static __always_inline __u64 allowance_payload_bytes(__u64 queue_bytes, __u32 mss)
 {
-	__u32 fits = weir_queue_room_bytes(port->buffer_bytes);
+	return queue_bytes * mss / (mss + WEIR_HEADERS);
+}
+
+/* What fits into the queue with an eighth to spare: all idle flows together may start with this much. */
+static __always_inline __u32 allowance_of_idle_flows(const struct weir_port *port, const struct weir_port_state *state,
+						     __u32 mss)
+{
+	__u64 fits = allowance_payload_bytes(weir_queue_room_bytes(port->buffer_bytes), mss);
 	__u32 allowance = allowance_bytes(port, state);
 
 	return allowance > fits ? fits : allowance;
@@ -208,8 +215,7 @@ static __noinline int allowance_correct(const struct weir_port *port, struct wei
 static __always_inline __u64 allowance_beside_punished(const struct weir_port *port, __u64 allowance, __u64 weight,
 						       __u32 mss)
 {
-	__u64 most =
-		(__u64)(port->buffer_bytes - port->buffer_bytes / BURST_SPARE_FRACTION) * mss / (mss + WEIR_HEADERS);
+	__u64 most = allowance_payload_bytes(port->buffer_bytes - port->buffer_bytes / BURST_SPARE_FRACTION, mss);
 	__u64 wanted = weight * mss;
 
 	if (wanted > most)

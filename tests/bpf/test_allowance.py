@@ -19,6 +19,7 @@ FITS_BYTES = BUFFER_BYTES * 7 // 8
 FRAME_S = 0.012
 """The link sends a frame of 1500 bytes in this time."""
 PAUSE_S = 0.03
+MSS, HEADERS = 1448, 86
 FLOW = Segment(src_port=1)
 DATA = replace(reverse(FLOW), payload=b"x" * 1446)
 
@@ -54,6 +55,15 @@ def windows(bench: Bench, rounds: int, asks: bool = False) -> None:
         bench.ingress(replace(FLOW, payload=b"?") if asks else FLOW)
         for _ in range(allowance(bench) // 1500 + 1):
             bench.egress(DATA)
+
+
+def let_turns_pass(bench: Bench) -> None:
+    """No flow has sent in the last turns."""
+    states = bench.plane.pinned.maps["port_states"]
+    key, _ = bench.plane.pinned.find_port(PORT)
+    state = states.get(key)
+    state.turn += 3
+    states.put(key, state)
 
 
 def test_the_allowance_begins_at_capacity_times_common_rtt(bench: Bench) -> None:
@@ -93,6 +103,21 @@ def test_a_flow_that_is_not_in_n_i_has_at_most_the_allowance(bench: Bench, sends
         bench.egress(replace(reverse(uncounted), payload=b"x" * 1446))
     assert bench.counters.n_i == 0
     assert window_of(bench.ingress(uncounted), uncounted) << 7 <= BDP_BYTES
+
+
+def test_idle_flows_are_promised_what_fits_into_the_queue_with_its_headers(bench: Bench) -> None:
+    """The allowance is larger than the queue. Two flows may start at once."""
+    promises_more = replace(SETTINGS, common_rtt_us=4_000_000)
+    bench.plane.detach(PORT)
+    bench.plane.enter_port(PORT, BRIDGE, OFPORT)
+    bench.plane.configure(PORT, promises_more, CAPACITY_BPS, BUFFER_BYTES)
+    flows = [replace(FLOW, src_port=number) for number in (2, 3)]
+    for flow in flows:
+        bench.handshake(flow, Offer(scale=7), Offer(scale=7))
+        bench.egress(replace(reverse(flow), payload=b"x" * MSS))
+    let_turns_pass(bench)
+    segments = sum(window_of(bench.ingress(flow), flow) * 128 / MSS for flow in flows)
+    assert segments * (MSS + HEADERS) == pytest.approx(FITS_BYTES, abs=len(flows) * (MSS + HEADERS))
 
 
 def test_it_grows_while_the_link_is_idle_and_a_flow_waits(bench: Bench) -> None:
