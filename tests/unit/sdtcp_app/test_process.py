@@ -274,7 +274,7 @@ def test_sccp_s_entries_are_sent_and_those_of_absent_stages_deleted(start, conne
     assert {mod.cookie for mod in switch.flow_mods(command=3)} == {SDTCP, SCCP}
     other = connect(start(engine))
     other.wait(lambda: len(other.flow_mods(table_id=1, cookie=SCCP)) == 8)
-    both = {wire.PortConfigFlags.ALARM, wire.PortConfigFlags.WINDOW}
+    both = {wire.PortConfigFlags.ALARM, wire.PortConfigFlags.WINDOW | wire.PortConfigFlags.ALLOWANCE}
     other.wait(lambda: {config.flags for config in extensions(other, wire.PortConfig)} == both)
 
 
