@@ -29,7 +29,7 @@ help: ## list these targets
 demo: root setup bpf ## run an incast under plain TCP, SDTCP and SCCP (as root, 3 minutes)
 	$(BIN)/weir lab demo
 
-test: setup bpf check ## run every test that this machine allows (as root, 20 minutes)
+test: setup bpf check ## run every test that this machine allows (as root, 22 minutes)
 	$(BIN)/pytest $(WORKERS) $(shell expr $$(nproc) + 1)
 
 setup: ## install packages, .venv and Open vSwitch; quick if nothing is missing
