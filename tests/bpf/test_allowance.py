@@ -9,7 +9,7 @@ import pytest
 
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
-from tests.support.data_plane.bench import BRIDGE, OFPORT, PORT, Bench, reverse
+from tests.support.data_plane.bench import BRIDGE, PORT, Bench, reverse
 from tests.support.data_plane.packets import Offer, Segment, window_of
 
 CAPACITY_BPS, BUFFER_BYTES, COMMON_RTT_US = 1_000_000, 150_000, 24_000
@@ -59,11 +59,8 @@ def windows(bench: Bench, rounds: int, asks: bool = False) -> None:
 
 def let_turns_pass(bench: Bench) -> None:
     """No flow has sent in the last turns."""
-    states = bench.plane.pinned.maps["port_states"]
-    key, _ = bench.plane.pinned.find_port(PORT)
-    state = states.get(key)
-    state.turn += 3
-    states.put(key, state)
+    with bench.changed_state() as state:
+        state.turn += 3
 
 
 def test_the_allowance_begins_at_capacity_times_common_rtt(bench: Bench) -> None:
@@ -72,9 +69,7 @@ def test_the_allowance_begins_at_capacity_times_common_rtt(bench: Bench) -> None
 
 
 def test_it_begins_with_the_shortest_rtt_of_the_handshakes(bench: Bench) -> None:
-    bench.plane.detach(PORT)
-    bench.plane.enter_port(PORT, BRIDGE, OFPORT)
-    bench.plane.configure(PORT, SETTINGS, CAPACITY_BPS, BUFFER_BYTES)
+    bench.begin_anew(SETTINGS, CAPACITY_BPS, BUFFER_BYTES)
     slow, slower, quick = (replace(FLOW, src_port=number) for number in (2, 3, 4))
     begun = [opened(bench, flow, rtt_s) for flow, rtt_s in ((slow, 0.1), (slower, 0.2), (quick, 0))]
     first = 0.1 * CAPACITY_BPS / 8
@@ -83,9 +78,7 @@ def test_it_begins_with_the_shortest_rtt_of_the_handshakes(bench: Bench) -> None
 
 def test_a_handshake_promises_at_most_what_fits_into_the_queue(bench: Bench) -> None:
     small_queue = 8_000
-    bench.plane.detach(PORT)
-    bench.plane.enter_port(PORT, BRIDGE, OFPORT)
-    bench.plane.configure(PORT, SETTINGS, CAPACITY_BPS, small_queue)
+    bench.begin_anew(SETTINGS, CAPACITY_BPS, small_queue)
     assert opened(bench, FLOW, 0.2) == small_queue * 7 // 8
 
 
@@ -95,9 +88,7 @@ def test_a_flow_that_is_not_in_n_i_has_at_most_the_allowance(bench: Bench, sends
         bench.plane.remove(BRIDGE, rule)
     bench.put(Rule(1, 50, 0, TcpMatch(flags=0x10, flags_mask=0x10), WindowOp.FAIR_SHARE))
     uncounted = replace(FLOW, src_port=9)
-    bench.plane.detach(PORT)
-    bench.plane.enter_port(PORT, BRIDGE, OFPORT)
-    bench.plane.configure(PORT, SETTINGS, CAPACITY_BPS, BUFFER_BYTES)
+    bench.begin_anew(SETTINGS, CAPACITY_BPS, BUFFER_BYTES)
     bench.handshake(uncounted, Offer(scale=7), Offer(scale=7))
     if sends:
         bench.egress(replace(reverse(uncounted), payload=b"x" * 1446))
@@ -107,10 +98,7 @@ def test_a_flow_that_is_not_in_n_i_has_at_most_the_allowance(bench: Bench, sends
 
 def test_idle_flows_are_promised_what_fits_into_the_queue_with_its_headers(bench: Bench) -> None:
     """The allowance is larger than the queue. Two flows may start at once."""
-    promises_more = replace(SETTINGS, common_rtt_us=4_000_000)
-    bench.plane.detach(PORT)
-    bench.plane.enter_port(PORT, BRIDGE, OFPORT)
-    bench.plane.configure(PORT, promises_more, CAPACITY_BPS, BUFFER_BYTES)
+    bench.begin_anew(replace(SETTINGS, common_rtt_us=4_000_000), CAPACITY_BPS, BUFFER_BYTES)
     flows = [replace(FLOW, src_port=number) for number in (2, 3)]
     for flow in flows:
         bench.handshake(flow, Offer(scale=7), Offer(scale=7))

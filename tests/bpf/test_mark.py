@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.data_plane.bench import PORT, Bench
+from tests.support.data_plane.bench import Bench
 from tests.support.data_plane.packets import Segment, checksum
 
 ECT0, ECT1, CE, NOT_ECT = 2, 1, 3, 0
@@ -14,10 +14,8 @@ STEP, RAMP = 1, 2
 
 def with_queue(bench: Bench, pkts: int) -> None:
     """Set the length of the port's queue, as the tracepoints would."""
-    states = bench.plane.pinned.maps["port_states"]
-    state = states.get(states.key(PORT))
-    state.queue_pkts = pkts
-    states.put(states.key(PORT), state)
+    with bench.changed_state() as state:
+        state.queue_pkts = pkts
 
 
 def with_ecn(segment: Segment, ecn: int) -> bytes:

@@ -18,10 +18,8 @@ LOCAL = Segment()
 
 
 def at_level(bench: Bench, level: int, epoch: int) -> None:
-    states = bench.plane.pinned.maps["port_states"]
-    state = states.get(states.key(PORT))
-    state.reflex_level, state.reflex_epoch = level, epoch
-    states.put(states.key(PORT), state)
+    with bench.changed_state() as state:
+        state.reflex_level, state.reflex_epoch = level, epoch
 
 
 def test_entry_is_active_while_its_rank_is_below_the_level(bench: Bench) -> None:

@@ -25,10 +25,8 @@ def share_fairly(bench: Bench) -> None:
 
 
 def set_n_i(bench: Bench, n_i: int) -> None:
-    states = bench.plane.pinned.maps["port_states"]
-    state = states.get(states.key(PORT))
-    state.n_i = n_i
-    states.put(states.key(PORT), state)
+    with bench.changed_state() as state:
+        state.n_i = n_i
 
 
 def through(bench: Bench, frame: bytes) -> bytes:

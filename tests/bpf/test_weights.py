@@ -49,12 +49,9 @@ def window(bench: Bench, flow: Segment) -> int:
 
 def next_turn(bench: Bench, senders: Sequence[Segment] = (LONG, SHORT)) -> None:
     """A turn begins, without waiting for the end of the last one, and these flows send in it."""
-    states = bench.plane.pinned.maps["port_states"]
-    key, _ = bench.plane.pinned.find_port(PORT)
-    state = states.get(key)
-    state.turn += 1
-    state.sent_in_turn[state.turn % 2] = state.weight_in_turn[state.turn % 2] = 0
-    states.put(key, state)
+    with bench.changed_state() as state:
+        state.turn += 1
+        state.sent_in_turn[state.turn % 2] = state.weight_in_turn[state.turn % 2] = 0
     for flow in senders:
         send(bench, flow)
 

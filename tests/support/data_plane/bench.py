@@ -79,15 +79,25 @@ class Bench:
                 match = TcpMatch(ip_version=version, flags=flags, flags_mask=flags)
                 self.put(Rule(1, 100, 0, match, count_op=op))
 
+    def begin_anew(self, settings: PortSettings, capacity_bps: int, buffer_bytes: int) -> None:
+        """Give the port its initial state, without flows and with other settings. The rules stay."""
+        self.plane.detach(PORT)
+        self.plane.enter_port(PORT, BRIDGE, OFPORT)
+        self.plane.configure(PORT, settings, capacity_bps, buffer_bytes)
+
+    @contextlib.contextmanager
+    def changed_state(self) -> Iterator[Any]:
+        """The port's ``struct weir_port_state``, which is written back with what the test changes in it."""
+        states = self.plane.pinned.maps["port_states"]
+        key, _ = self.plane.pinned.find_port(PORT)  # on a slow machine, reading all slots outlasts a turn
+        state = states.get(key)
+        yield state
+        states.put(key, state)
+
     def set_queue_bytes(self, nbytes: int) -> None:
         """Set the length of the port's queue, as the tracepoints would."""
-        states = self.plane.pinned.maps["port_states"]
-        key, _ = self.plane.pinned.find_port(
-            PORT
-        )  # reading all slots takes longer than a turn on a slow machine
-        state = states.get(key)
-        state.queue_bytes = nbytes
-        states.put(key, state)
+        with self.changed_state() as state:
+            state.queue_bytes = nbytes
 
     @property
     def counters(self) -> PortCountersRecord:
