@@ -1,8 +1,8 @@
 """Counts the tests of lab runs, and the tests that show nothing because their run was void.
 
-A run counts once for each test that judges it. Void runs are no failures, because a busy machine shows
-nothing about a figure. But a session in which nearly every run is void has hardly tested the lab. With
-WEIR_CI=1 it fails.
+A run counts once for each test that judges it. A void run does not fail the session, because a busy
+machine shows nothing about a figure. But a session in which nearly every run is void has hardly tested the
+lab. With WEIR_CI=1 it fails.
 """
 
 from __future__ import annotations
