@@ -18,7 +18,7 @@ STAYING, LEAVING = "10.0.0.1", "10.0.0.2"
 MOST_S = 2.0
 """The longest interruption of traffic, in seconds, when a link or a switch fails."""
 ENDED_BY_A_SEGMENT = {"fin", "rst"}
-"""Every caller ends with a FIN. On a busy machine a late answer may meet a closed socket, which sends RST."""
+"""Every caller ends with a FIN. A late ACK may meet a closed socket, which sends a RST (decision 0052)."""
 
 
 def linked(bench: Bench) -> None:
