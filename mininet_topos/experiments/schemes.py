@@ -37,6 +37,7 @@ class Scheme:
 
     ``settings``: sections of the configuration file that the programs get. ``transports``: names of
     baselines, which the hosts take in turn; if there is none, hosts use the experiment's congestion control.
+    ``min_rto_ms``: the minimum RTO of every host; 0: the kernel's, 200 ms.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Scheme:
     extended: bool = False
     settings: Settings = field(default_factory=dict)
     transports: tuple[str, ...] = ()
+    min_rto_ms: int = 0
 
     @property
     def marked(self) -> bool:
@@ -59,6 +61,7 @@ def _of_baseline(name: str, baseline: Baseline) -> Scheme:
 
 _WITHOUT_CONTROLLER = (
     Scheme("plain", BASELINES["reno"].style),
+    Scheme("rto5", PlotStyle("plain TCP, minimum RTO of 5 ms", "#117733", (0, (1, 1)), "d"), min_rto_ms=5),
     _of_baseline("cubic", BASELINES["cubic"]),
     _of_baseline("bbr", BASELINES["bbr"]),
     _of_baseline("ecn", BASELINES["ecn-tcp"]),

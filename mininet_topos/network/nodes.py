@@ -24,6 +24,9 @@ class LabHost(Host):
     It receives packets on the CPUs on which its programs run.
     """
 
+    min_rto_ms = 0
+    """The minimum RTO of its connections; 0: the kernel's, 200 ms."""
+
     def config(self, **params: str) -> dict[str, Any]:
         """Configure the host as Mininet does, and then, with one command, as the lab needs it."""
         result: dict[str, Any] = super().config(**params)
@@ -39,6 +42,20 @@ class LabHost(Host):
     def receive_mask(self) -> str:
         """Return the CPUs on which the host receives packets, in the format of rps_cpus."""
         return mask(os.sched_getaffinity(0))
+
+    def set_min_rto(self, min_rto_ms: int) -> None:
+        """Set the minimum RTO of the connections that the host opens or accepts from now on. Raises LabError.
+
+        It is an attribute of the route, which every kernel has; net.ipv4.tcp_rto_min_us needs Linux 6.11.
+        """
+        if min_rto_ms == self.min_rto_ms:
+            return
+        ifname = self.defaultIntf().name
+        route = self.cmd(f"ip route show dev {ifname} scope link").split(" rto_min ")[0].strip()
+        attribute = f"rto_min {min_rto_ms}ms" if min_rto_ms else ""
+        if answer := self.cmd(f"ip route change {route} dev {ifname} {attribute}").strip():
+            raise LabError(f"host {self.name} cannot have a minimum RTO of {min_rto_ms} ms: {answer}")
+        self.min_rto_ms = min_rto_ms
 
 
 class UnpinnedHost(LabHost):

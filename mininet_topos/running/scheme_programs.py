@@ -99,6 +99,8 @@ def running(
     require_free(port)
     transports = provide(scheme.transports or (congestion_control,), net.state)
     dealt = deal(net, transports)
+    for host in net.hosts:
+        host.set_min_rto(scheme.min_rto_ms)
     port = port or free_port()
     folder.mkdir(parents=True)
     config = folder / "weir.toml"

@@ -51,6 +51,19 @@ def test_incast_under_plain_tcp_and_sccp(tmp_path: Path, before: dict[str, Any])
     assert sccp["qct_ms"]["p50"] < plain["qct_ms"]["p50"]
 
 
+def test_a_minimum_rto_of_5_ms_belongs_to_its_scheme_alone(tmp_path: Path, before: dict[str, Any]) -> None:
+    """A queue of 20 packets drops most of 140 segments, so that a query waits for a timeout."""
+    out = tmp_path / "out"
+    options = ("--schemes", "rto5,plain", "--workers", "20", "--size", "10KB", "--queue", "30KB")
+    done = _lab("incast", *options, "--queries", "3", "--out", str(out), "--json")
+    assert done.returncode == 0, done.stderr
+    assert_nothing_left(before, out)
+    rto5, plain = map(shown, json.loads(done.stdout))
+    assert rto5["timeouts"] > 0
+    assert plain["qct_ms"]["p50"] > 200, "the minimum RTO of Linux"
+    assert rto5["qct_ms"]["p50"] < 150
+
+
 def test_each_fitted_case_runs_on_its_own_network(tmp_path: Path, before: dict[str, Any]) -> None:
     out = tmp_path / "out"
     options = ("--schemes", "plain,ecn", "--workers", "4,2", "--fitted", "--queries", "2", "--size", "10000")
