@@ -17,7 +17,8 @@
  *
  * While the allowance is at most seven eighths of the queue, all that it promises fits there, so that it may grow
  * without doing harm, even if flows pause for other reasons. Above that it grows only if a flow was seen to stop at the
- * end of its window.
+ * end of its window, in one of the last intervals. Not every interval shows that: near the right value a flow's pauses
+ * are short and many.
  */
 #ifndef WEIR_ALLOWANCE_H
 #define WEIR_ALLOWANCE_H
@@ -60,6 +61,20 @@ static __always_inline __u64 allowance_link_ns(const struct weir_port *port, __u
 	return bytes * port->link_ns >> LINK_NS_SHIFT;
 }
 
+/*
+ * The link was idle for idle_ns. If that is long, flows start in bursts, which only the queue absorbs. So the allowance
+ * is at most what fits there.
+ */
+static __always_inline void allowance_note_idle(const struct weir_port *port, struct weir_port_state *state,
+						__u64 idle_ns)
+{
+	__u64 fits = weir_queue_room_bytes(port->buffer_bytes);
+
+	if (state->allowance_bytes > fits && fits >= port->bdp_bytes &&
+	    idle_ns > PAUSE_ROUND_TRIPS * allowance_link_ns(port, state->allowance_bytes))
+		state->allowance_bytes = fits;
+}
+
 /* Bytes leave by the port, before they are enqueued. Returns for how long the link was idle before them, in ns. */
 static __always_inline __u64 allowance_note_departure(const struct weir_port *port, struct weir_port_state *state,
 						      __u64 bytes)
@@ -81,7 +96,10 @@ static __always_inline __u64 allowance_note_departure(const struct weir_port *po
 	if (free_ns > now_ns + LINK_LEAD_NS)
 		free_ns = now_ns + LINK_LEAD_NS;
 	state->link_free_ns = (free_ns > now_ns ? free_ns : now_ns) + sends_ns;
-	return free_ns < now_ns ? now_ns - free_ns : 0;
+	if (free_ns >= now_ns)
+		return 0;
+	allowance_note_idle(port, state, now_ns - free_ns);
+	return now_ns - free_ns;
 }
 
 /*
@@ -106,7 +124,7 @@ static __always_inline void allowance_note_gap(struct weir_flow *flow, const str
 		return;
 	if (starved_ns && flow->window_bytes &&
 	    out_bytes - flow->out_before_gap + flow->max_payload >= flow->window_bytes)
-		state->window_limit = 1;
+		state->window_limits |= 1;
 	flow->out_before_gap = out_bytes;
 }
 
@@ -165,18 +183,23 @@ static __always_inline void allowance_begin_interval(struct weir_port_state *sta
 {
 	state->interval_start_ns = now_ns;
 	state->starved_ns = state->departed_bytes = state->longest_gap_ns = 0;
-	state->window_limit = 0;
 	state->queue_min_bytes = state->queue_bytes;
 }
 
-/* Ends the interval. `flows` of `segment_bytes` have windows of at least a segment each, whatever the allowance is. */
+/*
+ * Ends the interval. `flows` of `segment_bytes` have windows of at least a segment each, whatever the allowance is.
+ * Senders send what the allowance grows by at once. So it grows by no more than half of what fits into the queue, which
+ * also holds their other bursts.
+ */
 static __noinline int allowance_correct(const struct weir_port *port, struct weir_port_state *state, __u32 flows,
 					__u32 segment_bytes)
 {
 	__u64 now_ns = bpf_ktime_get_ns(), allowance = allowance_bytes(port, state);
 	__u64 fits = weir_queue_room_bytes(port->buffer_bytes);
 	__u64 target = allowance / TARGET_FRACTION, least = (__u64)flows * segment_bytes;
-	__u64 most = state->window_limit ? MOST_ALLOWANCE_BYTES : fits;
+	bool limits = state->window_limits & WINDOW_LIMIT_HISTORY;
+	__u64 most = limits ? MOST_ALLOWANCE_BYTES : fits;
+	__u64 most_now = allowance + fits / GROWTH_ROOM_FRACTION;
 	struct weir_interval seen = {
 		.length_ns = now_ns > state->interval_start_ns ? now_ns - state->interval_start_ns : 0,
 		.starved_ns = state->starved_ns,
@@ -185,6 +208,8 @@ static __noinline int allowance_correct(const struct weir_port *port, struct wei
 		.starved_before = state->was_starved,
 	};
 
+	if (most_now > most)
+		most_now = most;
 	if (target > port->buffer_bytes / TARGET_QUEUE_FRACTION)
 		target = port->buffer_bytes / TARGET_QUEUE_FRACTION;
 	if (target < LEAST_TARGET_FRAMES * FRAME_BYTES)
@@ -193,13 +218,14 @@ static __noinline int allowance_correct(const struct weir_port *port, struct wei
 		least = fits;
 	if (least < LEAST_ALLOWANCE_FRAMES * FRAME_BYTES)
 		least = LEAST_ALLOWANCE_FRAMES * FRAME_BYTES;
-	state->allowance_bytes = weir_next_allowance(allowance, &seen, target, least, most);
+	state->allowance_bytes = weir_next_allowance(allowance, &seen, target, least, most_now);
 	state->was_starved = weir_is_starved(&seen);
 	state->allowance_limit = WEIR_LIMIT_NONE;
 	if (state->allowance_bytes <= least)
 		state->allowance_limit = WEIR_LIMIT_SEGMENTS;
 	else if (state->was_starved && state->allowance_bytes >= most)
-		state->allowance_limit = state->window_limit ? WEIR_LIMIT_MOST : WEIR_LIMIT_QUEUE;
+		state->allowance_limit = limits ? WEIR_LIMIT_MOST : WEIR_LIMIT_QUEUE;
+	state->window_limits = state->allowance_bytes < fits ? 0 : state->window_limits << 1;
 	allowance_set_round_gap(port, state);
 	state->settled = 0;
 	allowance_begin_interval(state, now_ns);

@@ -50,6 +50,9 @@
 #define TARGET_QUEUE_FRACTION 16        /* at most this part of the buffer, */
 #define LEAST_TARGET_FRAMES 2           /* and at least this many frames */
 #define LEAST_ALLOWANCE_FRAMES 2        /* one that is sent and one that is acknowledged */
+#define GROWTH_ROOM_FRACTION 2          /* a correction adds at most this part of what fits into the queue */
+#define WINDOW_LIMIT_HISTORY 0xf        /* a flow's stop at the end of its window counts for four corrections */
+#define PAUSE_ROUND_TRIPS 4             /* a port that was idle for so long begins anew */
 #define MOST_ALLOWANCE_BYTES 1073725440 /* the largest TCP window, RFC 7323 */
 #define MAX_TURN_DOUBLINGS 16           /* by which a turn may exceed that of the agent */
 #define DITHER_A 40503u                 /* odd numbers with well mixed bits */

@@ -65,19 +65,23 @@ static __always_inline __u32 crowd_now(const struct weir_port_state *state, __u6
 	return state->n_i > crowd ? state->n_i : crowd;
 }
 
-/* A connection is being opened: the number of flows for which the port must be ready. */
+/*
+ * A connection is being opened: the number of flows for which the port must be ready. The first SYN of a burst may be
+ * that of a single flow, which keeps its MSS for long. So it does not expect a crowd of more than twice the flows.
+ */
 static __always_inline __u32 crowd_expected(struct weir_port_state *state, __u64 now_ns)
 {
+	bool first = now_ns - state->burst_start_ns > BURST_NS;
 	__u32 crowd = crowd_remembered(state, now_ns), flows;
 
-	if (now_ns - state->burst_start_ns > BURST_NS) {
+	if (first) {
 		state->burst_start_ns = now_ns;
 		state->burst_flows = state->n_i;
 	}
 	flows = __sync_fetch_and_add(&state->burst_flows, 1) + 1;
 	if (flows <= state->n_i)
 		flows = state->n_i + 1;
-	return flows > crowd ? 2 * flows : crowd;
+	return flows > crowd || (first && 2 * flows < crowd) ? 2 * flows : crowd;
 }
 
 /*

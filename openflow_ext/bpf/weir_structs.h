@@ -134,10 +134,10 @@ struct weir_port_state {
 	__u64 short_turn_ns;   /* as in weir_port, for the present allowance; 0: as there */
 	__u32 allowance_bytes; /* 0: not yet corrected, bdp_bytes holds */
 	__u32 queue_min_bytes;
-	__u32 turn_shift;        /* as in weir_port, for the present allowance; 0: as there */
-	__u32 window_limit;      /* 1: in this interval a flow sent all that its window allowed, and stopped */
-	__u32 settled;           /* 1: what departs now was sent under the present allowance */
-	__u32 was_starved;       /* 1: so was the interval before */
+	__u32 turn_shift;    /* as in weir_port, for the present allowance; 0: as there */
+	__u32 window_limits; /* bit n: n corrections ago a flow sent its whole window and stopped (weir_allowance.h) */
+	__u32 settled;       /* 1: what departs now was sent under the present allowance */
+	__u32 was_starved;   /* 1: so was the interval before */
 	__u64 weight_in_turn[2]; /* as sent_in_turn, of the flows' weights; only if the port corrects its allowance */
 };
 

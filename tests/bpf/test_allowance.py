@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -111,6 +112,35 @@ def test_idle_flows_are_promised_what_fits_into_the_queue_with_its_headers(bench
 def test_it_grows_while_the_link_is_idle_and_a_flow_waits(bench: Bench) -> None:
     windows(bench, 12)
     assert allowance(bench) > 1.5 * BDP_BYTES
+
+
+def test_a_correction_adds_no_more_than_half_of_what_fits_into_the_queue(bench: Bench) -> None:
+    """Otherwise what the senders send at once after it would overflow the queue."""
+    small_buffer_bytes = 16_000
+    bench.plane.configure(PORT, SETTINGS, 100_000_000, small_buffer_bytes)
+    with bench.changed_state() as state:
+        state.allowance_bytes = 60_000
+    sizes = [allowance(bench)]
+    for _ in range(12):
+        windows(bench, 1)
+        sizes.append(allowance(bench))
+    growth = [later - earlier for earlier, later in pairwise(sizes)]
+    assert max(growth) == small_buffer_bytes * 7 // 8 // 2
+    assert sum(step > 0 for step in growth) >= 2
+
+
+@pytest.mark.parametrize(("pause_s", "left"), [(0.5, FITS_BYTES), (0.0, 2 * FITS_BYTES)])
+def test_a_port_that_was_idle_for_long_promises_what_fits_into_its_queue(
+    bench: Bench, pause_s: float, left: int
+) -> None:
+    """Flows start in bursts, which only the queue absorbs. The allowance is that of 21 ms."""
+    bench.plane.configure(PORT, replace(SETTINGS, common_rtt_us=1000), 100_000_000, BUFFER_BYTES)
+    bench.egress(DATA)
+    with bench.changed_state() as state:
+        state.allowance_bytes = 2 * FITS_BYTES
+    time.sleep(pause_s)
+    bench.egress(DATA)
+    assert bench.counters.allowance_bytes == left
 
 
 @pytest.mark.parametrize("bench", [False], indirect=True)

@@ -104,7 +104,8 @@ class Simulation:
         seen = (int(length_ns), int(self._starved_ns), self._departed, self._queue_min, self._starved_before)
         self._starved_before = self._starved_ns > length_ns / 256
         least = min(active * SEGMENT_BYTES, FITS_BYTES)
-        self.allowance = self.law(int(self.allowance), *seen, int(target), least, MOST_BYTES)
+        most = min(MOST_BYTES, int(self.allowance) + FITS_BYTES // 2)
+        self.allowance = self.law(int(self.allowance), *seen, int(target), least, most)
         self._begin()
 
     def utilisation(self, from_ns: float, to_ns: float) -> float:
