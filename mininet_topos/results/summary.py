@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -226,13 +227,14 @@ def missed(run: Path, records: list[Record], case: Case) -> float | None:
 def background_figures(records: list[dict[str, Any]], period_ms: int) -> Row:
     """Return the long flows' goodput before, during and after the queries, and their recovery time.
 
+    "After" is the last second before the flows ended.
     "During" lasts from the last sample before the first query to the end of the last query or, with a
     period, to the end of the last period. With a period, this time is thus the same for every scheme.
 
     ``recovery_s`` is the time from the end of the last query until the goodput over RECOVERY_WINDOW_S is
     RECOVERED of the goodput before the queries; None if it never is, or if there are no long flows.
     """
-    points = goodput_points(records)
+    points = while_sending(goodput_points(records))
     start_ns, end_ns = query_span_ns(records)
     if len(points) < 2 or not end_ns:
         return {"background_mbps": None, "recovery_s": None}
@@ -255,6 +257,12 @@ def background_figures(records: list[dict[str, Any]], period_ms: int) -> Row:
         "background_mbps": {name: round(rate, 2) for name, rate in rates.items()},
         "recovery_s": recovery_s,
     }
+
+
+def while_sending(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return (time, total bytes) without the end, from the sample interval on in which the flows ended."""
+    grown = [at for at, (one, other) in enumerate(pairwise(points), 1) if other[1] > one[1]]
+    return points[: grown[-1]] if grown else points
 
 
 def goodput_mbps(points: list[tuple[float, float]], since_ns: float, until_ns: float) -> float:

@@ -35,14 +35,25 @@ struct packet {
 	struct tcphdr *tcp;
 	struct weir_port *port;
 	struct weir_port_state *state;
-	struct weir_flow *flow;      /* NULL: the switch has seen no handshake */
-	struct header_edit edits[2]; /* of a SYN */
+	struct weir_flow *flow;              /* NULL: the switch has seen no handshake */
+	struct header_edit edits[SYN_EDITS]; /* of a SYN */
 };
 
 /* Exact for a segment that opens or ends a connection; otherwise as of the last clock tick, which is much cheaper. */
 static __always_inline __u64 packet_time_ns(const struct segment *s, struct weir_port_state *state)
 {
 	return s->flags & (TCP_SYN | TCP_FIN | TCP_RST) ? bpf_ktime_get_ns() : port_tick_ns(state);
+}
+
+/* Lowers the window of a SYN-ACK, which no rule matches. */
+static __always_inline void packet_limit_start(struct packet *p, const struct rule_query *q)
+{
+	__u32 window = flow_start_window(p->flow, p->port, p->state, q->now_ns);
+
+	if (window < p->port->least_window_bytes)
+		window = p->port->least_window_bytes;
+	if (window < bpf_ntohs(p->tcp->window))
+		p->edits[EDIT_WINDOW] = (struct header_edit){offsetof(struct tcphdr, window), bpf_htons(window)};
 }
 
 /* Fits what a host behind an SCCP port offers (weir_mss.h). A repeated SYN gets the same offer as the first. */
@@ -57,12 +68,15 @@ static __always_inline void packet_fit_offer(struct packet *p, const struct rule
 	if (p->flow->flags & WEIR_SYN_IN && p->flow->local_isn == isn)
 		*offer = p->flow->local;
 	else
-		fitted = host && !host->simple_count && mss_fit_offer(p->port, p->state, options, offer, q->now_ns);
+		fitted = host && !host->simple_count && mss_fit_offer(p->port, p->state, p->flow, options, offer);
 	mss_syn_edits(p->edits, options, &own, offer);
 	flow_learn_offer(p->flow, offer, isn, WEIR_INGRESS, q->now_ns);
 	p->flow->scale_shift = own.scale - offer->scale;
-	if (fitted)
-		p->flow->flags |= WEIR_FITTED;
+	if (!fitted)
+		return;
+	p->flow->flags |= WEIR_FITTED;
+	if (q->segment.flags & TCP_ACK)
+		packet_limit_start(p, q);
 }
 
 /*
@@ -76,7 +90,7 @@ static __noinline int packet_take_offer(struct packet *p, const struct rule_quer
 	struct tcp_options options;
 	struct weir_offer offer = {};
 
-	p->flow = flow_find_or_create(q->ifindex, &q->segment, direction, q->now_ns);
+	p->flow = flow_find_or_create(p->port->ifindex, &q->segment, direction, q->now_ns);
 	if (!p->flow) {
 		__sync_fetch_and_add(&p->state->untracked, 1);
 		return 0;
@@ -100,7 +114,7 @@ static __noinline int packet_establish(struct packet *p, const struct rule_query
 	p->flow->last_ns = now_ns;
 	p->flow->flags |= direction == WEIR_INGRESS ? WEIR_ESTABLISHED | WEIR_HALF_SEGMENTS : WEIR_ESTABLISHED;
 	allowance_note_handshake(p->port, p->state, rtt_ns);
-	flow_key_of_segment(&key, q->ifindex, &q->segment, direction);
+	flow_key_of_segment(&key, p->port->ifindex, &q->segment, direction);
 	report_send(&key, p->flow, p->port, WEIR_FLOW_OPENED, WEIR_NOT_CLOSED, rtt_ns);
 	return 0;
 }
@@ -116,7 +130,7 @@ static __noinline int packet_note_end(struct packet *p, const struct rule_query 
 		flow_end_count(p->flow, p->state);
 	if (bit == WEIR_FIN_IN || already_closed || !(p->flow->flags & WEIR_ESTABLISHED))
 		return 0;
-	flow_key_of_segment(&key, q->ifindex, &q->segment, direction);
+	flow_key_of_segment(&key, p->port->ifindex, &q->segment, direction);
 	report_send(&key, p->flow, p->port, WEIR_FLOW_CLOSED, bit == WEIR_RST ? WEIR_BY_RST : WEIR_BY_FIN, 0);
 	return 0;
 }
@@ -138,7 +152,7 @@ static __always_inline bool packet_follow_flow(struct packet *p, const struct ru
 	bool syn = flags & TCP_SYN;
 
 	if (!syn)
-		p->flow = flow_of_segment(q->ifindex, &q->segment, direction);
+		p->flow = flow_of_segment(p->port->ifindex, &q->segment, direction);
 	else if (!packet_take_offer(p, q, c, direction))
 		return false;
 	if (!p->flow)
@@ -273,7 +287,7 @@ static __always_inline void ingress_edit_syn(struct tcphdr *tcp, void *end, cons
 
 	if (!edit->at || (void *)(word + 1) > end)
 		return;
-	tcp->check = weir_checksum_update(tcp->check, edit->before, edit->after);
+	tcp->check = weir_checksum_update(tcp->check, *word, edit->after);
 	*word = edit->after;
 }
 
@@ -281,11 +295,11 @@ SEC("xdp")
 int weir_ingress(struct xdp_md *ctx)
 {
 	struct cursor c = CURSOR_OF(ctx);
-	struct rule_query q = {.ifindex = ctx->ingress_ifindex, .frame_len = c.end - c.pos, .packets = 1};
+	struct rule_query q = {.frame_len = c.end - c.pos, .packets = 1};
 	struct packet p = {};
 	__u16 new_window;
 
-	if (!port_find(q.ifindex, &p.port, &p.state))
+	if (!port_find(ctx->ingress_ifindex, &p.port, &p.state))
 		return XDP_PASS;
 	if (!parse_segment(c, &q.segment, true) && !parse_xdp(ctx, &q.segment))
 		return XDP_PASS;
@@ -293,8 +307,8 @@ int weir_ingress(struct xdp_md *ctx)
 		p.tcp->check = weir_checksum_update(p.tcp->check, p.tcp->window, new_window);
 		p.tcp->window = new_window;
 	} else if (q.segment.flags & TCP_SYN) {
-		ingress_edit_syn(p.tcp, c.end, &p.edits[0]);
-		ingress_edit_syn(p.tcp, c.end, &p.edits[1]);
+		for (int i = 0; i < SYN_EDITS; i++)
+			ingress_edit_syn(p.tcp, c.end, &p.edits[i]);
 	}
 	return XDP_PASS;
 }
@@ -325,7 +339,6 @@ static __always_inline bool skb_find_segment(struct __sk_buff *skb, struct segme
 
 static __always_inline void skb_fill_query(struct rule_query *q, const struct __sk_buff *skb)
 {
-	q->ifindex = skb->ifindex;
 	q->frame_len = skb->len;
 	q->packets = skb->gso_segs ? skb->gso_segs : 1;
 }
@@ -340,14 +353,13 @@ int weir_ingress_tc(struct __sk_buff *skb)
 	__u16 new_window;
 
 	skb_fill_query(&q, skb);
-	if (!port_find(q.ifindex, &p.port, &p.state) || !skb_find_segment(skb, &q.segment))
+	if (!port_find(skb->ifindex, &p.port, &p.state) || !skb_find_segment(skb, &q.segment))
 		return TC_ACT_UNSPEC;
 	c = CURSOR_OF(skb);
 	if (ingress_handle(&p, &q, &c, &new_window))
 		segment_replace_word(skb, &q.segment, offsetof(struct tcphdr, window), p.tcp->window, new_window);
-	for (int i = 0; i < 2; i++)
-		if (p.edits[i].at)
-			segment_replace_word(skb, &q.segment, p.edits[i].at, p.edits[i].before, p.edits[i].after);
+	for (int i = 0; i < SYN_EDITS && q.segment.flags & TCP_SYN; i++)
+		segment_edit(skb, &q.segment, &p.edits[i]);
 	return TC_ACT_UNSPEC;
 }
 
@@ -389,7 +401,7 @@ int weir_egress(struct __sk_buff *skb)
 	bool is_tcp;
 
 	skb_fill_query(&q, skb);
-	if (!host || !port_find(q.ifindex, &p.port, &p.state))
+	if (!host || !port_find(skb->ifindex, &p.port, &p.state))
 		return TC_ACT_UNSPEC;
 	is_tcp = skb_find_segment(skb, &q.segment);
 	gap_ns = allowance_note_departure(p.port, p.state, q.frame_len);

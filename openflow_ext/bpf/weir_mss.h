@@ -35,10 +35,11 @@
 
 /* A change to a 16-bit word of a TCP header, in network order; at 0: no change. */
 struct header_edit {
-	__u32 at;
-	__u16 before;
+	__u16 at;
 	__u16 after;
 };
+
+enum syn_edit { EDIT_MSS, EDIT_SCALE, EDIT_WINDOW, SYN_EDITS };
 
 static __always_inline __u32 crowd_remembered(const struct weir_port_state *state, __u64 now_ns)
 {
@@ -65,35 +66,44 @@ static __always_inline __u32 crowd_now(const struct weir_port_state *state, __u6
 	return state->n_i > crowd ? state->n_i : crowd;
 }
 
+/* The number of flows for which the port must be ready while `flow` and others are being opened. */
+static __always_inline __u32 crowd_expected(const struct weir_port_state *state, const struct weir_flow *flow,
+					    __u32 crowd)
+{
+	__u32 known = state->n_i + !flow->counted;
+	__u32 flows = state->burst_flows > known ? state->burst_flows : known;
+
+	return flows > crowd ? 2 * flows : crowd;
+}
+
 /*
- * A connection is being opened: the number of flows for which the port must be ready. The first SYN of a burst may be
- * that of a single flow, which keeps its MSS for long. So it does not expect a crowd of more than twice the flows.
+ * A flow is being opened: the number of flows for which the port must be ready. The first SYN of a burst may be that of
+ * a single flow, which keeps its MSS for long. So it does not expect a crowd of more than twice the flows.
  */
-static __always_inline __u32 crowd_expected(struct weir_port_state *state, __u64 now_ns)
+static __always_inline __u32 crowd_note_syn(struct weir_port_state *state, const struct weir_flow *flow, __u64 now_ns)
 {
 	bool first = now_ns - state->burst_start_ns > BURST_NS;
-	__u32 crowd = crowd_remembered(state, now_ns), flows;
+	__u32 crowd = crowd_remembered(state, now_ns), alone;
 
 	if (first) {
 		state->burst_start_ns = now_ns;
-		state->burst_flows = state->n_i;
+		state->burst_flows = state->n_i - !!flow->counted;
 	}
-	flows = __sync_fetch_and_add(&state->burst_flows, 1) + 1;
-	if (flows <= state->n_i)
-		flows = state->n_i + 1;
-	return flows > crowd || (first && 2 * flows < crowd) ? 2 * flows : crowd;
+	__sync_fetch_and_add(&state->burst_flows, 1);
+	alone = crowd_expected(state, flow, 0);
+	return first && alone < crowd ? alone : crowd_expected(state, flow, crowd);
 }
 
 /*
  * Changes what the host behind the port offers. True if the segments that it will receive are whole numbers of its
  * window steps. A global function, which the verifier checks once.
  */
-__noinline int mss_fit_offer(const struct weir_port *port, struct weir_port_state *state,
-			     const struct tcp_options *options, struct weir_offer *offer, __u64 now_ns)
+__noinline int mss_fit_offer(const struct weir_port *port, struct weir_port_state *state, const struct weir_flow *flow,
+			     const struct tcp_options *options, struct weir_offer *offer)
 {
 	__u32 extra, scale, segment;
 
-	if (!port || !state || !options || !offer)
+	if (!port || !state || !flow || !options || !offer)
 		return 0;
 	extra = offer->timestamps ? TIMESTAMPS_LEN : 0;
 	if (!port->bdp_bytes || !port->buffer_bytes)
@@ -103,8 +113,8 @@ __noinline int mss_fit_offer(const struct weir_port *port, struct weir_port_stat
 	if (options->scale_offset && options->bytes[options->scale_offset & OPTIONS_MASK] == offer->scale)
 		offer->scale -= weir_finer(offer->scale);
 	scale = offer->scale == WEIR_NO_SCALE ? 0 : offer->scale;
-	segment = weir_fitted_segment(port->buffer_bytes + port->bdp_bytes, crowd_expected(state, now_ns),
-				      offer->mss - extra, scale);
+	segment = weir_fitted_segment(port->buffer_bytes + port->bdp_bytes,
+				      crowd_note_syn(state, flow, bpf_ktime_get_ns()), offer->mss - extra, scale);
 	offer->mss = segment + extra;
 	return !(segment & ((1u << (scale & 31)) - 1));
 }
@@ -117,10 +127,10 @@ static __always_inline void mss_syn_edits(struct header_edit *edits, const struc
 	__u16 word = options->bytes[at] << 8 | options->bytes[at + 1];
 
 	if (offer->mss != own->mss)
-		edits[0] = (struct header_edit){MSS_OFFSET, bpf_htons(own->mss), bpf_htons(offer->mss)};
+		edits[EDIT_MSS] = (struct header_edit){MSS_OFFSET, bpf_htons(offer->mss)};
 	if (less)
-		edits[1] = (struct header_edit){sizeof(struct tcphdr) + at, bpf_htons(word),
-						bpf_htons(word - (options->scale_offset & 1 ? less : less << 8))};
+		edits[EDIT_SCALE] = (struct header_edit){
+			sizeof(struct tcphdr) + at, bpf_htons(word - (options->scale_offset & 1 ? less : less << 8))};
 }
 
 /*
@@ -225,6 +235,25 @@ static __always_inline bool floor_is_before_payload(const struct weir_flow *flow
 	return flow->flags & WEIR_HALF_SEGMENTS && !flow->max_payload && !s->payload && mss > WEIR_SMALL_WINDOW;
 }
 
+/*
+ * The window of a SYN-ACK: what a host that has connected may send before it receives an ACK. All flows that the port
+ * expects fit into its queue with that. It has no scale (RFC 7323, section 2.2).
+ */
+static __always_inline __u32 flow_start_window(struct weir_flow *flow, const struct weir_port *port,
+					       const struct weir_port_state *state, __u64 now_ns)
+{
+	__u32 mss = flow_mss(flow), flows = crowd_expected(state, flow, crowd_remembered(state, now_ns));
+	__u64 room = allowance_payload_bytes(weir_queue_room_bytes(port->buffer_bytes), mss);
+	__u64 window = room / (flows ? flows : 1) / mss * mss;
+
+	if (window >= 2 * mss)
+		return window < WEIR_MAX_FIELD ? window : WEIR_MAX_FIELD;
+	if (mss <= WEIR_SMALL_WINDOW)
+		return mss;
+	flow->flags |= WEIR_HALF_SEGMENTS;
+	return WEIR_SMALL_WINDOW;
+}
+
 /* Notes whether the flow's window was last computed with a floor of one segment. */
 static __always_inline void flow_note_one_segment(struct weir_flow *flow, bool one_segment)
 {
@@ -251,6 +280,16 @@ static __always_inline void segment_replace_word(struct __sk_buff *skb, const st
 {
 	bpf_l4_csum_replace(skb, s->tcp_offset + offsetof(struct tcphdr, check), before, after, sizeof(after));
 	bpf_skb_store_bytes(skb, s->tcp_offset + at, &after, sizeof(after), 0);
+}
+
+/* Not inlined, because its buffer would not fit into the stack of weir_ingress_tc. */
+static __noinline int segment_edit(struct __sk_buff *skb, const struct segment *s, const struct header_edit *edit)
+{
+	__u16 before;
+
+	if (edit->at && !bpf_skb_load_bytes(skb, s->tcp_offset + edit->at, &before, sizeof(before)))
+		segment_replace_word(skb, s, edit->at, before, edit->after);
+	return 0;
 }
 
 /* Sets PSH. */

@@ -49,10 +49,10 @@ struct segment {
 	__u32 dst[4];
 	__u16 src_port;
 	__u16 dst_port;
-	__u16 flags; /* host order */
-	__u16 ip_version;
-	__u32 payload;    /* bytes */
-	__u32 tcp_offset; /* offset of the TCP header in the frame */
+	__u16 tcp_offset; /* offset of the TCP header in the frame */
+	__u8 flags;
+	__u8 ip_version;
+	__u32 payload; /* bytes */
 };
 
 struct vlan_tag {

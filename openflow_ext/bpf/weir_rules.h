@@ -65,18 +65,17 @@ __noinline __u32 rule_next_listed(const struct segment *s, const struct weir_lis
 /* One segment, as the rules see it. Without pointers, so that global functions can take it. */
 struct rule_query {
 	struct segment segment;
-	__u32 ifindex;
 	__u32 frame_len;
 	__u64 now_ns;
-	__u32 field;          /* the segment's window field */
-	__u32 scale;          /* and the scale of that field */
+	__u64 allowance;      /* the bytes that the flows of the port share, multiplied by the weight of this flow */
+	__u32 divisor;        /* sum of the weights of the flows among which the port is shared, for this segment */
 	__u32 mss;            /* of the flow */
 	__u32 floor_bytes;    /* the least window of a clamp (weir_window_field) */
-	__u32 ceiling_bytes;  /* the largest window of a clamp; 0: no limit */
 	__u32 headroom_bytes; /* what a fair share may exceed (packet_set_floor) */
-	__u32 divisor;        /* sum of the weights of the flows among which the port is shared, for this segment */
-	__u32 packets;        /* segments on the wire: more than one in a super-packet */
-	__u64 allowance;      /* the bytes that the flows of the port share, multiplied by the weight of this flow */
+	__u16 ceiling_bytes;  /* the largest window of a clamp; 0: no limit */
+	__u16 packets;        /* segments on the wire: more than one in a super-packet */
+	__u16 field;          /* the segment's window field */
+	__u8 scale;           /* and the scale of that field */
 };
 
 /* The combined actions of the rules that matched so far. */
@@ -196,7 +195,7 @@ static __always_inline void rule_note_punished(const struct rule_query *q, const
 
 	if (!punished && port->armed_entries)
 		armed = bpf_map_lookup_elem(&armed_rules, key);
-	if (armed && armed->action.armed_ifindex == q->ifindex)
+	if (armed && armed->action.armed_ifindex == port->ifindex)
 		punished = true;
 	if (punished != !!(flow->flags & WEIR_PUNISHED))
 		flow->flags ^= WEIR_PUNISHED;
@@ -259,7 +258,7 @@ static __always_inline void rule_hit_armed(struct rule_result *result, const str
 		return;
 	rule_exact_key(&key, q, port->bridge);
 	armed = bpf_map_lookup_elem(&armed_rules, &key);
-	if (!armed || armed->action.armed_ifindex != q->ifindex || armed->action.rank >= state->reflex_level)
+	if (!armed || armed->action.armed_ifindex != port->ifindex || armed->action.rank >= state->reflex_level)
 		return;
 	if (armed->tally.epoch != state->reflex_epoch) {
 		armed->tally.epoch = state->reflex_epoch;

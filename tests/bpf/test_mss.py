@@ -296,6 +296,27 @@ def test_first_window_is_small_and_the_request_raises_it(bench: Bench) -> None:
     assert (window_bytes(bench, other), window_bytes(bench, replace(other, payload=b"?"))) == (512, 512)
 
 
+@pytest.mark.parametrize("form", ["ingress", "ingress_tc"])
+@pytest.mark.parametrize(("flows", "window"), [(0, 65_535), (9, 8 * 1408), (44, 512)])
+def test_a_syn_ack_advertises_what_the_queue_can_hold_of_each_flow(
+    bench: Bench, flows: int, window: int, form: str
+) -> None:
+    """A host that has connected may send that much at once. The window has no scale; the host's is 64 KB."""
+    crowd(bench, flows)
+    answer = replace(LOCAL, src_port=60_000, flags=SYN | ACK, window=65_535, options=Offer().pack())
+    bench.egress(replace(reverse(answer), flags=SYN, options=Offer().pack()))
+    frame = getattr(bench, form)(answer)
+    assert window_of(frame, answer) == window
+    assert checksum_is_right(frame, answer)
+
+
+def test_a_syn_ack_with_a_smaller_window_is_left_alone(bench: Bench) -> None:
+    crowd(bench, 119)
+    bench.egress(replace(reverse(LOCAL), flags=SYN, options=Offer().pack()))
+    answer = replace(LOCAL, flags=SYN | ACK, window=100, options=Offer().pack())
+    assert window_of(bench.ingress(answer), answer) == 100
+
+
 def test_flows_receive_two_segments_one_after_the_other(bench: Bench) -> None:
     """Each flow receives a window of two segments once. The link of 1 kbit/s needs 35 s for four segments."""
     crowd(bench, 119)

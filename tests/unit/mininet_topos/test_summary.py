@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mininet_topos.records.raw_records import goodput_points
-from mininet_topos.results.summary import background_figures, percentile
+from mininet_topos.results.summary import background_figures, percentile, while_sending
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0.1, 100))
@@ -52,6 +52,13 @@ def test_long_flows_that_never_recover_have_no_recovery_time() -> None:
     figures = background_figures([*_goodput([90] * 20 + [30] * 40), query], 0)
     assert figures["recovery_s"] is None
     assert background_figures([query], 0) == {"background_mbps": None, "recovery_s": None}
+
+
+def test_the_time_after_the_flows_ended_does_not_count() -> None:
+    points = [(0.0, 0.0), (1.0, 10.0), (2.0, 20.0), (3.0, 23.0), (4.0, 23.0), (5.0, 23.0)]
+    assert while_sending(points) == points[:3]
+    assert while_sending(points[:1]) == points[:1]
+    assert while_sending([]) == []
 
 
 def test_goodput_of_several_sinks_is_summed_while_all_report() -> None:
