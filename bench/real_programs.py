@@ -3,11 +3,11 @@
     python -m bench.real_programs [--workers N] [--size BYTES] [--long N] [--schemes A,B] [--turns N] [--json]
 
 The network is the lab's star: one port of 100 Mbit/s with a queue of 150 KB. Hosts have the defaults of the
-kernel, and no CPU is reserved for anything. One curl asks all workers, each over a new connection, and a query takes
-as long as its slowest response. With --long, iperf3 sends so many long flows to the same port meanwhile. The
-schemes take turns, with --queries queries each; every query is counted. "x ideal" is the time of a query
-divided by the time of its bytes with their headers on the link. "other Mbit/s" is
-what the link carried besides the responses, with headers. Needs nginx, curl 7.68 and iperf3.
+kernel, and no CPU is reserved for anything. One curl asks all workers, each over a new connection, and a
+query takes as long as its slowest response. With --long, iperf3 sends so many long flows to the same port
+meanwhile. The schemes take turns, with --queries queries each; every query is counted. "x ideal" is the time
+of a query divided by the time of its bytes with their headers on the link. "other Mbit/s" is what the link
+carried besides the responses, with headers. Needs nginx, curl 7.68 and iperf3.
 """
 
 from __future__ import annotations
