@@ -61,9 +61,9 @@ def _of_baseline(name: str, baseline: Baseline) -> Scheme:
 
 _WITHOUT_CONTROLLER = (
     Scheme("plain", BASELINES["reno"].style),
-    Scheme("rto5", PlotStyle("plain TCP, minimum RTO of 5 ms", "#117733", (0, (1, 1)), "d"), min_rto_ms=5),
     _of_baseline("cubic", BASELINES["cubic"]),
     _of_baseline("bbr", BASELINES["bbr"]),
+    Scheme("rto5", PlotStyle("TCP, RTOmin 5 ms", "#117733", (0, (1, 1)), "d"), min_rto_ms=5),
     _of_baseline("ecn", BASELINES["ecn-tcp"]),
     _of_baseline("dctcp", BASELINES["dctcp"]),
     Scheme(

@@ -52,9 +52,9 @@ def test_incast_under_plain_tcp_and_sccp(tmp_path: Path, before: dict[str, Any])
 
 
 def test_a_minimum_rto_of_5_ms_belongs_to_its_scheme_alone(tmp_path: Path, before: dict[str, Any]) -> None:
-    """A queue of 20 packets drops most of 140 segments, so that a query waits for a timeout."""
+    """A queue of six packets drops most of 140 segments, so that a query waits for a timeout."""
     out = tmp_path / "out"
-    options = ("--schemes", "rto5,plain", "--workers", "20", "--size", "10KB", "--queue", "30KB")
+    options = ("--schemes", "rto5,plain", "--workers", "20", "--size", "10KB", "--queue", "10KB")
     done = _lab("incast", *options, "--queries", "3", "--out", str(out), "--json")
     assert done.returncode == 0, done.stderr
     assert_nothing_left(before, out)

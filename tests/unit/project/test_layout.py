@@ -25,7 +25,10 @@ SLEEPS = {
     "tests/support/waiting.py": (2, "the polling interval of wait_until and wait_until_async"),
     "tests/support/lab/echo.py": (1, "the caller's pace: a byte each 20 ms on every connection"),
     "tests/support/lab/diamond.py": (1, "tcpdump prints a packet that it has received some ms later"),
-    "tests/bpf/test_allowance.py": (4, "the link is idle, an application pauses, a handshake takes its RTT"),
+    "tests/bpf/test_allowance.py": (
+        5,
+        "link and port are idle, an application pauses, a handshake takes its RTT",
+    ),
     "tests/bpf/test_clamp.py": (2, "programs read the clock at its last tick, and clamps expire with time"),
     "tests/bpf/test_dctcp.py": (1, "a connection that is idle for longer than a retransmission timeout"),
     "tests/bpf/test_expiry.py": (4, "idle and hard timeouts of entries"),
