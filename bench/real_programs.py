@@ -69,8 +69,8 @@ def servers(net: Network, folder: Path, size_bytes: int) -> Iterator[None]:
             argv = inside(host, "nginx", "-c", str(config), "-p", str(folder))
             programs.append(Program(f"nginx of {host.name}", argv, folder / "nginx.log", net.state))
         for host, program in zip(net.workers, programs, strict=True):
-            url = f"http://{host.IP()}:{HTTP_PORT}/response"
-            answers = partial(succeeds, *inside(net.root, "curl", "-s", "-o", "/dev/null", url))
+            url = f"http://127.0.0.1:{HTTP_PORT}/response"  # without a controller no host reaches another
+            answers = partial(succeeds, *inside(host, "curl", "-s", "-o", "/dev/null", url))
             program.wait_ready(answers, "it does not answer", START_S)
         yield
     finally:

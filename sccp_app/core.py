@@ -13,8 +13,8 @@ Table I (section III.C) has three entries of one priority, and a segment with FI
 the entries are disjoint, so the result does not depend on which entry a switch prefers:
 
 - SYN, also SYN-ACK (it opens the data direction out of its own output port): INCREMENT_NI. No entry clamps
-  it, because the window of a SYN is not scaled (RFC 7323). Where the data plane fits segments, it also limits the
-  window of a SYN-ACK (`flow_start_window` in weir_mss.h).
+  it, because the window of a SYN is not scaled (RFC 7323). Where the data plane fits segments, it also
+  limits the window of a SYN-ACK (`flow_start_window` in weir_mss.h).
 - FIN or RST without SYN: DECREMENT_NI and SET_WINDOW. Such a segment acknowledges data; without a clamp it
   would advertise the whole window once. A mask cannot express "FIN or RST", so this takes two entries.
 - All other segments: SET_WINDOW.
