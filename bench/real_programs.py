@@ -29,14 +29,14 @@ import click
 from bench.figures import present, quantile
 from mininet_topos.experiments.experiment import Case, Experiment
 from mininet_topos.experiments.schemes import scheme_of
-from mininet_topos.machine.programs import Program, wait_until
+from mininet_topos.machine.programs import Program
 from mininet_topos.network.lab_network import Network, network_apart
 from mininet_topos.network.nodes import inside
 from mininet_topos.network.shaping import read_queue
 from mininet_topos.running.scheme_programs import running
 
 HTTP_PORT, IPERF_PORT = 8080, 5201
-START_S, QUERY_S, GAP_S = 20.0, 60.0, 0.1
+START_S, WARMUP_S, QUERY_S, GAP_S = 20.0, 2.0, 60.0, 0.1
 COLUMNS = ("scheme", "queries", "x ideal p50", "p99", "longest", "drops", "other Mbit/s")
 NGINX = """daemon off; master_process off; error_log {folder}/nginx-{name}.log; pid {folder}/{name}.pid;
 events {{ worker_connections 256; }}
@@ -87,12 +87,14 @@ def long_flows(net: Network, folder: Path) -> Iterator[None]:
             port = str(IPERF_PORT + number)
             server = inside(net.root, "iperf3", "-s", "-p", port)
             programs.append(Program("iperf3", server, folder / "iperf3.log", net.state))
+            programs[-1].wait_ready(partial(listens, net, port), "it does not listen", START_S)
             client = inside(host, "iperf3", "-c", net.root.IP(), "-p", port, "-t", "3600")
-            wait_until(partial(listens, net, port), START_S)
             programs.append(Program("iperf3", client, folder / "iperf3.log", net.state))
         if programs:
-            time.sleep(2.0)
+            time.sleep(WARMUP_S)
         yield
+        for program in programs:
+            program.check()
     finally:
         for program in reversed(programs):
             program.stop()
