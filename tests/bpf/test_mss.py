@@ -180,12 +180,14 @@ def test_crowd_of_ended_connections_is_remembered(bench: Bench) -> None:
 
 def mss_in_a_burst(bench: Bench, segment: Segment) -> int:
     """The MSS that a SYN offers which follows another SYN, within the time of a burst."""
-    offered = syn(segment)
-    begun_s = time.monotonic()
-    bench.ingress(replace(offered, src_port=segment.src_port + 1))
-    frame = bench.ingress(offered)
-    assert time.monotonic() - begun_s < BURST_S, "the machine was too slow for a burst"
-    return mss_of(frame, offered)
+    for attempt in range(10):
+        offered = syn(replace(segment, src_port=segment.src_port + 2 * attempt))
+        begun_s = time.monotonic()
+        bench.ingress(replace(offered, src_port=offered.src_port + 1))
+        frame = bench.ingress(offered)
+        if time.monotonic() - begun_s < BURST_S:
+            return mss_of(frame, offered)
+    raise AssertionError("the machine was too slow for a burst, ten times")
 
 
 def test_a_single_flow_after_a_crowd_keeps_its_mss(bench: Bench) -> None:
