@@ -1,13 +1,15 @@
 """Measure queries of unchanged programs under several schemes: curl asks an nginx on every worker at once.
 
-    python -m bench.real_programs [--workers N] [--size BYTES] [--long N] [--schemes A,B] [--turns N] [--json]
+    python -m bench.real_programs [--workers N] [--size BYTES] [--long N] [--schemes A,B] [--turns N]
+        [--congestion-control NAME] [--json]
 
 The network is the lab's star: one port of 100 Mbit/s with a queue of 150 KB. Hosts have the defaults of the
-kernel, and no CPU is reserved for anything. One curl asks all workers, each over a new connection, and a
-query takes as long as its slowest response. With --long, iperf3 sends so many long flows to the same port
-meanwhile. The schemes take turns, with --queries queries each; every query is counted. "x ideal" is the time
-of a query divided by the time of its bytes with their headers on the link. "other Mbit/s" is what the link
-carried besides the responses, with headers. Needs nginx, curl 7.68 and iperf3.
+kernel except for the congestion control, and no CPU is reserved for anything. One curl asks all workers,
+each over a new connection, and a query takes as long as its slowest response. With --long, iperf3 sends so
+many long flows to the same port meanwhile. The schemes take turns, with --queries queries each; every query
+is counted. "x ideal" is the time of a query divided by the time of its bytes with their headers on the
+link. "other Mbit/s" is what the link carried besides the responses, with headers. Needs nginx, curl 7.68
+and iperf3.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from typing import Any
 import click
 
 from bench.figures import present, quantile
+from bench.iperf_flows import long_flows
 from mininet_topos.experiments.experiment import Case, Experiment
 from mininet_topos.experiments.schemes import scheme_of
 from mininet_topos.machine.programs import Program
@@ -35,8 +38,8 @@ from mininet_topos.network.nodes import inside
 from mininet_topos.network.shaping import read_queue
 from mininet_topos.running.scheme_programs import running
 
-HTTP_PORT, IPERF_PORT = 8080, 5201
-START_S, WARMUP_S, QUERY_S, GAP_S = 20.0, 2.0, 60.0, 0.1
+HTTP_PORT = 8080
+START_S, QUERY_S, GAP_S = 20.0, 60.0, 0.1
 COLUMNS = ("scheme", "queries", "x ideal p50", "p99", "longest", "drops", "other Mbit/s")
 NGINX = """daemon off; master_process off; error_log {folder}/nginx-{name}.log; pid {folder}/{name}.pid;
 events {{ worker_connections 256; }}
@@ -49,11 +52,6 @@ http {{ access_log off; client_body_temp_path {folder}/{name}-body; proxy_temp_p
 def succeeds(*argv: str) -> bool:
     """Whether a command ends with status 0."""
     return subprocess.run(argv, check=False).returncode == 0
-
-
-def listens(net: Network, port: str) -> bool:
-    """Whether a program of the root listens on a TCP port."""
-    return f":{port} " in str(net.root.cmd("ss -Hltn"))
 
 
 @contextmanager
@@ -75,28 +73,6 @@ def servers(net: Network, folder: Path, size_bytes: int) -> Iterator[None]:
         yield
     finally:
         for program in programs:
-            program.stop()
-
-
-@contextmanager
-def long_flows(net: Network, folder: Path) -> Iterator[None]:
-    """A flow of iperf3 from each sender to the root."""
-    programs = []
-    try:
-        for number, host in enumerate(net.senders):
-            port = str(IPERF_PORT + number)
-            server = inside(net.root, "iperf3", "-s", "-p", port)
-            programs.append(Program("iperf3", server, folder / "iperf3.log", net.state))
-            programs[-1].wait_ready(partial(listens, net, port), "it does not listen", START_S)
-            client = inside(host, "iperf3", "-c", net.root.IP(), "-p", port, "-t", "3600")
-            programs.append(Program("iperf3", client, folder / "iperf3.log", net.state))
-        if programs:
-            time.sleep(WARMUP_S)
-        yield
-        for program in programs:
-            program.check()
-    finally:
-        for program in reversed(programs):
             program.stop()
 
 
@@ -150,6 +126,8 @@ def measure(experiment: Experiment, turns: int, folder: Path) -> list[dict[str, 
     case = experiment.cases[0]
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in experiment.schemes}
     with network_apart(experiment.layout, experiment.pinned) as net, servers(net, folder, case.size_bytes):
+        for host in net.hosts:
+            host.set_congestion_control(experiment.congestion_control)
         config = folder / "query.curl"
         urls = (
             f'url = "http://{host.IP()}:{HTTP_PORT}/response"\noutput = "/dev/null"\n' for host in net.workers
@@ -157,7 +135,8 @@ def measure(experiment: Experiment, turns: int, folder: Path) -> list[dict[str, 
         config.write_text("".join(urls))
         for number, name in zip(range(turns * len(found)), cycle(experiment.schemes), strict=False):
             scheme = experiment.configured(scheme_of(name))
-            programs = running(scheme, net, folder / f"{name}-{number}", congestion_control="cubic")
+            own = folder / f"{name}-{number}"
+            programs = running(scheme, net, own, congestion_control=experiment.congestion_control)
             with programs, long_flows(net, folder):
                 found[name].append(turn(net, config, case.queries))
     return [row(name, of_scheme, experiment) for name, of_scheme in found.items()]
@@ -170,9 +149,17 @@ def measure(experiment: Experiment, turns: int, folder: Path) -> list[dict[str, 
 @click.option("--schemes", default="plain,rto5,sccp-auto,sdtcp+sccp", show_default=True)
 @click.option("--queries", default=10, show_default=True, help="Queries of a turn.")
 @click.option("--turns", default=3, show_default=True, help="Turns of each scheme.")
+@click.option("--congestion-control", default="cubic", show_default=True)
 @click.option("--json", "as_json", is_flag=True)
 def main(
-    workers: int, size_bytes: int, background: int, schemes: str, queries: int, turns: int, as_json: bool
+    workers: int,
+    size_bytes: int,
+    background: int,
+    schemes: str,
+    queries: int,
+    turns: int,
+    congestion_control: str,
+    as_json: bool,
 ) -> None:
     if missing := [name for name in ("nginx", "curl", "iperf3") if not shutil.which(name)]:
         raise click.ClickException(f"missing: {', '.join(missing)}; install it with apt-get")
@@ -184,9 +171,10 @@ def main(
         bandwidth_mbps=100,
         queue_bytes=150_000,
         pinned=False,
+        congestion_control=congestion_control,
     )
     with tempfile.TemporaryDirectory() as folder:
-        title = f"{workers} workers x {size_bytes} bytes beside {background} long flows"
+        title = f"{workers} workers x {size_bytes} bytes beside {background} long flows, {congestion_control}"
         present(title, COLUMNS, measure(experiment, turns, Path(folder)), as_json)
 
 

@@ -115,9 +115,7 @@ class DelayLine:
         ends = [name for joint in self._joints for name in (joint.host_side, joint.switch_side)]
         (folder / "up").write_text("".join(f"link set {name} up\n" for name in ends))
         run(*inside(self._node, "ip", "-batch", str(folder / "up")))
-        up, down = (settings(one) for one in halves(self._wanted))
-        plan = folder / "links"
-        plan.write_text("".join(f"{' '.join(joint)} {up} {down}\n" for joint in self._joints))
+        plan = self._write_plan()
         argv = inside(self._node, str(built(PROGRAM)), "--links", str(plan), "--priority", str(PRIORITY))
         self._records = folder / "records"
         program = Program(self.means, argv, folder / "log", self._state, records=self._records)
@@ -125,8 +123,24 @@ class DelayLine:
         program.wait_ready(lambda: bool(self._read() and self._ready), "it opens its interfaces")
         self.counts()
 
+    def _write_plan(self) -> Path:
+        """Write the file of links that the program reads. Returns its path."""
+        up, down = (settings(one) for one in halves(self._wanted))
+        plan = Path(self._folder.name) / "links"
+        plan.write_text("".join(f"{' '.join(joint)} {up} {down}\n" for joint in self._joints))
+        return plan
+
     def apply(self) -> None:
         """Nothing is left to set: the program has its impairments since its start."""
+
+    def change(self, wanted: Impairment) -> None:
+        """Set other impairments while packets pass; packets that wait keep their delay.
+
+        Raises ProgramFailed if the program does not answer.
+        """
+        self._wanted = wanted
+        self._write_plan()
+        self._ask(signal.SIGHUP, "it does not read its links again")
 
     def check(self) -> None:
         """Raise ProgramFailed if the program has ended."""
@@ -136,6 +150,13 @@ class DelayLine:
         if self._program is None:
             raise LabError("the delay line has not been started")
         return self._program
+
+    def _ask(self, number: signal.Signals, failure: str) -> None:
+        """Send the program a signal and wait for its record."""
+        program = self._running()
+        program.check()
+        os.kill(program.pid, number)
+        program.wait_ready(lambda: self._read() > 0, failure)
 
     def _read(self) -> int:
         """Read the records that the program has completed since the last call. Returns how many."""
@@ -154,10 +175,7 @@ class DelayLine:
 
     def counts(self) -> LinkCounts:
         """Ask the program for a report. Raises ProgramFailed if it does not answer."""
-        program = self._running()
-        program.check()
-        os.kill(program.pid, signal.SIGUSR1)
-        program.wait_ready(lambda: self._read() > 0, "it writes no report")
+        self._ask(signal.SIGUSR1, "it writes no report")
         directions = [link[name] for link in self._reports[-1]["links"].values() for name in DIRECTIONS]
         return LinkCounts(
             lost=sum(direction["lost"] for direction in directions),

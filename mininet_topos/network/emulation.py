@@ -23,6 +23,9 @@ class ImpairedLinks(Protocol):
     def apply(self) -> None:
         """Set the impairments. Raises LabError if the kernel's values differ afterwards."""
 
+    def change(self, wanted: Impairment) -> None:
+        """Set other impairments while packets pass. Raises LabError if they cannot be set."""
+
     def check(self) -> None:
         """Raise LabError if the impairments are not as stated."""
 

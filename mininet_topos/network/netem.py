@@ -44,6 +44,11 @@ class Netem:
         for host in self._hosts:
             impair(host, self._wanted)
 
+    def change(self, wanted: Impairment) -> None:
+        """Set other impairments while packets pass. Raises LabError if the kernel's values differ."""
+        self._wanted = wanted
+        self.apply()
+
     def check(self) -> None:
         """Raise LabError if a host's link has another delay or loss than is stated."""
         for host in self._hosts:

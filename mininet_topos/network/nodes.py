@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from mininet.node import Host, Node, OVSSwitch
@@ -26,6 +27,8 @@ class LabHost(Host):
 
     min_rto_ms = 0
     """The minimum RTO of its connections; 0: the kernel's, 200 ms."""
+    congestion_control = ""
+    """The congestion control of connections whose program sets none; empty: the machine's."""
 
     def config(self, **params: str) -> dict[str, Any]:
         """Configure the host as Mininet does, and then, with one command, as the lab needs it."""
@@ -48,14 +51,28 @@ class LabHost(Host):
 
         It is an attribute of the route, which every kernel has; net.ipv4.tcp_rto_min_us needs Linux 6.11.
         """
-        if min_rto_ms == self.min_rto_ms:
-            return
+        if min_rto_ms != self.min_rto_ms:
+            self._change_route(min_rto_ms, self.congestion_control)
+
+    def set_congestion_control(self, name: str) -> None:
+        """Set the congestion control of connections from now on, if their program sets none. Raises LabError.
+
+        It is an attribute of the route: for net.ipv4.tcp_congestion_control, a network namespace may only
+        use names in the machine's net.ipv4.tcp_allowed_congestion_control.
+        """
+        if name != self.congestion_control:
+            self._change_route(self.min_rto_ms, name)
+
+    def _change_route(self, min_rto_ms: int, congestion_control: str) -> None:
         ifname = self.defaultIntf().name
-        route = self.cmd(f"ip route show dev {ifname} scope link").split(" rto_min ")[0].strip()
-        attribute = f"rto_min {min_rto_ms}ms" if min_rto_ms else ""
-        if answer := self.cmd(f"ip route change {route} dev {ifname} {attribute}").strip():
-            raise LabError(f"host {self.name} cannot have a minimum RTO of {min_rto_ms} ms: {answer}")
-        self.min_rto_ms = min_rto_ms
+        route = re.split(" (?:rto_min|congctl) ", self.cmd(f"ip route show dev {ifname} scope link"))[
+            0
+        ].strip()
+        attributes = f"rto_min {min_rto_ms}ms " if min_rto_ms else ""
+        attributes += f"congctl {congestion_control}" if congestion_control else ""
+        if answer := self.cmd(f"ip route change {route} dev {ifname} {attributes}").strip():
+            raise LabError(f"host {self.name} cannot have {attributes or 'its old route'}: {answer}")
+        self.min_rto_ms, self.congestion_control = min_rto_ms, congestion_control
 
 
 class UnpinnedHost(LabHost):

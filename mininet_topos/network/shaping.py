@@ -77,6 +77,15 @@ def shape(ifname: str, bottleneck: Bottleneck) -> None:
     check_shape(ifname, bottleneck)
 
 
+def change_rate(ifname: str, rate_bps: int) -> None:
+    """Give a shaped port another rate while packets pass; waiting packets stay in its queue. Raises LabError."""
+    rate = f"{rate_bps}bit"
+    _tc(
+        *("class", "change", "dev", ifname, "parent", "1:", "classid", "1:1", "htb"),
+        *("rate", rate, "ceil", rate, "quantum", "1514"),
+    )
+
+
 def check_shape(ifname: str, bottleneck: Bottleneck) -> None:
     """Raise LabError if a port does not have the stated rate and limit."""
     kind, limit = bottleneck.leaf
