@@ -8,7 +8,7 @@ kernel except for the congestion control, and no CPU is reserved for anything. O
 each over a new connection, and a query takes as long as its slowest response. With --long, iperf3 sends so
 many long flows to the same port meanwhile. The schemes take turns, with --queries queries each; every query
 is counted. "x ideal" is the time of a query divided by the time of its bytes with their headers on the
-link. "other Mbit/s" is what the link carried besides the responses, with headers. Needs nginx, curl 7.68
+link. "other Mbit/s" is the rate of the other packets on the link, with headers. Needs nginx, curl 7.68
 and iperf3.
 """
 
