@@ -78,7 +78,7 @@ def shape(ifname: str, bottleneck: Bottleneck) -> None:
 
 
 def change_rate(ifname: str, rate_bps: int) -> None:
-    """Give a shaped port another rate while packets pass; waiting packets stay in its queue. Raises LabError."""
+    """Give a shaped port another rate; waiting packets stay in its queue. Raises LabError."""
     rate = f"{rate_bps}bit"
     _tc(
         *("class", "change", "dev", ifname, "parent", "1:", "classid", "1:1", "htb"),
