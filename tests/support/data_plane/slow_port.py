@@ -30,6 +30,8 @@ def slow_port() -> Iterator[tuple[str, KernelDataPlane]]:
     run("ip", "link", "add", name, "type", "veth", "peer", "name", name + "p")
     plane = None
     try:
+        for end in (name, name + "p"):  # no router solicitation may join the frames in the queue
+            run("sysctl", "-q", "-w", f"net.ipv6.conf.{end}.disable_ipv6=1")
         run("ip", "link", "set", name, "up")
         run("ip", "link", "set", name + "p", "up")
         run(*f"tc qdisc add dev {name} root handle 1: htb default 1".split())
