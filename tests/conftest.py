@@ -18,7 +18,11 @@ import pytest
 from tests.support.database.postgres import binaries
 from weir import probes
 
-pytest_plugins = ["tests.support.session.void_bound", "tests.support.session.workers"]
+pytest_plugins = [
+    "tests.support.agent.fixtures",
+    "tests.support.session.void_bound",
+    "tests.support.session.workers",
+]
 HERE = Path(__file__).parent
 
 
@@ -43,11 +47,14 @@ def _compiler() -> str:
     return probes.tool("clang")
 
 
+SWITCH = (probes.rights, probes.bpf_file_system, _built, probes.open_vswitch, probes.mininet)
+"""The requirements of a real switch with real hosts."""
 NEEDS: dict[str, tuple[Callable[[], str], ...]] = {
     "unit": (),
     "bpf": (probes.rights, probes.bpf_file_system, _built),
     "web": (probes.chromium,),
-    "integration": (probes.rights, probes.bpf_file_system, _built, probes.open_vswitch, probes.mininet),
+    "integration": SWITCH,
+    "abuse": SWITCH,
     "postgres": (_postgres,),
     "compiler": (_compiler,),
     "html": (_html_checker,),

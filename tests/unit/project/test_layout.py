@@ -16,7 +16,7 @@ LARGE_FOLDERS = {
     "bench": "one module for each benchmark; they share helpers but are independent programs",
     "fabric_app": "a core divided by concern: one flat level shows what a packet passes through",
     "tests/bpf": "one module for each part of the data plane",
-    "tests/integration": "one module for each subject; they share fixtures in one conftest.py",
+    "tests/integration": "one module for each subject",
     "tests/unit/mininet_topos": "one module for each module of the lab, whose folders are small",
 }
 """Folders with more than ``MOST_MODULES`` modules, each with the reason why it has no sub-packages."""

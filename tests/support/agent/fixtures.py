@@ -1,4 +1,4 @@
-"""Fixtures of most tests of the switch: a bench, a scripted controller, and a session between them."""
+"""Fixtures of the tests of a real switch: a bench, a scripted controller, and a session between them."""
 
 from __future__ import annotations
 
