@@ -3,6 +3,10 @@
  * The queue's alarm (SDTCP, section III.B). The packet that takes the queue past K raises it. During an alarm the queue
  * is checked every RTT/2; three consecutive checks at or below K end it.
  *
+ * Each check above K repeats the alarm, as in the paper, while this helps: the controller answers by a new rule, or the
+ * queue grows. A queue that stays above K because windows cannot be smaller would send alarms for ever. So after some
+ * repetitions without either, the alarm is repeated at a fixed and slow pace.
+ *
  * Some kernels skip calls of programs (docs/decisions/0030-missed-program-calls.md), so that the known length of a
  * queue may be wrong. So the alarm ends if nothing was enqueued or dequeued for long, and checks that have stopped
  * are started again.
@@ -73,6 +77,36 @@ static __always_inline bool alarm_queue_is_moving(const struct weir_port *port, 
 	return now_ns - state->changed_ns < still_ns;
 }
 
+/* The agent has added a rule since the last alarm, which may be the controller's answer. */
+static __always_inline void alarm_note_answer(struct weir_port_state *state)
+{
+	__u32 zero = 0, *held = bpf_map_lookup_elem(&rules_epoch, &zero), epoch = held ? *held : 0;
+
+	if (epoch == state->alarm_epoch)
+		return;
+	state->alarm_epoch = epoch;
+	state->alarm_repeats = 0;
+}
+
+/* A check has found the queue above K. True if the alarm shall be repeated. */
+static __always_inline bool alarm_is_news(struct weir_port_state *state)
+{
+	alarm_note_answer(state);
+	if (state->queue_pkts < state->least_alarm_pkts)
+		state->least_alarm_pkts = state->queue_pkts;
+	return state->alarm_repeats < ALARMS_AT_CHECKS || state->checked_ns - state->alarmed_ns >= FOLDED_ALARM_NS ||
+	       state->queue_pkts - state->least_alarm_pkts > state->least_alarm_pkts / RISEN_QUEUE_FRACTION;
+}
+
+static __always_inline void alarm_send(__u32 ifindex, struct weir_port_state *state, __u64 now_ns)
+{
+	state->alarmed_ns = now_ns;
+	state->alarm_repeats++;
+	state->least_alarm_pkts = state->queue_pkts;
+	__sync_fetch_and_add(&state->alarms, 1);
+	alarm_send_event(ifindex, state, WEIR_BUF_ALARM);
+}
+
 static int alarm_check(void *map, __u32 *ifindex, struct alarm_timer *alarm)
 {
 	struct weir_port_state *state;
@@ -84,8 +118,8 @@ static int alarm_check(void *map, __u32 *ifindex, struct alarm_timer *alarm)
 	state->checked_ns = bpf_ktime_get_ns();
 	if (port->k_pkts && state->queue_pkts > port->k_pkts && alarm_queue_is_moving(port, state, state->checked_ns)) {
 		state->quiet_checks = 0;
-		__sync_fetch_and_add(&state->alarms, 1);
-		alarm_send_event(*ifindex, state, WEIR_BUF_ALARM);
+		if (alarm_is_news(state))
+			alarm_send(*ifindex, state, state->checked_ns);
 		if (state->checks % CHECKS_PER_STEP == 0)
 			alarm_step_reflex(*ifindex, port, state);
 	} else if (!port->k_pkts || ++state->quiet_checks >= QUIET_CHECKS) {
@@ -110,11 +144,11 @@ static __always_inline void alarm_raise(__u32 ifindex, struct alarm_timer *alarm
 {
 	if (__sync_val_compare_and_swap(&state->alarm, WEIR_QUIET, WEIR_CONGESTED) != WEIR_QUIET)
 		return;
-	state->quiet_checks = state->checks = 0;
+	state->quiet_checks = state->checks = state->alarm_repeats = 0;
 	state->reflex_epoch++;
+	alarm_note_answer(state);
 	alarm_step_reflex(ifindex, port, state);
-	__sync_fetch_and_add(&state->alarms, 1);
-	alarm_send_event(ifindex, state, WEIR_BUF_ALARM);
+	alarm_send(ifindex, state, now_ns);
 	alarm_start_checks(alarm, port, state, now_ns);
 }
 

@@ -69,11 +69,14 @@
 
 /* ---- alarm (weir_alarm.h) -------------------------------------------------------------------------- */
 
-#define QUIET_CHECKS 3             /* consecutive checks at or below K that end an alarm */
-#define CHECKS_PER_STEP 3          /* a check every RTT/2, a step of the reflex every 3/2 RTT */
-#define LOST_CHECKS 8              /* no check for this many intervals: the timer was lost */
-#define STILL_QUEUE_NS 50000000ull /* a port that is sending sends a packet within this time, */
-#define STILL_QUEUE_PACKETS 4      /* plus the time of this many full frames, as its capacity may be overstated */
+#define QUIET_CHECKS 3               /* consecutive checks at or below K that end an alarm */
+#define CHECKS_PER_STEP 3            /* a check every RTT/2, a step of the reflex every 3/2 RTT */
+#define LOST_CHECKS 8                /* no check for this many intervals: the timer was lost */
+#define ALARMS_AT_CHECKS 16          /* so many alarms follow at each check, if no rule is added meanwhile; */
+#define FOLDED_ALARM_NS 100000000ull /* then one in this time, */
+#define RISEN_QUEUE_FRACTION 4       /* or if the queue has grown by this part */
+#define STILL_QUEUE_NS 50000000ull   /* a port that is sending sends a packet within this time, */
+#define STILL_QUEUE_PACKETS 4        /* plus the time of this many full frames, as its capacity may be overstated */
 #define FRAME_BYTES 1514
 
 /* ---- qdiscs (linux/pkt_sched.h, net/sch_generic.h) -------------------------------------------------- */

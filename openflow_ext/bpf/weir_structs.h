@@ -107,11 +107,16 @@ struct weir_port_state {
 	__u32 reflex_level;      /* armed entries of a rank below this are active */
 	__u32 reflex_epoch;      /* number of crossings; a window that an armed entry decreased is kept for one */
 	__u32 two_segment_flows; /* flows of N_i whose least window is two segments */
-	__u64 tick;              /* the kernel's tick count (jiffies) at which */
-	__u64 tick_ns;           /* the coarse clock showed this time */
-	__u64 sent_in_turn[2];   /* flows that sent in the last even and in the last odd turn (weir_share.h) */
-	__u64 turn_start_ns;     /* when the current turn began */
-	__u64 turn_checked_ns;   /* tick at which an empty queue was last checked for the end of the turn */
+	__u64 alarmed_ns;        /* when the last alarm was sent */
+	__u32 alarm_epoch;       /* the rules_epoch of that alarm */
+	__u32 alarm_repeats;     /* alarms sent since that epoch began */
+	__u32 least_alarm_pkts;  /* the shortest queue above K since the last alarm */
+	__u32 pad;
+	__u64 tick;            /* the kernel's tick count (jiffies) at which */
+	__u64 tick_ns;         /* the coarse clock showed this time */
+	__u64 sent_in_turn[2]; /* flows that sent in the last even and in the last odd turn (weir_share.h) */
+	__u64 turn_start_ns;   /* when the current turn began */
+	__u64 turn_checked_ns; /* tick at which an empty queue was last checked for the end of the turn */
 	__u32 turn;
 	__u32 allowance_limit; /* enum weir_allowance_limit */
 	__u64 crowd_ns;        /* when the port had that many flows: */

@@ -12,6 +12,8 @@ import pytest
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
 from openflow_ext.switch.dataplane.netlink import Netlink
+from tests.support.data_plane.bench import reflex_entry
+from tests.support.data_plane.packets import Segment
 from tests.support.data_plane.slow_port import K_PKTS, RTT_US, events_until_normal, send_frames
 from tests.support.waiting import wait_until
 
@@ -43,6 +45,48 @@ def test_alarm_repeats_while_congested_and_ends_after_three_quiet_checks(
     counters = plane.counters(ifindex)
     assert (counters.alarms, counters.normals, counters.alarm_up) == (len(alarms), 1, False)
     assert 20 <= counters.queue_max_pkts <= 30
+
+
+FAST_RTT_US = 2_000
+
+
+def alarm_times_ms(plane: KernelDataPlane) -> list[float]:
+    """When each alarm of an episode was sent, from the first one on."""
+    alarms = events_until_normal(plane)[:-1]
+    return [(alarm.crossing_ns - alarms[0].crossing_ns) / 1e6 for alarm in alarms]
+
+
+def test_alarms_without_an_answer_become_rare(port: tuple[str, KernelDataPlane]) -> None:
+    """The queue is above K for 150 ms, which is 150 checks. No rule is added and the queue only falls."""
+    name, plane = port
+    plane.configure(
+        socket.if_nametoindex(name), PortSettings(alarm=True, k_pkts=K_PKTS, rtt_us=FAST_RTT_US), 1_000_000
+    )
+    send_frames(name, 30)
+
+    times_ms = alarm_times_ms(plane)
+
+    assert 17 <= len(times_ms) <= 19
+    assert times_ms[16] - times_ms[15] >= 99, "the 17th alarm comes 100 ms after the 16th"
+
+
+def test_a_rule_and_a_growing_queue_repeat_the_alarm_at_each_check(
+    port: tuple[str, KernelDataPlane],
+) -> None:
+    name, plane = port
+    plane.configure(
+        socket.if_nametoindex(name), PortSettings(alarm=True, k_pkts=K_PKTS, rtt_us=FAST_RTT_US), 1_000_000
+    )
+    send_frames(name, 20)
+    wait_until(lambda: plane.counters(socket.if_nametoindex(name)).alarms == 16, "16 alarms")
+    send_frames(name, 20)
+    wait_until(lambda: plane.counters(socket.if_nametoindex(name)).alarms == 17, "the queue has grown")
+    plane.put(1, reflex_entry(Segment()))
+
+    times_ms = alarm_times_ms(plane)
+
+    assert 33 <= len(times_ms) <= 37
+    assert times_ms[16] - times_ms[15] < 90, "the queue has grown"
 
 
 def test_alarm_ends_if_the_kernel_skips_the_departures(port: tuple[str, KernelDataPlane]) -> None:
