@@ -126,6 +126,8 @@ static __noinline int packet_note_end(struct packet *p, const struct rule_query 
 	bool already_closed = p->flow->flags & (WEIR_RST | WEIR_FIN_OUT);
 
 	p->flow->flags |= bit;
+	if (bit != WEIR_FIN_IN)
+		share_end_sender(p->flow, p->port, p->state);
 	if (bit == WEIR_RST && direction == WEIR_INGRESS)
 		flow_end_count(p->flow, p->state);
 	if (bit == WEIR_FIN_IN || already_closed || !(p->flow->flags & WEIR_ESTABLISHED))

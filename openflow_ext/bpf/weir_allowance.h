@@ -62,6 +62,24 @@ static __always_inline __u64 allowance_link_ns(const struct weir_port *port, __u
 }
 
 /*
+ * Turns as long as the allowance needs: a flow may send its window at once and then wait for a round trip. A flow that
+ * sends does so in each round trip, and the allowance takes at least a round trip on the link. So while the queue is
+ * empty a turn lasts as long as that, and after two of them a flow that has ended holds no share.
+ */
+static __noinline int allowance_set_turns(const struct weir_port *port, struct weir_port_state *state)
+{
+	__u64 rtt_ns = allowance_link_ns(port, state->allowance_bytes);
+	__u64 drains_ns = allowance_link_ns(port, state->allowance_bytes + port->buffer_bytes);
+	__u32 shift = port->turn_shift;
+
+	for (int more = 0; more < MAX_TURN_DOUBLINGS && (drains_ns + drains_ns / 4) >> (shift & 63); more++)
+		shift++;
+	state->short_turn_ns = rtt_ns > port->short_turn_ns ? rtt_ns : port->short_turn_ns;
+	state->turn_shift = shift;
+	return 0;
+}
+
+/*
  * The link was idle for idle_ns. If that is long, flows start in bursts, which only the queue absorbs. So the allowance
  * is at most what fits there.
  */
@@ -70,9 +88,11 @@ static __always_inline void allowance_note_idle(const struct weir_port *port, st
 {
 	__u64 fits = weir_queue_room_bytes(port->buffer_bytes);
 
-	if (state->allowance_bytes > fits && fits >= port->bdp_bytes &&
-	    idle_ns > PAUSE_ROUND_TRIPS * allowance_link_ns(port, state->allowance_bytes))
-		state->allowance_bytes = fits;
+	if (state->allowance_bytes <= fits || fits < port->bdp_bytes ||
+	    idle_ns <= PAUSE_ROUND_TRIPS * allowance_link_ns(port, state->allowance_bytes))
+		return;
+	state->allowance_bytes = fits;
+	allowance_set_turns(port, state);
 }
 
 /* Bytes leave by the port, before they are enqueued. Returns for how long the link was idle before them, in ns. */
@@ -126,19 +146,6 @@ static __always_inline void allowance_note_gap(struct weir_flow *flow, const str
 	    out_bytes - flow->out_before_gap + flow->max_payload >= flow->window_bytes)
 		state->window_limits |= 1;
 	flow->out_before_gap = out_bytes;
-}
-
-/* Turns as long as the allowance needs: a flow may send its window at once and then wait for a round trip. */
-static __always_inline void allowance_set_turns(const struct weir_port *port, struct weir_port_state *state)
-{
-	__u64 two_rtts_ns = 2 * allowance_link_ns(port, state->allowance_bytes);
-	__u64 drains_ns = allowance_link_ns(port, state->allowance_bytes + port->buffer_bytes);
-	__u32 shift = port->turn_shift;
-
-	for (int more = 0; more < MAX_TURN_DOUBLINGS && (drains_ns + drains_ns / 4) >> (shift & 63); more++)
-		shift++;
-	state->short_turn_ns = two_rtts_ns > port->short_turn_ns ? two_rtts_ns : port->short_turn_ns;
-	state->turn_shift = shift;
 }
 
 /*

@@ -180,12 +180,14 @@ static __always_inline __u64 crowd_weight(const struct weir_port *port, const st
  * The flows among which the port is shared, for this flow: the sum of their weights. For an idle flow it is the crowd,
  * the flows of the next round; for an active sender it is the active senders. At the start of a round those are few.
  * The first hundred flows would receive the whole BDP, a half, a third and so on: together five times the BDP. So they
- * receive the share of an active sender one after the other. A global function, which the verifier checks once.
+ * receive the share of an active sender one after the other. Until then a flow has the share of an idle one, whose
+ * weight is a full one; the caller multiplies by the flow's own. A global function, which the verifier checks once.
  */
 __noinline __u64 share_divisor(struct weir_flow *flow, const struct weir_port *port, struct weir_port_state *state,
 			       __u32 mss, __u64 now_ns)
 {
-	__u64 flows, share, crowd;
+	__u64 flows, share, crowd, as_idle;
+	__u32 weight;
 
 	if (!flow || !port || !state)
 		return 1;
@@ -197,11 +199,14 @@ __noinline __u64 share_divisor(struct weir_flow *flow, const struct weir_port *p
 		return crowd;
 	if (!(flow->flags & WEIR_RESUMED) || flows >= crowd)
 		return flows;
+	weight = share_weight(flow, port);
+	as_idle = weight < share_full_weight(port) ? crowd_now(state, now_ns) : crowd;
 	if (flow->flags & WEIR_HALF_SEGMENTS)
-		return crowd; /* it receives two segments first, also one flow after the other (floor_of_one_segment) */
-	share = (__u64)allowance_bytes(port, state) * share_full_weight(port) / (flows ? flows : 1);
+		return as_idle; /* it receives two segments first, also one flow after the other (floor_of_one_segment)
+				 */
+	share = (__u64)allowance_bytes(port, state) * weight / (flows ? flows : 1);
 	if (!share_may_grow(port, state, share > 2 * mss ? share : 2 * mss, port->buffer_bytes / GROWTH_QUEUE_FRACTION))
-		return crowd;
+		return as_idle;
 	flow->flags &= ~WEIR_RESUMED;
 	return flows;
 }

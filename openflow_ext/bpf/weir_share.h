@@ -5,8 +5,9 @@
  *
  * Time is divided into turns. A flow is an active sender if it sent payload in the current or in the previous turn,
  * and the port is shared by the larger number of both turns (weir_active_senders). A turn lasts 2^turn_shift ns, in
- * which a full queue drains, so that each flow of it sends once. While the queue is empty a turn lasts only two RTTs
- * (short_turn_ns), so that finished flows release their share quickly. An idle flow gets the share of the next round
+ * which a full queue drains, so that each flow of it sends once. While the queue is empty a turn is short: two common
+ * RTTs, or the time of a corrected allowance on the link if that is longer (short_turn_ns). So finished flows release
+ * their share quickly. An idle flow gets the share of the next round
  * (share_divisor in weir_mss.h), for it starts with the window that it received last.
  *
  * A port that corrects its allowance divides it by weights (docs/decisions/0056-weights.md). A flow that SDTCP punishes
@@ -108,10 +109,48 @@ static __always_inline __u32 share_weight(const struct weir_flow *flow, const st
 static __always_inline void share_count_sender(struct weir_flow *flow, const struct weir_port *port,
 					       struct weir_port_state *state)
 {
+	__u32 weight = share_weight(flow, port);
+
+	flow->flags &= ~(WEIR_SENT_BEFORE | WEIR_SMALL_WEIGHT);
+	if (flow->last_turn == state->turn - 1)
+		flow->flags |= WEIR_SENT_BEFORE;
 	flow->last_turn = state->turn;
 	__sync_fetch_and_add(&state->sent_in_turn[state->turn & 1], 1);
-	if (port->link_ns)
-		__sync_fetch_and_add(&state->weight_in_turn[state->turn & 1], share_weight(flow, port));
+	if (!port->link_ns)
+		return;
+	if (weight < WEIR_FULL_WEIGHT)
+		flow->flags |= WEIR_SMALL_WEIGHT;
+	__sync_fetch_and_add(&state->weight_in_turn[state->turn & 1], weight);
+}
+
+static __always_inline void share_take_off(__u64 *sum, __u32 less)
+{
+	if (*sum >= less)
+		__sync_fetch_and_add(sum, -(__u64)less);
+}
+
+static __always_inline void share_take_off_turn(struct weir_port_state *state, __u32 turn, __u32 weight)
+{
+	share_take_off(&state->sent_in_turn[turn & 1], 1);
+	share_take_off(&state->weight_in_turn[turn & 1], weight);
+}
+
+/*
+ * The flow has sent its last byte: it releases its share now instead of after two turns. Its last segments may still be
+ * in the queue, beside which the other flows send more at once. So it does so only while the spare part of the queue
+ * holds all that waits there. If the flow goes on nevertheless, its next payload counts it again.
+ */
+static __always_inline void share_end_sender(struct weir_flow *flow, const struct weir_port *port,
+					     struct weir_port_state *state)
+{
+	__u32 turn = flow->last_turn, weight = flow->flags & WEIR_SMALL_WEIGHT ? 1 : WEIR_FULL_WEIGHT;
+
+	if (state->turn - turn > 1 || state->queue_bytes > port->buffer_bytes / WEIR_SPARE_FRACTION)
+		return;
+	share_take_off_turn(state, turn, weight);
+	if (turn == state->turn && flow->flags & WEIR_SENT_BEFORE)
+		share_take_off_turn(state, turn - 1, weight);
+	flow->last_turn = state->turn - 2;
 }
 
 /* True if the flow sent in the current or in the previous turn. */

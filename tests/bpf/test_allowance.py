@@ -141,6 +141,9 @@ def test_a_port_that_was_idle_for_long_promises_what_fits_into_its_queue(
     time.sleep(pause_s)
     bench.egress(DATA)
     assert bench.counters.allowance_bytes == left
+    if pause_s:
+        with bench.changed_state() as state:
+            assert state.short_turn_ns == pytest.approx(left * 80, rel=0.001), "a byte takes 80 ns"
 
 
 @pytest.mark.parametrize("bench", [False], indirect=True)

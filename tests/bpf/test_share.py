@@ -10,7 +10,7 @@ import pytest
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
 from tests.support.data_plane.bench import PORT, Bench, reverse
-from tests.support.data_plane.packets import SYN, Offer, Segment, window_of
+from tests.support.data_plane.packets import ACK, FIN, SYN, Offer, Segment, window_of
 
 LOCAL = Segment()
 FLOWS = 6
@@ -129,6 +129,38 @@ def test_turns_are_short_while_the_queue_is_empty(shared: Bench) -> None:
     assert window_bytes(shared, 1) == pytest.approx(BDP_BYTES / FLOWS, rel=0.02), (
         "the share of the next round"
     )
+
+
+def senders_of_this_turn(bench: Bench) -> int:
+    with bench.changed_state() as state:
+        return int(state.sent_in_turn[state.turn % 2])
+
+
+def begin_turn(bench: Bench, queue_bytes: int) -> None:
+    with bench.changed_state() as state:
+        state.turn += 1
+        state.turn_start_ns, state.queue_bytes = time.monotonic_ns(), queue_bytes
+        state.sent_in_turn[0] = state.sent_in_turn[1] = 0
+
+
+@pytest.mark.parametrize(("queue_bytes", "left"), [(0, 1), (BUFFER_BYTES // 2, FLOWS)])
+def test_a_flow_that_ends_releases_its_share_while_the_queue_is_short(
+    shared: Bench, queue_bytes: int, left: int
+) -> None:
+    """Beside a long queue its last segments may still wait, and the turn decides."""
+    for _ in range(20):
+        began_s = time.monotonic()
+        begin_turn(shared, queue_bytes)
+        for number in range(FLOWS):
+            send(shared, number)
+        for number in range(1, FLOWS):
+            shared.egress(replace(reverse(flow(number)), flags=FIN | ACK))
+        after_ends = senders_of_this_turn(shared)
+        send(shared, 1)
+        if time.monotonic() - began_s < TURN_S / 2:
+            break
+    assert after_ends == left
+    assert senders_of_this_turn(shared) == min(left + 1, FLOWS), "a flow that sends on counts again"
 
 
 def test_ended_flow_takes_no_share(shared: Bench) -> None:

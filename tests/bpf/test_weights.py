@@ -84,6 +84,17 @@ def test_flows_that_nobody_punishes_have_equal_parts(port: Bench) -> None:
     assert window(port, SHORT) == near(ALLOWANCE / 2)
 
 
+def test_a_punished_flow_that_resumes_has_the_share_of_an_idle_flow_first(port: Bench) -> None:
+    """With its small weight beside the full one of a flow that waits, it would have a seventeenth."""
+    punish_long(port)
+    for _ in range(3):
+        next_turn(port, senders=())
+    with port.changed_state() as state:
+        state.next_growth_ns = 1 << 62  # no flow receives the share of an active sender
+    next_turn(port, senders=(LONG,))
+    assert window(port, LONG) == near(ALLOWANCE / 2)
+
+
 def test_each_flow_has_the_larger_window_in_some_turns(port: Bench) -> None:
     """Half of the allowance is not a whole number of segments. Parts of a segment go round in 1024 turns.
 
