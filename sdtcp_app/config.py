@@ -114,9 +114,11 @@ class SdtcpSettings(Section):
         5, ge=1, le=255, description="MSS by which each ACK lowers the window of a punished flow"
     )
     corrects_allowance: bool = Field(
-        False,
-        description="experimental: each port corrects how many bytes may be in flight, and lowers windows of "
-        "punished flows no further than the link needs. Switching it off takes effect for new ports",
+        True,
+        description="each port corrects how many bytes may be in flight, and lowers windows of punished "
+        "flows no further than the link needs; false: as in the paper, also if that leaves the link idle. "
+        "Switching it off takes effect for new ports. Where SCCP sets fair shares, `[sccp] common_rtt` "
+        "decides instead",
     )
     clamp_limit_s: float = Field(
         2.0,

@@ -8,7 +8,7 @@ STANDARD = {
     "extended": True,
     # An RTT below the one that a full queue causes keeps clamped windows small. A much lower value makes the
     # switch raise so many alarms that Ryu, on the CPUs of the network, cannot answer them in time.
-    "settings": {"sdtcp": {"rtt_us": 2000, "policy": "longest-lived"}},
+    "settings": {"sdtcp": {"rtt_us": 2000, "policy": "longest-lived", "corrects_allowance": False}},
 }
 AUTO = {
     "style": {"label": "SDTCP, corrected allowance", "colour": "#332288", "line": "--", "marker": "X"},

@@ -27,7 +27,13 @@ COMMON_RTT_US = 600
 LONE_QUEUE_PART = 16
 """A flow that is the only active sender may keep this part of the queue besides its share."""
 RTT_US, K_PKTS = 10_000, 40
-SDTCP = {"policy": "longest-lived", "rtt_us": RTT_US, "k_pkts": K_PKTS, "clamp_limit_s": 60.0}
+SDTCP = {
+    "policy": "longest-lived",
+    "rtt_us": RTT_US,
+    "k_pkts": K_PKTS,
+    "clamp_limit_s": 60.0,
+    "corrects_allowance": False,
+}
 """Long steps, so that the queue drains before all are slowed; no limit before the burst's FINs."""
 HARD_TIMEOUT_S = 3
 CHECKED_WITHIN_S = 10

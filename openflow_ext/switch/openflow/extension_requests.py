@@ -147,11 +147,19 @@ def _configure(config: wire.PortConfig, ports: Ports) -> wire.PortConfigReply:
         changes = {name: int(getattr(config, name)) for name in names}
         if config.flags & wire.PortConfigFlags.ALARM:
             changes["alarm"] = config.k_pkts > 0
-        if config.flags & (wire.PortConfigFlags.WINDOW | wire.PortConfigFlags.ALLOWANCE):
+        if _sets_allowance(config, ports):
             changes["corrects_allowance"] = bool(config.flags & wire.PortConfigFlags.ALLOWANCE)
         ports.configure(config.port_no, **changes)
     settings, capacity_bps = ports.in_force(config.port_no)
     return _reply(config.port_no, settings, capacity_bps)
+
+
+def _sets_allowance(config: wire.PortConfig, ports: Ports) -> bool:
+    """Whether the flag ALLOWANCE decides. The one with a common RTT has precedence over the one without."""
+    if config.flags & wire.PortConfigFlags.WINDOW:
+        return True
+    settings, _ = ports.in_force(config.port_no)
+    return bool(config.flags & wire.PortConfigFlags.ALLOWANCE) and not settings.common_rtt_us
 
 
 def _check(config: wire.PortConfig) -> None:

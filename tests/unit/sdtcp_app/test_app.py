@@ -70,9 +70,8 @@ def test_a_connecting_switch_loses_old_clamps_and_gets_the_alarm_settings(app):
         datapath.ofproto.OFPFC_DELETE,
     )
     sent = wire.decode_message(bytes(config.buf))
-    assert sent == wire.PortConfig(
-        wire.OFPP_ANY, wire.PortConfigFlags.ALARM, k_pkts=20, rtt_us=1000, cookie=STAGE.cookie
-    )
+    flags = wire.PortConfigFlags.ALARM | wire.PortConfigFlags.ALLOWANCE
+    assert sent == wire.PortConfig(wire.OFPP_ANY, flags, k_pkts=20, rtt_us=1000, cookie=STAGE.cookie)
 
 
 @pytest.mark.parametrize("key", [V4, V6], ids=["IPv4", "IPv6"])
@@ -91,7 +90,8 @@ def test_a_clamp_matches_the_acks_and_goes_to_the_next_table(app, datapath, key)
     assert (rule.idle_timeout_s, rule.hard_timeout_s) == (5, 30)
 
 
-def test_a_share_is_a_constant_window(app, datapath, monkeypatch):
+def test_a_share_is_a_constant_window_if_ports_do_not_correct_the_allowance(app, datapath, monkeypatch):
+    app._change_settings(app.settings.model_copy(update={"corrects_allowance": False}))
     app.index.add(make_flow())
     app.on_alarm(alarm(datapath))
     monkeypatch.setattr("sdtcp_app.app.time.monotonic_ns", lambda: 10**18)
@@ -370,11 +370,11 @@ def test_in_mode_weights_ports_are_armed_and_raise_no_alarm(reflex_app, datapath
     datapath.sent.clear()
     reflex_app._change_settings(reflex_app.settings.model_copy(update={"mode": "weights"}))
     config, *_ = (wire.decode_message(bytes(msg.buf)) for msg in datapath.sent)
-    assert (config.flags, config.k_pkts) == (wire.PortConfigFlags.ALARM, 0)
+    assert (config.flags, config.k_pkts) == (wire.PortConfigFlags.ALARM | wire.PortConfigFlags.ALLOWANCE, 0)
     assert reflex_app.settings.arms_ports
 
 
-def test_a_corrected_allowance_is_asked_for(app, datapath):
-    app._change_settings(app.settings.model_copy(update={"corrects_allowance": True}))
+def test_without_a_corrected_allowance_only_the_alarm_is_asked_for(app, datapath):
+    app._change_settings(app.settings.model_copy(update={"corrects_allowance": False}))
     (config,) = (wire.decode_message(bytes(msg.buf)) for msg in datapath.sent)
-    assert config.flags == wire.PortConfigFlags.ALARM | wire.PortConfigFlags.ALLOWANCE
+    assert config.flags == wire.PortConfigFlags.ALARM

@@ -127,6 +127,13 @@ def test_a_port_corrects_its_allowance_while_the_window_s_settings_ask_for_it(be
     assert not bench.plane.configured[11][0].corrects_allowance
 
 
+def test_the_alarm_s_settings_do_not_end_a_fixed_common_rtt(bench: Bench) -> None:
+    bench.configure(1, WINDOW, common_rtt_us=300)
+    assert bench.configure(1, ALARM | ALLOWANCE, k_pkts=20, rtt_us=200).flags == ALARM | WINDOW
+    assert bench.configure(1, WINDOW, common_rtt_us=0).flags == ALARM
+    assert bench.configure(1, ALARM | ALLOWANCE, k_pkts=20, rtt_us=200).flags == ALARM | ALLOWANCE
+
+
 def test_the_controller_s_capacity_overrides_the_port_s(bench: Bench) -> None:
     assert bench.configure(1, WINDOW, capacity_bps=5 * MBIT).capacity_bps == 5 * MBIT
     bench.sync(LINKS, {11: Egress(50 * MBIT), 12: Egress(60 * MBIT)})
