@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from mininet_topos.cli.parameters import rows_as_json_option
-from mininet_topos.cli.terminal import REPORT, errors_in_a_line, show, show_verdicts
+from mininet_topos.cli.terminal import REPORT, errors_in_a_line, plain, show, show_verdicts
 from mininet_topos.results import compare as comparison
+from mininet_topos.results.caveats import not_recorded
 from mininet_topos.results.summary import read_summary, summarise
 from weir_base import tables
 
@@ -31,7 +32,10 @@ def plot_command(folder: Path) -> None:
     from mininet_topos.results.plots import plot  # matplotlib takes a second to import
 
     with errors_in_a_line():
-        click.echo("\n".join(str(path) for path in plot(folder, read_summary(folder))))
+        rows = read_summary(folder)
+        for line in not_recorded(rows):
+            plain(line)
+        click.echo("\n".join(str(path) for path in plot(folder, rows)))
 
 
 @click.command("compare")
@@ -42,6 +46,9 @@ def compare_command(before: Path, after: Path, as_json: bool) -> None:
     """Compare two result folders: the same cases and schemes, BEFORE and AFTER a change."""
     with errors_in_a_line():
         rows = comparison.compare(before, after)
+        first_lines = comparison.caveats(before, after)
+    for line in first_lines:
+        click.echo(line, err=as_json)
     if as_json:
         click.echo(json.dumps(rows))
     else:

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingCol
 from rich.progress import Progress as ProgressBar
 
 from mininet_topos.errors import LabError
+from mininet_topos.results.caveats import unequal_cases
 from mininet_topos.results.summary import Row
 from mininet_topos.results.table import FLOW_COLUMNS, QUERY_COLUMNS, notes
 from mininet_topos.results.verdicts import FAILS, HOLDS, read_verdicts, sentence
@@ -124,15 +125,23 @@ def complain(text: str) -> None:
 
 
 def show(rows: list[Row], report: Path, as_json: bool) -> None:
-    """Print rows as tables or as JSON, and the path of the report."""
+    """Print rows as tables or as JSON, and the path of the report.
+
+    The first lines name the comparisons whose schemes were disturbed unequally; with JSON they go to stderr.
+    """
+    first_lines = unequal_cases(rows)
     if as_json:
+        for line in first_lines:
+            plain(line, style="red")
         click.echo(json.dumps(rows))
         return
+    out = tables.console()
+    for line in first_lines:
+        out.print(line, style="red", soft_wrap=True, markup=False)
     if asked := [row for row in rows if row["queries"]]:
         tables.show(QUERY_COLUMNS, asked, title="query completion times")
     if sampled := [row for row in rows if row["goodput_mbps"] is not None and not row["queries"]]:
         tables.show(FLOW_COLUMNS, sampled, title="flows")
-    out = tables.console()
     for line in notes(rows):
         out.print(line, soft_wrap=True, markup=False)
     if void := sum(not row["valid"] for row in rows):

@@ -17,12 +17,16 @@ LEAST_STALL_US = 1000
 
 
 @contextmanager
-def watching_stalls(records: Path, state: LabState) -> Iterator[None]:
-    """Run the stall watch (native/stalls) while the context lasts; it writes to ``records``."""
-    argv = (str(built("weir-stalls")), str(LEAST_STALL_US), *map(str, lab_cpus(vswitchd_pid())))
+def watching_stalls(records: Path, state: LabState) -> Iterator[list[int]]:
+    """Run the stall watch (native/stalls) while the context lasts; it writes to ``records``.
+
+    Yields the numbers of the CPUs that it watches.
+    """
+    watched = lab_cpus(vswitchd_pid())
+    argv = (str(built("weir-stalls")), str(LEAST_STALL_US), *map(str, watched))
     program = Program("stall watch", argv, records.with_suffix(".log"), state, records=records)
     try:
-        yield
+        yield watched
         program.check()
     finally:
         program.stop()

@@ -50,3 +50,20 @@ def goodput_points(records: list[Record]) -> list[tuple[float, float]]:
 def queries(records: list[Record]) -> list[Record]:
     """Return the records of the queries, in their order."""
     return [record for record in records if record["event"] == "query"]
+
+
+def query_span_ns(records: list[Record]) -> tuple[int, int]:
+    """Return the start of the first query and the end of the last one."""
+    done = queries(records)
+    if not done:
+        return 0, 0
+    return done[0]["start_ns"], done[-1]["start_ns"] + int(done[-1]["qct_ms"] * 1e6)
+
+
+def span_ns(records: list[Record]) -> tuple[float, float]:
+    """Return start and end of the queries or, without queries, of the samples of flows."""
+    start_ns, end_ns = query_span_ns(records)
+    sampled = [entry["t_ns"] for entry in records if entry["event"] == "sample"]
+    if end_ns or not sampled:
+        return start_ns, end_ns
+    return min(sampled), max(sampled)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiments.schemes import style_of
+from mininet_topos.results.caveats import not_recorded
+from mininet_topos.results.disturbance import unequal
 from mininet_topos.results.summary import Row, median_of, read_summary
 from weir_base.tables import Column
 
@@ -43,6 +45,19 @@ def compare(one: Path, other: Path) -> list[Row]:
     if not rows:
         raise BadExperiment(f"{one} and {other} have no valid run of the same case and scheme")
     return rows
+
+
+def caveats(one: Path, other: Path) -> list[str]:
+    """Return what a reader must know first: runs that were disturbed unequally, and what is missing."""
+    folders = {"before": read_summary(one), "after": read_summary(other)}
+    groups: dict[str, dict[str, list[Row]]] = {}
+    for moment, rows in folders.items():
+        for row in rows:
+            if row["valid"]:
+                name = f"case {row['case']}, {style_of(row['scheme']).label}"
+                groups.setdefault(name, {}).setdefault(moment, []).append(row)
+    missing = [f"{moment}: {line}" for moment, rows in folders.items() for line in not_recorded(rows)]
+    return [*unequal(groups), *missing]
 
 
 def _ratio(before: float, after: float) -> float | None:

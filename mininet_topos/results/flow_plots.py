@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from mininet_topos.experiments.baselines import BASELINES
 from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.experiments.schemes import style_of
-from mininet_topos.records.raw_records import read_run
-from mininet_topos.records.validity import span_ns
+from mininet_topos.records.raw_records import read_run, span_ns
 from mininet_topos.results.series import (
     FlowSeries,
     Numbers,

@@ -14,8 +14,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.experiments.schemes import style_of
-from mininet_topos.records.raw_records import goodput_points, queries, read_run
-from mininet_topos.records.validity import counted_queries, query_span_ns
+from mininet_topos.records.raw_records import goodput_points, queries, query_span_ns, read_run
 from mininet_topos.results.flow_plots import completion_times, flows_over_time, queue_distribution
 from mininet_topos.results.summary import Row, load_experiment
 
@@ -77,8 +76,8 @@ def _panels(count: int, height_in: float = PANEL_IN, sharey: bool = False) -> tu
 
 
 def _times_ms(folder: Path, row: Row) -> list[float]:
-    record, records = read_run(folder / "raw" / row["run"])
-    return [query["qct_ms"] for query in counted_queries(records, record["stalls"])]
+    _, records = read_run(folder / "raw" / row["run"])
+    return [query["qct_ms"] for query in queries(records)]
 
 
 def query_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
@@ -89,7 +88,7 @@ def query_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
             style = style_of(row["scheme"])
             times = sorted(_times_ms(folder, row))
             if not times:
-                continue  # no query of the run counts
+                continue  # the run is void: no query was completed
             axis.step(
                 [times[0], *times],
                 np.linspace(0, 1, len(times) + 1),

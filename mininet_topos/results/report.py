@@ -10,6 +10,8 @@ from markupsafe import Markup
 from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.experiments.schemes import style_of
 from mininet_topos.records.result_folder import read_metadata
+from mininet_topos.results.caveats import not_recorded, unequal_cases, void_attempts
+from mininet_topos.results.disturbance import taken_by_hypervisor
 from mininet_topos.results.plots import plot
 from mininet_topos.results.summary import Row, summarise
 from mininet_topos.results.verdicts import judge_all
@@ -33,6 +35,9 @@ def make_report(folder: Path) -> list[Row]:
     )
     page = environment.get_template(TEMPLATE).render(
         rows=rows,
+        unequal=unequal_cases(rows),
+        caveats=[*void_attempts(rows), *not_recorded(rows)],
+        taken_by_hypervisor=taken_by_hypervisor,
         trends=judge_all(folder, rows, metadata["trends"], experiment),
         style_of=style_of,
         experiment=experiment,

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mininet_topos.records.raw_records import Record
-from mininet_topos.records.validity import span_ns
+from mininet_topos.records.raw_records import Record, span_ns
 
 Numbers = NDArray[np.float64]
 SETTLING = 0.25

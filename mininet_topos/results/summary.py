@@ -15,9 +15,9 @@ import numpy as np
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiments.experiment import Case, Experiment
 from mininet_topos.experiments.schemes import schemes
-from mininet_topos.records.raw_records import Record, goodput_points, queries, read_run
+from mininet_topos.records.exposure import disturbances, exposure, horizon_ms, undisturbed
+from mininet_topos.records.raw_records import Record, goodput_points, queries, query_span_ns, read_run
 from mininet_topos.records.result_folder import attempts, read_metadata, run_name, write_json
-from mininet_topos.records.validity import counted_queries, query_span_ns
 from mininet_topos.results.series import (
     fairness,
     flow_series,
@@ -34,6 +34,14 @@ RECOVERY_WINDOW_S = 0.3
 RECOVERED = 0.9
 NS_PER_S = 1e9
 Row = dict[str, Any]
+OLDER_ROW: Row = {
+    "queries": 0,
+    "qct_ms_undisturbed": {},
+    "disturbed": [],
+    "exposure": {"span_s": 0.0, "stolen": None, "all_stalled": None, "one_stalled": None},
+    "void_attempts": [],
+}
+"""The values of a row that an older version made; its `qct_ms` leaves `queries_left_out` queries out."""
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -49,37 +57,53 @@ def load_experiment(folder: Path) -> Experiment:
     return Experiment.from_json(read_metadata(folder)["experiment"])
 
 
-def last_attempts(folder: Path, experiment: Experiment) -> list[tuple[Case, int, Path]]:
-    """Return the last attempt at each case, scheme and repeat, in their order, without missing runs."""
+def ended_attempts(folder: Path, experiment: Experiment) -> list[tuple[Case, int, list[Path]]]:
+    """Return the attempts at each case, scheme and repeat, in their order, without missing runs."""
     found = []
     for case in experiment.cases:
         for scheme in experiment.schemes:
             for repeat in range(1, experiment.repeats + 1):
-                ended = attempts(folder / "raw", run_name(case, scheme, repeat))
-                found += [(case, repeat, run) for run in ended[-1:]]
+                if ended := attempts(folder / "raw", run_name(case, scheme, repeat)):
+                    found.append((case, repeat, ended))
     return found
 
 
 def summarise(folder: Path) -> list[Row]:
-    """Make `summary.json` from the raw records, and return its rows. Raises BadExperiment."""
+    """Make `summary.json` from the raw records, and return its rows. Raises BadExperiment.
+
+    A row has the figures of the last attempt, and the reasons of every attempt that was void.
+    """
     experiment = load_experiment(folder)
     rows = [
-        row_of(experiment, case, run) | {"repeat": repeat}
-        for case, repeat, run in last_attempts(folder, experiment)
+        row_of(experiment, case, ended[-1]) | {"repeat": repeat, "void_attempts": void_attempts(ended)}
+        for case, repeat, ended in ended_attempts(folder, experiment)
     ]
     write_json(folder / "summary.json", rows)
     return rows
 
 
+def void_attempts(ended: Sequence[Path]) -> list[dict[str, Any]]:
+    """Return number and reasons of each attempt at a run that was void."""
+    records = [json.loads((run / "run.json").read_text()) for run in ended]
+    return [
+        {"attempt": record["attempt"], "reasons": record["reasons"]}
+        for record in records
+        if not record["valid"]
+    ]
+
+
 def read_summary(folder: Path) -> list[Row]:
-    """Return the rows that `summarise` has made. Raises BadExperiment."""
+    """Return the rows that `summarise` has made. Raises BadExperiment.
+
+    Rows of an older version have OLDER_ROW's values for what it did not record.
+    """
     try:
         rows: list[Row] = json.loads((folder / "summary.json").read_text())
     except (OSError, ValueError) as error:
         raise BadExperiment(
             f"{folder} has no summary ({error}): run `weir lab summarise {folder}`"
         ) from error
-    return rows
+    return [OLDER_ROW | row for row in rows]
 
 
 def median_of(rows: Sequence[Row], case: str, scheme: str, path: str) -> float | None:
@@ -102,11 +126,11 @@ def _value(row: Row, path: str) -> float | None:
 def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
     """Return the row of one run: one case under one scheme."""
     record, records = read_run(run)
-    counted = counted_queries(records, record["stalls"])
-    times = [query["qct_ms"] for query in counted]
-    answers_ms = [ms for query in counted for ms in query["workers_ms"]]
+    done, horizon = queries(records), horizon_ms(case, experiment)
+    disturbed = disturbances(records, record["stalls"], horizon)
+    answers_ms = [ms for query in done for ms in query["workers_ms"]]
     ideal_ms = case.ideal_ms(experiment.bandwidth_mbps)
-    qct_ms = {name: percentile(times, percent) for name, percent in PERCENTILES.items()} if times else {}
+    qct_ms = _qct_ms(done)
     counters, tcp = record["counters"], record["counters"]["tcp"]
     return {
         "experiment": experiment.name,
@@ -117,12 +141,16 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "size_bytes": case.size_bytes,
         "background": case.background,
         "queries": case.queries,
-        "queries_left_out": len(queries(records)) - len(times),
         "bandwidth_mbps": experiment.bandwidth_mbps,
         "queue_pkts": experiment.queue_pkts,
         "queue_bytes": experiment.queue_bytes,
         "ideal_ms": round(ideal_ms, 3),
         "qct_ms": qct_ms,
+        "qct_ms_undisturbed": _qct_ms(undisturbed(records, disturbed)),
+        "horizon_ms": round(horizon, 3),
+        "disturbed": disturbed,
+        "exposure": exposure(record, records),
+        "switch_waited_ms": round(sum(query["switch_waited_ms"] for query in done), 1),
         "answer_ms": round(fmean(answers_ms), 3) if answers_ms else None,
         "x_ideal": {name: round(value / ideal_ms, 3) for name, value in qct_ms.items()},
         "drops": counters["queue_drops"],
@@ -142,12 +170,24 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         **_switch_figures(record),
         **background_figures(records, experiment.period_ms),
         **flow_figures(run, record, records, case),
-        "mark_pkts": experiment.mark_pkts if schemes()[record["scheme"]].marked else None,
+        "mark_pkts": _mark_pkts(experiment, record["scheme"]),
         "attempt": record["attempt"],
         "run": run.name,
         "valid": record["valid"],
         "reasons": record["reasons"],
     }
+
+
+def _mark_pkts(experiment: Experiment, scheme: str) -> int | None:
+    """Return the queue length above which the switch marked packets; None if it did not."""
+    known = schemes().get(scheme)  # of a scheme that is no longer installed, nothing is known
+    return experiment.mark_pkts if known and known.marked else None
+
+
+def _qct_ms(some: Sequence[Record]) -> dict[str, float]:
+    """Return the percentiles of the completion times of some queries; empty without queries."""
+    times = [query["qct_ms"] for query in some]
+    return {name: percentile(times, percent) for name, percent in PERCENTILES.items()} if times else {}
 
 
 def _cpu_shares(record: dict[str, Any]) -> dict[str, float]:

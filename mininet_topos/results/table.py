@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mininet_topos.experiments.schemes import style_of
+from mininet_topos.results.caveats import not_recorded, void_attempts
 from mininet_topos.results.summary import Row
 from weir_base.tables import Column
 from weir_base.tables import Row as TableRow
@@ -60,6 +61,7 @@ QUERY_COLUMNS = (
     Column("alarms", text=_count("alarms")),
     Column("p95", "p95\nms", text=_of("qct_ms", "p95", _ms)),
     Column("p99_x_ideal", "p99 x\nideal", text=_of("x_ideal", "p99", _ratio)),
+    Column("disturbed", "dis-\nturbed", text=lambda row: str(len(row["disturbed"]))),
 )
 """The columns for cases with queries."""
 
@@ -80,15 +82,18 @@ FLOW_COLUMNS = (
 
 
 def notes(rows: Sequence[Row]) -> list[str]:
-    """Return the lines below the tables: the cases, the queries that do not count, and the long flows."""
+    """Return the lines below the tables: the cases, what disturbed the runs, and the long flows."""
     lines = [f"{case}: {title}" for case, title in dict.fromkeys((row["case"], row["title"]) for row in rows)]
     if any(not row.get("pinned", True) for row in rows):
         lines.append("unpinned: the switch had no CPU of its own")
+    lines += [*void_attempts(rows), *not_recorded(rows)]
     for row in rows:
-        if row["queries_left_out"]:
+        if row["disturbed"]:
+            p50 = row["qct_ms_undisturbed"].get("p50")
             lines.append(
-                f"{row['case']}, {style_of(row['scheme']).label}: {row['queries_left_out']} of "
-                f"{row['queries']} queries do not count: a CPU stood still, or the switch had none"
+                f"{row['case']}, {style_of(row['scheme']).label}: a CPU stood still in the first "
+                f"{row['horizon_ms']:.0f} ms of {len(row['disturbed'])} of {row['queries']} queries; p50 "
+                f"without these {'-' if p50 is None else _ms(p50)} ms"
             )
     for row in rows:
         rates = row["background_mbps"]

@@ -52,7 +52,7 @@ class CaseRunner:
         case_traffic = CaseTraffic(self._experiment, case, net, scheme, traffic, on_query)
         with (
             CpuWatch({"ovs": vswitchd_pid()} | scheme.pids) as cpu,
-            watching_stalls(folder / "stalls.jsonl", net.state),
+            watching_stalls(folder / "stalls.jsonl", net.state) as watched,
             self._probe.watching(net.bottleneck_ifname) as trace,
         ):
             try:
@@ -72,6 +72,7 @@ class CaseRunner:
             "ports_after": scheme.ports(),
             "cpu": cpu.samples,
             "stalls": read_stalls(folder / "stalls.jsonl"),
+            "watched_cpus": watched,
             "links": (net.links.record() | {"measured": delay}) if net.links else None,
             "pinned": self._experiment.pinned,
             **_queue_figures(trace),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports each time that a CPU ran nothing for a while, not even a program with real-time priority.
+// Reports each time that a CPU ran nothing for a while, not even a program with the highest real-time priority.
 //
 //   weir-stalls LEAST_US CPU...    until SIGTERM, writes a JSON line for each stall of at least LEAST_US
 //
@@ -43,7 +43,7 @@ static void write_stall(long cpu, int64_t start_ns, int64_t length_ns)
 
 static int run_on_cpu_in_real_time(long cpu)
 {
-	struct sched_param priority = {.sched_priority = 1};
+	struct sched_param priority = {.sched_priority = sched_get_priority_max(SCHED_FIFO)};
 	cpu_set_t cpus;
 	CPU_ZERO(&cpus);
 	CPU_SET((size_t)cpu, &cpus);
@@ -56,7 +56,7 @@ static void *watch_cpu(void *argument)
 	long cpu = (long)argument;
 	int error = run_on_cpu_in_real_time(cpu);
 	if (error) {
-		fprintf(stderr, "cannot watch CPU %ld with real-time priority: %s\n", cpu, strerror(error));
+		fprintf(stderr, "cannot watch CPU %ld with the highest real-time priority: %s\n", cpu, strerror(error));
 		exit(1);
 	}
 	for (int64_t due_ns = now_ns() + WAKE_PERIOD_NS, now;; due_ns = now + WAKE_PERIOD_NS) {

@@ -32,9 +32,9 @@ def run_record(**changes: Any) -> dict[str, Any]:
     """Return the record of a valid run (run.json), with changed values."""
     counters = {"queue_drops": 0, "ovs_drops": 0, "ovs_receive_drops": 0} | changes.pop("counters", {})
     idle, stolen = changes.pop("idle", 0.5), changes.pop("stolen", 0.01)
-    sample = {"t_ns": 1.5e9, "idle": idle, "stolen": stolen, "ovs": 0.5}
+    sample = {"t_ns": 1.5e9, "idle": idle, "stolen": stolen, "ovs": 0.5} | changes.pop("own", {})
     values = {"cpu": [sample], "busy_rate_bps": 100e6, "queue_max_bytes": 149_000, "counters": counters}
-    return values | {"stalls": []} | changes
+    return values | {"stalls": [], "watched_cpus": [0, 1], "pinned": True} | changes
 
 
 def stall(start_ms: float, ms: float, cpu: int = 0) -> dict[str, Any]:

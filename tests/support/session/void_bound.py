@@ -1,8 +1,8 @@
 """Counts the tests of lab runs, and the tests that show nothing because their run was void.
 
 A run counts once for each test that judges it. A void run does not fail the session, because a busy
-machine shows nothing about a figure. But a session in which nearly every run is void has hardly tested the
-lab. With WEIR_CI=1 it fails.
+machine shows nothing about a figure. But a session in which many runs are void has hardly tested the lab.
+With WEIR_CI=1 it fails.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from tests.support.lab.void_runs import VOID, take_verdict
 PROPERTY = "lab run"
 LEAST_JUDGED = 8
 """Fewer tests have no bound, because a single void run may decide all of them."""
-MOST_VOID = 9 / 10
+MOST_VOID = 1 / 3
+"""Of the tests. On a machine without other work none of about 41 is void, and on a loaded one two thirds.
+If one scheme of one experiment has only void runs, about six tests show nothing: this alone is no failure.
+"""
 
 
 class LabRuns:

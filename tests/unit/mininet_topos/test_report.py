@@ -128,14 +128,16 @@ def test_plots_are_written_as_svg_and_png(reported: Path) -> None:
         assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_run_without_counted_queries_has_no_curve(folder: Path) -> None:
+def test_every_query_counts_also_if_all_were_disturbed(folder: Path) -> None:
     run = folder / "raw" / "A-sccp-1" / "run.json"
     stall = {"cpu": 0, "start_ns": 2_000_000_000, "ns": 1_000_000_000}
     run.write_text(json.dumps(json.loads(run.read_text()) | {"stalls": [stall]}))
     result = CliRunner().invoke(lab, ["report", str(folder), "--json"])
     assert result.exit_code == 0, result.output
     (row,) = [row for row in json.loads(result.stdout) if (row["case"], row["scheme"]) == ("A", "sccp")]
-    assert (row["queries_left_out"], row["qct_ms"]) == (4, {})
+    assert row["qct_ms"] == {"p50": 61.0, "p95": 63.0, "p99": 63.0, "max": 63.0}
+    assert (len(row["disturbed"]), row["qct_ms_undisturbed"]) == (4, {})
+    assert row["exposure"] == {"span_s": 0.663, "stolen": None, "all_stalled": None, "one_stalled": 1.0}
 
 
 def test_the_table_fits_eighty_columns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

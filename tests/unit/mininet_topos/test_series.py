@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mininet_topos.experiments.experiment import Case
-from mininet_topos.records.validity import judge, span_ns
+from mininet_topos.records.raw_records import span_ns
+from mininet_topos.records.validity import judge
 from mininet_topos.results.series import fairness, flow_series, goodput_by_transport, settled_span_ns
 from mininet_topos.results.summary import missed
 from mininet_topos.workloads.plan import plan
@@ -90,7 +91,7 @@ def test_the_span_is_that_of_the_queries_or_of_the_samples() -> None:
 def record(**changes: Any) -> dict[str, Any]:
     counters = {"queue_drops": 0, "ovs_drops": 0, "ovs_receive_drops": 0}
     values = {"cpu": [], "busy_rate_bps": 100e6, "queue_max_bytes": 9_000, "counters": counters}
-    return values | {"stalls": [], "planned_flows": 0} | changes
+    return values | {"stalls": [], "watched_cpus": [0], "pinned": True, "planned_flows": 0} | changes
 
 
 @pytest.mark.parametrize(

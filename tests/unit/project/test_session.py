@@ -142,7 +142,8 @@ def test_a_tier_that_is_not_run_is_named_and_fails_ci(workers: tuple[str, ...], 
         pytest.param(20, 1, "1", (), 1, id="too many"),
         pytest.param(20, 1, "1", WORKERS, 1, id="too many on workers"),
         pytest.param(20, 1, "", (), 0, id="too many but not in CI"),
-        pytest.param(18, 1, "1", (), 0, id="nine tenths"),
+        pytest.param(8, 15, "1", (), 0, id="a third"),
+        pytest.param(9, 15, "1", (), 1, id="more than a third"),
         pytest.param(6, 0, "1", (), 0, id="few"),
     ],
 )
@@ -154,5 +155,5 @@ def test_void_lab_runs_are_counted_and_bounded_in_ci(
     done = run_alone(tmp_path, "void_bound", *workers, WEIR_CI=ci)
     assert done.returncode == status, done.stdout
     assert f"lab runs judged: {void + valid + 1}, of which {void} void\n" in done.stdout
-    assert ("more than 90% of the lab runs were void" in done.stdout) == bool(status)
+    assert ("more than 33% of the lab runs were void" in done.stdout) == bool(status)
     assert done.stdout.splitlines()[-1].strip("= ").startswith(f"{valid + 2} passed, {void} xfailed in ")
