@@ -257,7 +257,7 @@ def measure(
     found: dict[str, list[dict[str, float]]] = {scheme: [] for scheme in schemes}
     with network_apart(experiment.layout, experiment.pinned) as net:
         for host in net.hosts:
-            host.set_congestion_control(experiment.congestion_control)
+            host.set_route(congestion_control=experiment.congestion_control)
             host.cmd(f"sysctl -q -w net.ipv4.tcp_notsent_lowat={UNSENT_BYTES}")
         for number, scheme in zip(range(turns * len(schemes)), cycle(schemes), strict=False):
             if net.links is not None:

@@ -79,7 +79,7 @@ def measure(experiment: Experiment, service: Service, turns: int, folder: Path) 
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in experiment.schemes}
     with network_apart(experiment.layout, experiment.pinned) as net, service.servers(net, folder, size):
         for host in net.hosts:
-            host.set_congestion_control(experiment.congestion_control)
+            host.set_route(congestion_control=experiment.congestion_control)
         for number, name in zip(range(turns * len(found)), cycle(experiment.schemes), strict=False):
             scheme = experiment.configured(scheme_of(name))
             own = folder / f"{name}-{number}"

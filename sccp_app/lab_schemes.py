@@ -10,6 +10,11 @@ STANDARD = {
     "extended": True,
     "settings": {"sccp": {"common_rtt": "fixed"}},
 }
+# Beside SCCP, hosts that wait at most 5 ms before they send again.
+WITH_RTO5 = STANDARD | {
+    "style": {"label": "SCCP, RTOmin 5 ms", "colour": "#228833", "line": "-.", "marker": "d"},
+    "min_rto_ms": 5,
+}
 AUTO = {
     "style": {"label": "SCCP, corrected allowance", "colour": "#882255", "line": "-.", "marker": "P"},
     "apps": _APPS,

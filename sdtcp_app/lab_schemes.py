@@ -10,6 +10,11 @@ STANDARD = {
     # switch raise so many alarms that Ryu, on the CPUs of the network, cannot answer them in time.
     "settings": {"sdtcp": {"rtt_us": 2000, "policy": "longest-lived", "corrects_allowance": False}},
 }
+# Beside SDTCP, hosts that wait at most 5 ms before they send again.
+WITH_RTO5 = STANDARD | {
+    "style": {"label": "SDTCP, RTOmin 5 ms", "colour": "#4477AA", "line": "--", "marker": "d"},
+    "min_rto_ms": 5,
+}
 AUTO = {
     "style": {"label": "SDTCP, corrected allowance", "colour": "#332288", "line": "--", "marker": "X"},
     "apps": ["fabric_app.app", "sdtcp_app.app"],

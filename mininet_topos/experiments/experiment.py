@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from mininet_topos.errors import BadExperiment
-from mininet_topos.experiments.schemes import Scheme, Settings, schemes
+from mininet_topos.experiments.schemes import Scheme, Settings, find, schemes
 from mininet_topos.network.impairment import JITTERS, Impairment
 from mininet_topos.network.layout import ROLES, Layout, bottleneck_role, lay_out
 from mininet_topos.network.shaping import Bottleneck
@@ -148,7 +148,7 @@ class Experiment:
         choice = f"use some of {', '.join(schemes())}"
         if not self.schemes:
             raise BadExperiment(f"schemes is empty: {choice}")
-        if unknown := [name for name in self.schemes if name not in schemes()]:
+        if unknown := [name for name in self.schemes if find(name) is None]:
             raise BadExperiment(f"schemes: no scheme is called {unknown[0]!r}: {choice}")
         if len(set(self.schemes)) != len(self.schemes):
             raise BadExperiment(f"schemes names a scheme twice: {', '.join(self.schemes)}; name each once")
@@ -251,8 +251,25 @@ class Experiment:
 
     def configured(self, scheme: Scheme) -> Scheme:
         """Return a scheme with this experiment's settings added."""
-        marks: Settings = {"switch": {"mark_pkts": self.mark_pkts}} if scheme.marked else {}
-        return replace(scheme, settings=scheme.settings | {"fabric": {"mode": self.fabric_mode}} | marks)
+        marks: Settings = {}
+        if scheme.marked:
+            marks = {"switch": {"mark_pkts": scheme.mark_pkts or self.mark_pkts}}
+        return replace(
+            scheme,
+            settings=scheme.settings | {"fabric": {"mode": self.fabric_mode}} | marks,
+            window_bytes=self.sized_window_bytes if scheme.sized_window else scheme.window_bytes,
+        )
+
+    @property
+    def sized_window_bytes(self) -> int:
+        """The window that a receiver may advertise to each sender if all senders of the largest case send.
+
+        All windows together fit into the queue and the link: (queue + rate x round trip) / senders, in
+        whole segments, at least one.
+        """
+        senders = max(case.workers + case.background for case in self.cases)
+        in_flight = self.queue_bytes + self.bandwidth_mbps * 1e6 / 8 * 2 * self.delay_ms / 1000
+        return MSS_BYTES * max(1, int(in_flight / senders / FULL_SEGMENT_BYTES))
 
     @property
     def queue_pkts(self) -> int:

@@ -14,8 +14,9 @@ value is a mapping of plain values with the other fields of Scheme::
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -37,7 +38,9 @@ class Scheme:
 
     ``settings``: sections of the configuration file that the programs get. ``transports``: names of
     baselines, which the hosts take in turn; if there is none, hosts use the experiment's congestion control.
-    ``min_rto_ms``: the minimum RTO of every host; 0: the kernel's, 200 ms.
+    ``mark_pkts``: queue length above which the switch marks packets; 0: the experiment's.
+    ``min_rto_ms``, ``initial_window``, ``window_bytes``: of every host (network/routes.py).
+    ``sized_window``: `window_bytes` is what the experiment's worst case allows.
     """
 
     name: str
@@ -46,7 +49,11 @@ class Scheme:
     extended: bool = False
     settings: Settings = field(default_factory=dict)
     transports: tuple[str, ...] = ()
+    mark_pkts: int = 0
     min_rto_ms: int = 0
+    initial_window: int = 0
+    window_bytes: int = 0
+    sized_window: bool = False
 
     @property
     def marked(self) -> bool:
@@ -64,8 +71,19 @@ _WITHOUT_CONTROLLER = (
     _of_baseline("cubic", BASELINES["cubic"]),
     _of_baseline("bbr", BASELINES["bbr"]),
     Scheme("rto5", PlotStyle("TCP, RTOmin 5 ms", "#117733", (0, (1, 1)), "d"), min_rto_ms=5),
+    Scheme("rto1", PlotStyle("TCP, RTOmin 1 ms", "#44AA99", (0, (1, 1)), "D"), min_rto_ms=1),
+    Scheme("iw2", PlotStyle("TCP, initial window 2", "#DDCC77", (0, (1, 1)), "p"), initial_window=2),
+    Scheme("static-window", PlotStyle("TCP, sized windows", "#88CCEE", (0, (1, 1)), "h"), sized_window=True),
     _of_baseline("ecn", BASELINES["ecn-tcp"]),
     _of_baseline("dctcp", BASELINES["dctcp"]),
+    *(
+        replace(
+            _of_baseline(f"dctcp-k{pkts}", BASELINES["dctcp"]),
+            style=PlotStyle(f"DCTCP, K {pkts}", colour, (0, (5, 1)), marker),
+            mark_pkts=pkts,
+        )
+        for pkts, colour, marker in ((10, "#661100", "1"), (20, "#6699CC", "2"), (65, "#CC6677", "3"))
+    ),
     Scheme(
         "reno+dctcp",
         PlotStyle("TCP+DCTCP", "#56B4E9", (0, (3, 1, 1, 1)), "X"),
@@ -105,16 +123,32 @@ def _declared(point: EntryPoint) -> Scheme:
     return scheme
 
 
+def find(name: str) -> Scheme | None:
+    """Return the scheme of a name, or of a name with a tag; None if there is none.
+
+    `plain@2` is the scheme `plain` under another name, so that a scheme can be compared with itself.
+    """
+    own, _, tag = name.partition("@")
+    scheme = schemes().get(own)
+    if scheme is None or own == name:
+        return scheme
+    if not re.fullmatch("[a-z0-9]{1,15}", tag):
+        return None
+    style = replace(scheme.style, label=f"{scheme.style.label} @{tag}", line=":", marker="x")
+    return replace(scheme, name=name, style=style)
+
+
 def scheme_of(name: str) -> Scheme:
     """Return the scheme of a name. Raises BadExperiment."""
-    if name not in schemes():
+    scheme = find(name)
+    if scheme is None:
         raise BadExperiment(f"no scheme is called {name!r}: use one of {', '.join(schemes())}")
-    return schemes()[name]
+    return scheme
 
 
 def style_of(name: str) -> PlotStyle:
     """Return the style of a scheme; of one that is no longer installed, its name in grey."""
-    scheme = schemes().get(name)
+    scheme = find(name)
     return scheme.style if scheme else PlotStyle(name, UNKNOWN_COLOUR)
 
 

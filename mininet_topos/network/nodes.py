@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
+from dataclasses import replace
 from typing import Any
 
 from mininet.node import Host, Node, OVSSwitch
@@ -11,6 +11,7 @@ from mininet.node import Host, Node, OVSSwitch
 from mininet_topos.errors import LabError
 from mininet_topos.machine.commands import run, vsctl
 from mininet_topos.machine.cpus import mask
+from mininet_topos.network.routes import RouteSettings, without_attributes
 from mininet_topos.network.shaping import OFFLOADS_OFF
 
 HOST_SYSCTLS = {
@@ -25,10 +26,8 @@ class LabHost(Host):
     It receives packets on the CPUs on which its programs run.
     """
 
-    min_rto_ms = 0
-    """The minimum RTO of its connections; 0: the kernel's, 200 ms."""
-    congestion_control = ""
-    """The congestion control of connections whose program sets none; empty: the machine's."""
+    route = RouteSettings()
+    """The settings of its route; `set_route` changes them."""
 
     def config(self, **params: str) -> dict[str, Any]:
         """Configure the host as Mininet does, and then, with one command, as the lab needs it."""
@@ -46,33 +45,23 @@ class LabHost(Host):
         """Return the CPUs on which the host receives packets, in the format of rps_cpus."""
         return mask(os.sched_getaffinity(0))
 
-    def set_min_rto(self, min_rto_ms: int) -> None:
-        """Set the minimum RTO of the connections that the host opens or accepts from now on. Raises LabError.
+    def set_route(self, **changes: int | str) -> None:
+        """Change settings of the host's route (network/routes.py). Raises LabError.
 
-        It is an attribute of the route, which every kernel has; net.ipv4.tcp_rto_min_us needs Linux 6.11.
+        A host with a largest window does not adapt its buffers, because Linux would then raise the window.
         """
-        if min_rto_ms != self.min_rto_ms:
-            self._change_route(min_rto_ms, self.congestion_control)
-
-    def set_congestion_control(self, name: str) -> None:
-        """Set the congestion control of connections from now on, if their program sets none. Raises LabError.
-
-        It is an attribute of the route: for net.ipv4.tcp_congestion_control, a network namespace may only
-        use names in the machine's net.ipv4.tcp_allowed_congestion_control.
-        """
-        if name != self.congestion_control:
-            self._change_route(self.min_rto_ms, name)
-
-    def _change_route(self, min_rto_ms: int, congestion_control: str) -> None:
+        wanted = replace(self.route, **changes)  # type: ignore[arg-type]
+        if wanted == self.route:
+            return
         ifname = self.defaultIntf().name
-        route = re.split(" (?:rto_min|congctl) ", self.cmd(f"ip route show dev {ifname} scope link"))[
-            0
-        ].strip()
-        attributes = f"rto_min {min_rto_ms}ms " if min_rto_ms else ""
-        attributes += f"congctl {congestion_control}" if congestion_control else ""
-        if answer := self.cmd(f"ip route change {route} dev {ifname} {attributes}").strip():
-            raise LabError(f"host {self.name} cannot have {attributes or 'its old route'}: {answer}")
-        self.min_rto_ms, self.congestion_control = min_rto_ms, congestion_control
+        route = without_attributes(self.cmd(f"ip route show dev {ifname} scope link"))
+        answer = self.cmd(
+            f"ip route change {route} dev {ifname} {wanted.attributes} && "
+            f"sysctl -q -w net.ipv4.tcp_moderate_rcvbuf={int(not wanted.window_bytes)}"
+        ).strip()
+        if answer:
+            raise LabError(f"host {self.name} cannot have {wanted.attributes or 'its old route'}: {answer}")
+        self.route = wanted
 
 
 class UnpinnedHost(LabHost):

@@ -14,7 +14,7 @@ import numpy as np
 
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiments.experiment import Case, Experiment
-from mininet_topos.experiments.schemes import schemes
+from mininet_topos.experiments.schemes import find
 from mininet_topos.records.exposure import disturbances, exposure, horizon_ms, undisturbed
 from mininet_topos.records.raw_records import Record, goodput_points, queries, query_span_ns, read_run
 from mininet_topos.records.result_folder import attempts, read_metadata, run_name, write_json
@@ -180,8 +180,8 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
 
 def _mark_pkts(experiment: Experiment, scheme: str) -> int | None:
     """Return the queue length above which the switch marked packets; None if it did not."""
-    known = schemes().get(scheme)  # of a scheme that is no longer installed, nothing is known
-    return experiment.mark_pkts if known and known.marked else None
+    known = find(scheme)  # of a scheme that is no longer installed, nothing is known
+    return known.mark_pkts or experiment.mark_pkts if known and known.marked else None
 
 
 def _qct_ms(some: Sequence[Record]) -> dict[str, float]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mininet_topos.experiments.experiment import Case, Experiment
-from mininet_topos.experiments.schemes import schemes
+from mininet_topos.experiments.schemes import scheme_of
 from mininet_topos.measurement.queue_probe import QueueProbe
 from mininet_topos.network.emulation import means_of
 from mininet_topos.network.lab_network import network_apart
@@ -25,6 +25,7 @@ from mininet_topos.records.result_folder import (
     write_json,
 )
 from mininet_topos.running.case_runner import CaseRunner
+from mininet_topos.running.host_transports import require_transports
 from mininet_topos.running.metadata import metadata
 from mininet_topos.running.scheme_programs import RunningScheme, require_free, running
 
@@ -82,6 +83,8 @@ def run_experiment(
     """
     void_runs = VoidRuns(time.monotonic() + experiment.repeat_until_s)
     require_free(port)
+    for name in experiment.schemes:
+        require_transports(scheme_of(name), experiment.congestion_control)
     means = means_of(experiment.impairment)
     if not (resume and is_begun(folder, experiment)):
         make_folder(folder)
@@ -125,7 +128,7 @@ def _run_schemes(
         for name, runs in pending.items():
             if not runs:
                 continue
-            scheme = experiment.configured(schemes()[name])
+            scheme = experiment.configured(scheme_of(name))
             what = f"{name}: starting {' '.join(scheme.apps)}"
             progress.say(f"{what} and the agent" if scheme.extended else what)
             home = raw / (f"{name}-{experiment.workers}+{experiment.senders}" if experiment.fitted else name)

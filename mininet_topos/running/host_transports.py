@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from mininet_topos.errors import LabError, Unable
 from mininet_topos.experiments.baselines import BASELINES, Baseline
 from mininet_topos.experiments.plot_style import PlotStyle
+from mininet_topos.experiments.schemes import Scheme
 from mininet_topos.machine.commands import command, run
 from mininet_topos.machine.lab_state import LabState
 
@@ -31,12 +32,36 @@ def provide(names: Sequence[str], state: LabState) -> tuple[HostTransport, ...]:
     """
     found = []
     for name in names:
-        wanted = BASELINES.get(name) or Baseline(name, (name,), PlotStyle(name, ""))
+        wanted = _baseline(name)
         usable = [cc for cc in wanted.congestion_controls if settable(cc)]
-        if not usable and wanted.congestion_controls[-1].startswith("weir_"):
-            usable = [_load(wanted.congestion_controls[-1], state)]
+        if not usable and (ours := _loadable(wanted)):
+            usable = [_load(ours, state)]
         found.append(HostTransport(name, wanted.choose(usable), wanted.tcp_ecn))
     return tuple(found)
+
+
+def require_transports(scheme: Scheme, congestion_control: str) -> None:
+    """Raise Unable, with the scheme's name and the remedy, if this kernel lacks a transport of a scheme.
+
+    `congestion_control`: of the hosts, if the scheme names none.
+    """
+    for name in scheme.transports or (congestion_control,):
+        wanted = _baseline(name)
+        if not any(map(settable, wanted.congestion_controls)) and not _loadable(wanted):
+            try:
+                wanted.choose(())
+            except Unable as error:
+                raise Unable(f"scheme {scheme.name}: {error}") from error
+
+
+def _baseline(name: str) -> Baseline:
+    return BASELINES.get(name) or Baseline(name, (name,), PlotStyle(name, ""))
+
+
+def _loadable(wanted: Baseline) -> str:
+    """Return the congestion control of ours that can be loaded for a baseline; empty if there is none."""
+    last = wanted.congestion_controls[-1]
+    return last if last.startswith("weir_") else ""
 
 
 def settable(congestion_control: str) -> bool:

@@ -6,6 +6,10 @@ import pytest
 
 from mininet_topos.errors import Unable
 from mininet_topos.experiments.baselines import BASELINES
+from mininet_topos.experiments.schemes import scheme_of
+from mininet_topos.network.routes import RouteSettings, without_attributes
+from mininet_topos.running import host_transports
+from mininet_topos.running.host_transports import require_transports
 
 
 def test_the_kernels_dctcp_is_preferred_to_weirs() -> None:
@@ -28,3 +32,24 @@ def test_ecn_tcp_is_reno_with_ecn_and_marks() -> None:
     assert ecn.choose(["reno"]) == reno.choose(["reno"]) == "reno"
     assert (ecn.tcp_ecn, ecn.marked) == (1, True)
     assert (reno.tcp_ecn, reno.marked) == (0, False)
+
+
+def test_a_scheme_that_this_kernel_lacks_is_refused_with_its_name_and_the_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(host_transports, "settable", {"reno", "cubic"}.__contains__)
+    for name in ("plain", "rto1", "static-window", "ecn", "dctcp-k10"):  # weir_dctcp can be loaded
+        require_transports(scheme_of(name), "reno")
+    with pytest.raises(Unable, match="scheme bbr: bbr needs the congestion control bbr: modprobe tcp_bbr"):
+        require_transports(scheme_of("bbr"), "reno")
+    with pytest.raises(Unable, match="scheme rto5: vegas needs the congestion control vegas: "):
+        require_transports(scheme_of("rto5"), "vegas")
+
+
+def test_settings_of_a_route_are_written_and_taken_off() -> None:
+    settings = RouteSettings(5, 2, 2896, "reno")
+    assert settings.attributes == "rto_min 5ms initcwnd 2 window 2896 congctl reno"
+    assert RouteSettings().attributes == ""
+    bare = "10.0.0.0/22 proto kernel src 10.0.0.1"
+    assert without_attributes(f"{bare} window 2896 initcwnd 2 rto_min lock 5ms congctl reno \r\n") == bare
+    assert without_attributes(bare) == bare

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from typing import Any
 
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 from mininet_topos.cli import lab
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiments import schemes as module
-from mininet_topos.experiments.schemes import Scheme, schemes, style_of, to_toml
+from mininet_topos.experiments.experiment import Case
+from mininet_topos.experiments.schemes import Scheme, scheme_of, schemes, style_of, to_toml
+from tests.support.lab.examples import one_case
 
 STYLE = {"label": "Mine", "colour": "#123456"}
 MINE: dict[str, Any] = {
@@ -61,6 +64,46 @@ def test_the_controllers_of_the_project_declare_their_schemes() -> None:
 def test_every_scheme_has_its_own_label_and_colour() -> None:
     styles = [scheme.style for scheme in schemes().values()]
     assert len({style.label for style in styles}) == len({style.colour for style in styles}) == len(styles)
+
+
+def test_the_alternatives_that_people_use_are_schemes_by_name() -> None:
+    wanted = {"rto5", "rto1", "cubic", "bbr", "ecn", "dctcp-k10", "dctcp-k20", "dctcp-k65", "iw2"}
+    assert wanted | {"static-window", "sdtcp+rto5", "sccp+rto5"} <= set(schemes())
+    for name in ("sdtcp", "sccp"):
+        with_rto5 = schemes()[f"{name}+rto5"]
+        assert with_rto5 == replace(schemes()[name], name=with_rto5.name, style=with_rto5.style, min_rto_ms=5)
+
+
+@pytest.mark.parametrize(("name", "pkts"), [("dctcp", 30), ("dctcp-k10", 10), ("dctcp-k65", 65), ("ecn", 30)])
+def test_a_scheme_may_fix_where_the_switch_marks(name: str, pkts: int) -> None:
+    configured = one_case(mark_pkts=30).configured(scheme_of(name))
+    assert configured.settings["switch"] == {"mark_pkts": pkts}
+
+
+@pytest.mark.parametrize(
+    ("workers", "background", "delay_ms", "segments"),
+    [(40, 0, 0, 2), (30, 10, 0, 2), (20, 0, 0, 4), (400, 0, 0, 1), (40, 0, 15, 8)],
+)
+def test_sized_windows_of_all_senders_fit_into_queue_and_link(
+    workers: int, background: int, delay_ms: float, segments: int
+) -> None:
+    case = Case("A", "", workers, 32_000, background, 1)
+    experiment = one_case(cases=(case, replace(case, name="B", workers=1)), delay_ms=delay_ms)
+    assert experiment.configured(scheme_of("static-window")).window_bytes == segments * 1448
+    assert experiment.configured(scheme_of("plain")).window_bytes == 0
+
+
+def test_a_scheme_with_a_tag_is_the_same_under_another_name() -> None:
+    own, other = scheme_of("sccp"), scheme_of("sccp@2")
+    assert other == replace(own, name="sccp@2", style=other.style)
+    assert style_of("sccp@2").label == "SCCP @2"
+    assert one_case(schemes=("plain", "plain@2")).schemes == ("plain", "plain@2")
+
+
+@pytest.mark.parametrize("name", ["nosuch@2", "plain@", "plain@../x", "plain@a@b", "@2"])
+def test_a_bad_tag_is_refused(name: str) -> None:
+    with pytest.raises(BadExperiment, match="no scheme is called"):
+        scheme_of(name)
 
 
 def test_another_package_declares_a_scheme(declared: dict[str, Any]) -> None:
