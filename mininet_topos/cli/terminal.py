@@ -19,6 +19,7 @@ from rich.progress import Progress as ProgressBar
 
 from mininet_topos.errors import LabError
 from mininet_topos.results.caveats import unequal_cases
+from mininet_topos.results.comparisons import MEDIAN_COLUMNS, different, medians, repeated
 from mininet_topos.results.summary import Row
 from mininet_topos.results.table import FLOW_COLUMNS, QUERY_COLUMNS, notes
 from mininet_topos.results.verdicts import FAILS, HOLDS, read_verdicts, sentence
@@ -138,6 +139,10 @@ def show(rows: list[Row], report: Path, as_json: bool) -> None:
     out = tables.console()
     for line in first_lines:
         out.print(line, style="red", soft_wrap=True, markup=False)
+    if repeated(rows):
+        tables.show(MEDIAN_COLUMNS, medians(rows), title="medians over the repeats")
+        for line in different(rows) or ["no two schemes differ, as far as the intervals say"]:
+            out.print(line, soft_wrap=True, markup=False)
     if asked := [row for row in rows if row["queries"]]:
         tables.show(QUERY_COLUMNS, asked, title="query completion times")
     if sampled := [row for row in rows if row["goodput_mbps"] is not None and not row["queries"]]:

@@ -98,8 +98,8 @@ def _ovs_receive_drops(record: dict[str, Any]) -> str:
     """Open vSwitch must receive every packet.
 
     The packets that it loses afterwards count as the scheme's (`ovs_drops`). If the queue refuses a packet,
-    Open vSwitch drops the rest of the batch, and nobody can tell such a loss from another one. A rule about
-    them would therefore apply only to schemes whose queue never overflows.
+    Open vSwitch drops the rest of the batch, and such a loss looks like any other one. A rule about them
+    would therefore apply only to schemes whose queue never overflows.
     """
     lost = record["counters"]["ovs_receive_drops"]
     return f"ovs-vswitchd was too slow to receive {lost} packets" if lost else ""

@@ -48,7 +48,7 @@ def compare(one: Path, other: Path) -> list[Row]:
 
 
 def caveats(one: Path, other: Path) -> list[str]:
-    """Return what a reader must know first: runs that were disturbed unequally, and what is missing."""
+    """Return the first lines: runs that were disturbed unequally, and values that were not recorded."""
     folders = {"before": read_summary(one), "after": read_summary(other)}
     groups: dict[str, dict[str, list[Row]]] = {}
     for moment, rows in folders.items():

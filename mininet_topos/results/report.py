@@ -11,6 +11,13 @@ from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.experiments.schemes import style_of
 from mininet_topos.records.result_folder import read_metadata
 from mininet_topos.results.caveats import not_recorded, unequal_cases, void_attempts
+from mininet_topos.results.comparisons import (
+    comparisons,
+    medians,
+    repeated,
+    with_interval,
+    write_comparisons,
+)
 from mininet_topos.results.disturbance import taken_by_hypervisor
 from mininet_topos.results.plots import plot
 from mininet_topos.results.summary import Row, summarise
@@ -27,6 +34,7 @@ def make_report(folder: Path) -> list[Row]:
     metadata = {"head": {}, "trends": [], "links_by": ""} | read_metadata(folder)
     experiment = Experiment.from_json(metadata["experiment"])
     rows = summarise(folder)
+    write_comparisons(folder, rows)
     drawings = plot(folder, rows) if rows else []
     environment = Environment(
         loader=PackageLoader("mininet_topos.results", "."),
@@ -38,6 +46,9 @@ def make_report(folder: Path) -> list[Row]:
         unequal=unequal_cases(rows),
         caveats=[*void_attempts(rows), *not_recorded(rows)],
         taken_by_hypervisor=taken_by_hypervisor,
+        medians=medians(rows) if repeated(rows) else [],
+        comparisons=comparisons(rows) if repeated(rows) else [],
+        with_interval=with_interval,
         trends=judge_all(folder, rows, metadata["trends"], experiment),
         style_of=style_of,
         experiment=experiment,

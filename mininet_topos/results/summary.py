@@ -112,11 +112,12 @@ def median_of(rows: Sequence[Row], case: str, scheme: str, path: str) -> float |
     `path` is the path of the value in a row, for example `drops` or `fct_ms.max`.
     """
     valid = [row for row in rows if (row["case"], row["scheme"], row["valid"]) == (case, scheme, True)]
-    found = [value for row in valid if (value := _value(row, path)) is not None]
+    found = [value for row in valid if (value := value_of(row, path)) is not None]
     return median(found) if found else None
 
 
-def _value(row: Row, path: str) -> float | None:
+def value_of(row: Row, path: str) -> float | None:
+    """Return a value of a row by its path, for example `fct_ms.max`; None if the row has none."""
     found: Any = row
     for key in path.split("."):
         found = found.get(key) if found else None

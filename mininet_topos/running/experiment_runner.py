@@ -27,12 +27,13 @@ from mininet_topos.records.result_folder import (
 from mininet_topos.running.case_runner import CaseRunner
 from mininet_topos.running.host_transports import require_transports
 from mininet_topos.running.metadata import metadata
+from mininet_topos.running.order import blocks
 from mininet_topos.running.scheme_programs import RunningScheme, require_free, running
 
 MOST_VOID_IN_A_ROW = 4
 
-PendingRun = tuple[Case, int]
-"""A case, and the number of its repeat."""
+Pending = Mapping[tuple[int, str], list[Case]]
+"""The cases that are not finished, by the number of the repeat and the scheme, in the order of the runs."""
 
 
 @dataclass(slots=True)
@@ -63,8 +64,8 @@ class Progress:
 
 def steps(experiment: Experiment) -> int:
     """Return how many times the runner will call `Progress.done`."""
-    runs = experiment.repeats * len(experiment.cases)
-    return 1 + len(experiment.schemes) * (len(experiment.parts_by_network) + runs)
+    each = len(experiment.parts_by_network) + len(experiment.cases)
+    return 1 + len(experiment.schemes) * experiment.repeats * each
 
 
 def run_experiment(
@@ -88,14 +89,15 @@ def run_experiment(
     means = means_of(experiment.impairment)
     if not (resume and is_begun(folder, experiment)):
         make_folder(folder)
-    meta = metadata(experiment) | {"links_by": means} | dict(about or {})
+    order = [{"repeat": repeat, "schemes": names} for repeat, names in blocks(experiment)]
+    meta = metadata(experiment) | {"links_by": means, "order": order} | dict(about or {})
     write_json(folder / "metadata.json", meta)
     raw = folder / "raw"
     for part in experiment.parts_by_network:
-        pending = {name: _pending(part, name, raw) for name in part.schemes}
-        for _ in range(steps(part) - 1 - sum(1 + len(runs) for runs in pending.values() if runs)):
+        pending = _pending(part, raw)
+        for _ in range(steps(part) - 1 - sum(1 + len(cases) for cases in pending.values())):
             progress.done()
-        if any(pending.values()):
+        if pending:
             _run_schemes(part, pending, raw, progress, port, void_runs)
     progress.done()
     meta["ended"] = time.strftime("%Y-%m-%dT%H:%M:%S%z")
@@ -103,41 +105,47 @@ def run_experiment(
     write_json(folder / "metadata.json", meta)
 
 
-def _pending(experiment: Experiment, scheme: str, raw: Path) -> list[PendingRun]:
-    """Return the runs under a scheme that are not finished."""
-    return [
-        (case, repeat)
-        for case in experiment.cases
-        for repeat in range(1, experiment.repeats + 1)
-        if not is_done(raw, run_name(case, scheme, repeat))
-    ]
+def _pending(experiment: Experiment, raw: Path) -> Pending:
+    """Return the runs that are not finished, in their order."""
+    found = {}
+    for repeat, names in blocks(experiment):
+        for name in names:
+            cases = [case for case in experiment.cases if not is_done(raw, run_name(case, name, repeat))]
+            if cases:
+                found[repeat, name] = cases
+    return found
 
 
 def _run_schemes(
     experiment: Experiment,
-    pending: Mapping[str, list[PendingRun]],
+    pending: Pending,
     raw: Path,
     progress: Progress,
     port: int | None,
     void_runs: VoidRuns,
 ) -> None:
-    """Build the network, and carry out the pending runs of each scheme on it."""
+    """Build the network, and carry out the pending runs of each repeat and scheme on it."""
     progress.say(f"building {experiment.network}")
     with QueueProbe() as probe, network_apart(experiment.layout, experiment.pinned) as net:
         runner = CaseRunner(experiment, net, probe)
-        for name, runs in pending.items():
-            if not runs:
-                continue
+        for (repeat, name), cases in pending.items():
             scheme = experiment.configured(scheme_of(name))
-            what = f"{name}: starting {' '.join(scheme.apps)}"
+            of_repeat = f", repeat {repeat} of {experiment.repeats}" if experiment.repeats > 1 else ""
+            what = f"{name}{of_repeat}: starting {' '.join(scheme.apps)}"
             progress.say(f"{what} and the agent" if scheme.extended else what)
-            home = raw / (f"{name}-{experiment.workers}+{experiment.senders}" if experiment.fitted else name)
+            home = raw / programs_folder(experiment, name, repeat)
             shutil.rmtree(home, ignore_errors=True)  # of an interrupted run
             with running(scheme, net, home, port, experiment.congestion_control) as now:
                 progress.done()
-                for case, repeat in runs:
+                for case in cases:
                     run_case(runner, case, now, raw / run_name(case, name, repeat), progress, void_runs)
                     progress.done()
+
+
+def programs_folder(experiment: Experiment, scheme: str, repeat: int) -> str:
+    """Return the name of the folder of a scheme's programs: configuration, logs and database."""
+    size = f"-{experiment.workers}+{experiment.senders}" if experiment.fitted else ""
+    return f"{scheme}{size}" + (f"-r{repeat}" if repeat > 1 else "")
 
 
 def run_case(

@@ -16,10 +16,11 @@ import pytest
 
 from mininet_topos.machine.programs import wait_until
 from tests.support.lab.leftovers import assert_nothing_left, machine, processes_of
-from tests.support.lab.void_runs import shown
+from tests.support.lab.void_runs import shown, valid
 
 WEIR = str(Path(sys.executable).with_name("weir"))
 BOUND_S = 90
+SCHEMES = ("static-window", "dctcp-k10")
 
 
 def _lab(*args: str) -> subprocess.CompletedProcess[str]:
@@ -62,6 +63,39 @@ def test_a_minimum_rto_of_5_ms_belongs_to_its_scheme_alone(tmp_path: Path, befor
     assert rto5["timeouts"] > 0
     assert plain["qct_ms"]["p50"] > 200, "the minimum RTO of Linux"
     assert rto5["qct_ms"]["p50"] < 150
+
+
+def test_repeats_are_interleaved_and_a_baseline_sets_windows_or_marks(
+    tmp_path: Path, before: dict[str, Any]
+) -> None:
+    """A window of one segment for each of 20 workers fits into the queue; DCTCP's switch marks beyond K."""
+    out = tmp_path / "out"
+    options = ("--schemes", "static-window,dctcp-k10", "--workers", "20", "--size", "10KB", "--queue", "60KB")
+    done = _lab("incast", *options, "--queries", "3", "--repeat", "2", "--out", str(out), "--json")
+    assert done.returncode == 0, done.stderr
+    assert_nothing_left(before, out)
+    rows = json.loads(done.stdout)
+    assert [(row["scheme"], row["repeat"]) for row in rows] == [
+        ("static-window", 1),
+        ("static-window", 2),
+        ("dctcp-k10", 1),
+        ("dctcp-k10", 2),
+    ]
+    order = json.loads((out / "metadata.json").read_text())["order"]
+    begun = [
+        (block["repeat"], scheme, (out / "raw" / run / "run.json").stat().st_mtime_ns)
+        for block in order
+        for scheme in block["schemes"]
+        for run in [row["run"] for row in rows if (row["scheme"], row["repeat"]) == (scheme, block["repeat"])]
+    ]
+    assert begun == sorted(begun, key=lambda run: run[2])
+    programs = {path.name for path in (out / "raw").iterdir()}
+    assert {"dctcp-k10", "dctcp-k10-r2", "static-window-r2"} <= programs
+    assert all(row["exposure"]["all_stalled"] is not None for row in rows)
+    static, dctcp = (valid([row for row in rows if row["scheme"] == name])[0] for name in SCHEMES)
+    assert static["drops"] == static["timeouts"] == 0
+    assert static["queue_max_bytes"] < 20 * 1514 + 5_000  # and some pure ACKs
+    assert (dctcp["mark_pkts"], dctcp["marks"] > 0) == (10, True)
 
 
 def test_each_fitted_case_runs_on_its_own_network(tmp_path: Path, before: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ LEAST_JUDGED = 8
 """Fewer tests have no bound, because a single void run may decide all of them."""
 MOST_VOID = 1 / 3
 """Of the tests. On a machine without other work none of about 41 is void, and on a loaded one two thirds.
-If one scheme of one experiment has only void runs, about six tests show nothing: this alone is no failure.
+If one scheme of one experiment has only void runs, about six tests show nothing. That alone does not fail.
 """
 
 

@@ -54,7 +54,7 @@ def test_a_report_of_long_flows_and_of_a_sweep_of_workers(
     assert rows[0]["fct_ms"]["max"] == 13
     assert rows[0]["qct_ms"] == {}
     plots = {path.stem for path in (tmp_path / "plots").glob("*.svg")}
-    wanted = {"query_times", "workers", "queue_S10", "queue_S20"}
+    wanted = {"query_times", "workers", "queue_S10", "queue_S20", "medians"}
     assert plots == wanted | {"flows_L", "completion_times", "queue_distribution"}
     page = (tmp_path / "report.html").read_text()
     assert "figure &lt;9&gt;" in page

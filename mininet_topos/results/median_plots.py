@@ -1,0 +1,53 @@
+"""The plot of medians over repeats with intervals: a panel for each figure, a marker for each scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from mininet_topos.experiments.schemes import style_of
+from mininet_topos.results.comparisons import medians
+from mininet_topos.results.summary import Row
+
+PANEL_IN = (3.4, 2.3)
+SPREAD = 0.6
+"""The part of the distance between two cases that the markers of one case take."""
+
+
+def median_plot(rows: Sequence[Row]) -> Figure:
+    """Draw the medians of each figure by case. A median of too few repeats has no interval."""
+    found = medians(rows)
+    figures = list(dict.fromkeys(row["figure"] for row in found))
+    cases = list(dict.fromkeys(row["case"] for row in found))
+    schemes = list(dict.fromkeys(row["scheme"] for row in found))
+    figure = Figure(figsize=(PANEL_IN[0] * len(figures), PANEL_IN[1]), layout="constrained")
+    axes = figure.subplots(1, len(figures), squeeze=False)[0]
+    for axis, name in zip(axes, figures, strict=True):
+        for number, scheme in enumerate(schemes):
+            style = style_of(scheme)
+            own = [row for row in found if (row["figure"], row["scheme"]) == (name, scheme)]
+            offset = SPREAD * ((number + 0.5) / len(schemes) - 0.5)
+            middle = np.array([row["median"] for row in own])
+            ends = np.array(
+                [[row["median"] if row[end] is None else row[end] for end in ("low", "high")] for row in own]
+            ).reshape(-1, 2)
+            axis.errorbar(
+                [cases.index(row["case"]) + offset for row in own],
+                middle,
+                np.abs(ends.T - middle),
+                color=style.colour,
+                linestyle="none",
+                marker=style.marker,
+                markersize=4,
+                capsize=2,
+                label=style.label,
+            )
+        axis.set_xticks(range(len(cases)), cases)
+        axis.set_ylim(bottom=0)
+        axis.set_ylabel("goodput (Mbit/s)" if name == "goodput" else f"{name} (ms)")
+        axis.set_xlabel("case; bars: 95 % interval of the median")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)))
+    return figure

@@ -1,0 +1,167 @@
+"""Statistics of repeats: intervals, the null test, planted effects, the order of the runs."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from mininet_topos.cli import lab
+from mininet_topos.experiments.experiment import Case, Experiment, demo
+from mininet_topos.results.comparisons import (
+    HIGHER,
+    LOWER,
+    NOT_SHOWN,
+    TOO_FEW,
+    comparisons,
+    different,
+    medians,
+)
+from mininet_topos.results.statistics import LEAST_REPEATS, Interval, median_interval, ratio_interval
+from mininet_topos.running.order import blocks
+from tests.support.lab.examples import one_case
+from tests.support.lab.result_folders import write_run
+
+REPEATS = 6
+
+
+def row(scheme: str, repeat: int, p50: float, case: str = "A", **more: Any) -> dict[str, Any]:
+    times = {"qct_ms": {"p50": p50}, "fct_ms": {}, "goodput_mbps": None}
+    return {"experiment": "e", "case": case, "scheme": scheme, "repeat": repeat, "valid": True} | times | more
+
+
+def runs(scheme: str, value: Callable[[int], float], repeats: int = REPEATS) -> list[dict[str, Any]]:
+    return [row(scheme, repeat, value(repeat)) for repeat in range(1, repeats + 1)]
+
+
+def test_an_interval_lies_around_the_median_and_is_always_the_same() -> None:
+    found = median_interval([5.0, 1.0, 4.0, 2.0, 3.0, 6.0])
+    assert found is not None
+    assert found.median == 3.5
+    assert 1 <= found.low < 2 < 5 < found.high <= 6
+    assert found == median_interval([5.0, 1.0, 4.0, 2.0, 3.0, 6.0])
+    assert median_interval([7.0] * 6) == Interval(7, 7, 7)
+
+
+def test_fewer_than_six_repeats_have_no_interval() -> None:
+    assert median_interval([1.0] * (LEAST_REPEATS - 1)) is None
+    assert ratio_interval([(1, 2)] * 5 + [(0, 2)]) is None
+    few = runs("plain", lambda _: 100, 5) + runs("sccp", lambda _: 10, 5)
+    assert [one["verdict"] for one in comparisons(few)] == [TOO_FEW]
+    assert [(one["repeats"], one["median"], one["low"]) for one in medians(few)] == [
+        (5, 100, None),
+        (5, 10, None),
+    ]
+
+
+def test_an_exchange_of_the_schemes_inverts_the_ratio() -> None:
+    pairs = [(100.0 + n, 50.0 + n * n) for n in range(6)]
+    one, other = ratio_interval(pairs), ratio_interval([(b, a) for a, b in pairs])
+    assert one is not None
+    assert other is not None
+    assert (one.median, one.low, one.high) == pytest.approx(
+        (1 / other.median, 1 / other.high, 1 / other.low), rel=0.02
+    )
+
+
+def test_an_interval_covers_the_true_median_as_often_as_stated() -> None:
+    draw = random.Random(3)
+    samples = [[draw.lognormvariate(0, 0.3) for _ in range(REPEATS)] for _ in range(300)]
+    missed = sum(interval.excludes(1.0) for one in samples if (interval := median_interval(one)))
+    assert missed <= 0.07 * len(samples)
+
+
+def test_null_the_same_scheme_under_two_names_rarely_differs() -> None:
+    """In each of 20 comparisons both names draw from one distribution, with a drift that pairs share."""
+    draw = random.Random(1)
+    rows = []
+    for number in range(20):
+        for repeat in range(1, REPEATS + 1):
+            drift = draw.uniform(1, 2)
+            rows += [
+                row(name, repeat, 100 * drift * draw.lognormvariate(0, 0.1), case=f"c{number}")
+                for name in ("plain", "plain@2")
+            ]
+    found = comparisons(rows)
+    assert len(found) == 20
+    assert sum(one["verdict"] != NOT_SHOWN for one in found) <= 3
+
+
+def test_a_planted_effect_of_a_tenth_is_always_found_despite_a_shared_drift() -> None:
+    draw = random.Random(2)
+    rows = []
+    for number in range(20):
+        for repeat in range(1, REPEATS + 1):
+            drift = draw.uniform(1, 2)
+            for name, effect in (("plain", 1.0), ("plain@2", 1.1)):
+                value = 100 * drift * effect * draw.lognormvariate(0, 0.02)
+                rows.append(row(name, repeat, value, case=f"c{number}"))
+    found = comparisons(rows)
+    assert [one["verdict"] for one in found] == [HIGHER] * 20
+    assert all(1.05 < one["ratio"] < 1.15 for one in found)
+
+
+def test_only_valid_repeats_form_pairs() -> None:
+    rows = [*runs("plain", lambda n: 100 + n, 7), *runs("sccp", lambda n: 50 + n, 7)]
+    rows[1]["valid"] = False
+    (found,) = comparisons(rows)
+    assert (found["pairs"], found["verdict"]) == (6, LOWER)
+    assert different(rows)[0].startswith("A, QCT p50: SCCP is lower than plain TCP: x 0.5")
+    rows[2]["valid"] = False
+    assert different(rows) == []
+
+
+def test_every_scheme_runs_once_in_each_repeat_in_an_order_that_the_seed_decides() -> None:
+    experiment = one_case(schemes=("plain", "rto5", "cubic", "ecn"), repeats=8)
+    order = blocks(experiment)
+    assert [repeat for repeat, _ in order] == list(range(1, 9))
+    assert all(sorted(names) == ["cubic", "ecn", "plain", "rto5"] for _, names in order)
+    assert len({names for _, names in order}) > 3
+    assert blocks(experiment) == order != blocks(replace(experiment, seed=2))
+    assert blocks(replace(experiment, repeats=1)) == [(1, experiment.schemes)]
+
+
+def _write_repeats(folder: Path) -> Experiment:
+    case = Case("A", "4 workers", workers=4, queries=4)
+    experiment = replace(demo(4), cases=(case,), schemes=("plain", "sccp"), repeats=REPEATS)
+    metadata = {"experiment": experiment.to_json(), "git": {"commit": "abc", "changed": []}, "sysctl": {}}
+    (folder / "metadata.json").write_text(json.dumps(metadata))
+    for scheme, times in (("plain", 2.0), ("sccp", 1.0)):
+        for repeat in range(1, REPEATS + 1):
+            name = scheme + (f"-r{repeat}" if repeat > 1 else "")
+            write_run(folder, "A", name, 1, True, False)
+            run = folder / "raw" / f"A-{name}-1"
+            (run / "run.json").write_text(
+                json.dumps(json.loads((run / "run.json").read_text()) | {"scheme": scheme})
+            )
+            records = [json.loads(line) for line in (run / "traffic.jsonl").read_text().splitlines()]
+            for record in records:
+                record["qct_ms"] *= times + repeat / 100
+            (run / "traffic.jsonl").write_text("\n".join(json.dumps(record) for record in records))
+    return experiment
+
+
+def test_medians_and_verdicts_are_in_the_folder_the_report_the_plot_and_on_the_terminal(
+    tmp_path: Path,
+) -> None:
+    _write_repeats(tmp_path)
+    done = CliRunner().invoke(lab, ["report", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "medians over the repeats" in done.stdout
+    assert "A, QCT p50: SCCP is lower than plain TCP: x 0.5" in done.stdout
+    found = json.loads((tmp_path / "comparisons.json").read_text())
+    assert [(one["figure"], one["pairs"], one["verdict"]) for one in found["comparisons"]] == [
+        ("QCT p50", 6, LOWER),
+        ("QCT p99", 6, LOWER),
+    ]
+    assert len(found["medians"]) == 4
+    assert (tmp_path / "plots" / "medians.svg").exists()
+    page = (tmp_path / "report.html").read_text()
+    assert "<td>lower</td>" in page
+    assert "median [95 %]" in page
