@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import median
 
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiments.schemes import style_of
 from mininet_topos.results.caveats import not_recorded
+from mininet_topos.results.comparisons import ends, verdict, with_interval
 from mininet_topos.results.disturbance import unequal
-from mininet_topos.results.summary import Row, median_of, read_summary
+from mininet_topos.results.statistics import unpaired_ratio_interval
+from mininet_topos.results.summary import Row, read_summary, values_of
 from weir_base.tables import Column
 
 PATH_OF_FIGURE = {
@@ -26,22 +29,29 @@ COLUMNS = (
     Column("figure", align="left"),
     Column("before", text=lambda row: f"{row['before']:g}"),
     Column("after", text=lambda row: f"{row['after']:g}"),
-    Column("ratio", text=lambda row: "-" if row["ratio"] is None else f"{row['ratio']:.2f}"),
+    Column("ratio", "ratio [95 %]", text=lambda row: with_interval(row, "ratio", 2)),
+    Column("verdict", align="left", fold_at=10),
 )
 
 
 def compare(one: Path, other: Path) -> list[Row]:
     """Return a row for each figure that both folders have of a case and scheme: medians over valid repeats.
 
+    `verdict`: whether the figure is higher or lower after the change, which needs six repeats in each folder.
     Raises BadExperiment if a folder has no summary, or has nothing in common with the other folder.
     """
-    before, after = (_medians(folder) for folder in (one, other))
-    rows = [
-        {"case": case, "scheme": scheme, "figure": figure, "before": value}
-        | {"after": after[case, scheme, figure], "ratio": _ratio(value, after[case, scheme, figure])}
-        for (case, scheme, figure), value in before.items()
-        if (case, scheme, figure) in after
-    ]
+    before, after = (_values(folder) for folder in (one, other))
+    rows = []
+    for (case, scheme, figure), values in before.items():
+        if others := after.get((case, scheme, figure)):
+            interval = unpaired_ratio_interval(others, values)
+            rows.append(
+                {"case": case, "scheme": scheme, "figure": figure}
+                | {"before": median(values), "after": median(others)}
+                | {"ratio": _ratio(median(values), median(others))}
+                | ends(interval)
+                | {"verdict": verdict(interval)}
+            )
     if not rows:
         raise BadExperiment(f"{one} and {other} have no valid run of the same case and scheme")
     return rows
@@ -64,12 +74,12 @@ def _ratio(before: float, after: float) -> float | None:
     return round(after / before, 3) if before else None
 
 
-def _medians(folder: Path) -> dict[tuple[str, str, str], float]:
+def _values(folder: Path) -> dict[tuple[str, str, str], list[float]]:
+    """Return the values of the valid repeats by case, scheme and figure."""
     rows = read_summary(folder)
     found = {}
     for case, scheme in dict.fromkeys((row["case"], row["scheme"]) for row in rows):
         for figure, path in PATH_OF_FIGURE.items():
-            value = median_of(rows, case, scheme, path)
-            if value is not None:
-                found[case, scheme, figure] = value
+            if values := values_of(rows, case, scheme, path):
+                found[case, scheme, figure] = values
     return found

@@ -14,7 +14,7 @@ from typing import Any
 
 from mininet_topos.experiments.schemes import style_of
 from mininet_topos.records.result_folder import write_json
-from mininet_topos.results.statistics import LEAST_REPEATS, Interval, median_interval, ratio_interval
+from mininet_topos.results.statistics import Interval, median_interval, ratio_interval
 from mininet_topos.results.summary import Row, value_of
 from weir_base.tables import Column
 
@@ -27,7 +27,7 @@ FIGURES = {
     "goodput": "goodput_mbps",
 }
 HIGHER, LOWER, NOT_SHOWN = "higher", "lower", "no difference shown"
-TOO_FEW = f"fewer than {LEAST_REPEATS} pairs"
+NO_INTERVAL = "no interval"
 
 
 def repeated(rows: Sequence[Row]) -> bool:
@@ -48,7 +48,7 @@ def medians(rows: Sequence[Row]) -> list[Row]:
                 found.append(
                     {"experiment": experiment, "case": case, "scheme": scheme, "figure": figure}
                     | {"repeats": len(values), "median": round(median(values.values()), 4)}
-                    | _ends(interval)
+                    | ends(interval)
                 )
     return found
 
@@ -71,8 +71,8 @@ def comparisons(rows: Sequence[Row]) -> list[Row]:
                     {"experiment": experiment, "case": case, "figure": figure}
                     | {"scheme": scheme, "than": than, "pairs": len(pairs)}
                     | {"ratio": round(interval.median, 4) if interval else None}
-                    | _ends(interval)
-                    | {"verdict": _verdict(interval)}
+                    | ends(interval)
+                    | {"verdict": verdict(interval)}
                 )
     return found
 
@@ -110,15 +110,17 @@ MEDIAN_COLUMNS = (
 )
 
 
-def _verdict(interval: Interval | None) -> str:
+def verdict(interval: Interval | None) -> str:
+    """Return HIGHER or LOWER if the interval of a ratio leaves out 1."""
     if interval is None:
-        return TOO_FEW
+        return NO_INTERVAL
     if not interval.excludes(1.0):
         return NOT_SHOWN
     return HIGHER if interval.median > 1 else LOWER
 
 
-def _ends(interval: Interval | None) -> Row:
+def ends(interval: Interval | None) -> Row:
+    """Return the ends of an interval as values of a row; None without an interval."""
     if interval is None:
         return {"low": None, "high": None}
     return {"low": round(interval.low, 4), "high": round(interval.high, 4)}

@@ -47,12 +47,33 @@ def median_interval(values: Sequence[float]) -> Interval | None:
 
 
 def ratio_interval(pairs: Sequence[tuple[float, float]]) -> Interval | None:
-    """Return the median ratio of pairs (one, other) and its interval; None with too few pairs above 0.
+    """Return the median ratio of pairs (one, other) and its interval; None with too few pairs, or with a 0.
 
     The interval is that of the median logarithm, so that exchanging one and other gives its reciprocal.
     """
-    found = median_interval([log(one / other) for one, other in pairs if one > 0 and other > 0])
+    if not all(one > 0 and other > 0 for one, other in pairs):
+        return None
+    found = median_interval([log(one / other) for one, other in pairs])
     return Interval(exp(found.median), exp(found.low), exp(found.high)) if found else None
+
+
+def unpaired_ratio_interval(some: Sequence[float], others: Sequence[float]) -> Interval | None:
+    """Return the ratio of the medians of two groups and its interval; None with too few values, or with a 0.
+
+    The groups are resampled independently, because they were measured at different times.
+    """
+    least = min(len(some), len(others))
+    if least < LEAST_REPEATS or min(*some, *others) <= 0:
+        return None
+    groups = [np.log(group) for group in (some, others)]
+    generator = np.random.default_rng(SEED)
+    one, other = (
+        np.median(group[generator.integers(0, len(group), (RESAMPLES, len(group)))], axis=1)
+        for group in groups
+    )
+    tail = _expanded_tail(least)
+    low, high = np.quantile(one - other, (tail, 1 - tail))
+    return Interval(exp(np.median(groups[0]) - np.median(groups[1])), exp(low), exp(high))
 
 
 def fisher_p(some: int, of: int, others: int, of_others: int) -> float:

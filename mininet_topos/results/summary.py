@@ -111,9 +111,14 @@ def median_of(rows: Sequence[Row], case: str, scheme: str, path: str) -> float |
 
     `path` is the path of the value in a row, for example `drops` or `fct_ms.max`.
     """
-    valid = [row for row in rows if (row["case"], row["scheme"], row["valid"]) == (case, scheme, True)]
-    found = [value for row in valid if (value := value_of(row, path)) is not None]
+    found = values_of(rows, case, scheme, path)
     return median(found) if found else None
+
+
+def values_of(rows: Sequence[Row], case: str, scheme: str, path: str) -> list[float]:
+    """Return a value of each valid repeat of a case under a scheme that has it."""
+    valid = [row for row in rows if (row["case"], row["scheme"], row["valid"]) == (case, scheme, True)]
+    return [value for row in valid if (value := value_of(row, path)) is not None]
 
 
 def value_of(row: Row, path: str) -> float | None:

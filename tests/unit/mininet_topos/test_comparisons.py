@@ -17,8 +17,8 @@ from mininet_topos.experiments.experiment import Case, Experiment, demo
 from mininet_topos.results.comparisons import (
     HIGHER,
     LOWER,
+    NO_INTERVAL,
     NOT_SHOWN,
-    TOO_FEW,
     comparisons,
     different,
     medians,
@@ -53,7 +53,7 @@ def test_fewer_than_six_repeats_have_no_interval() -> None:
     assert median_interval([1.0] * (LEAST_REPEATS - 1)) is None
     assert ratio_interval([(1, 2)] * 5 + [(0, 2)]) is None
     few = runs("plain", lambda _: 100, 5) + runs("sccp", lambda _: 10, 5)
-    assert [one["verdict"] for one in comparisons(few)] == [TOO_FEW]
+    assert [one["verdict"] for one in comparisons(few)] == [NO_INTERVAL]
     assert [(one["repeats"], one["median"], one["low"]) for one in medians(few)] == [
         (5, 100, None),
         (5, 10, None),
@@ -165,3 +165,21 @@ def test_medians_and_verdicts_are_in_the_folder_the_report_the_plot_and_on_the_t
     page = (tmp_path / "report.html").read_text()
     assert "<td>lower</td>" in page
     assert "median [95 %]" in page
+
+
+@pytest.mark.parametrize(
+    ("effect", "repeats", "verdict"),
+    [(1.1, 6, HIGHER), (0.9, 6, LOWER), (1.0, 6, NOT_SHOWN), (2.0, 5, NO_INTERVAL)],
+)
+def test_two_folders_differ_only_if_the_interval_says_so(
+    effect: float, repeats: int, verdict: str, tmp_path: Path
+) -> None:
+    draw = random.Random(4)
+    for name, factor in (("before", 1.0), ("after", effect)):
+        folder = tmp_path / name
+        folder.mkdir()
+        rows = runs("plain", lambda _, factor=factor: 100 * factor * draw.lognormvariate(0, 0.01), repeats)
+        (folder / "summary.json").write_text(json.dumps(rows))
+    done = CliRunner().invoke(lab, ["compare", str(tmp_path / "before"), str(tmp_path / "after"), "--json"])
+    assert done.exit_code == 0, done.output
+    assert [(row["figure"], row["verdict"]) for row in json.loads(done.stdout)] == [("QCT p50", verdict)]
