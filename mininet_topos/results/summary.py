@@ -36,6 +36,7 @@ NS_PER_S = 1e9
 Row = dict[str, Any]
 OLDER_ROW: Row = {
     "queries": 0,
+    "repeat": 1,
     "qct_ms_undisturbed": {},
     "disturbed": [],
     "exposure": {"span_s": 0.0, "stolen": None, "all_stalled": None, "one_stalled": None},
