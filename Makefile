@@ -26,7 +26,7 @@ PROGRAMS := $(subst _,-,$(patsubst $(NATIVE)/%/main.c,$(BUILD)/weir-%,$(wildcard
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: root setup bpf ## run an incast under plain TCP, SDTCP and SCCP (as root, 3 minutes)
+demo: root setup bpf ## run an incast under plain TCP and Weir's schemes (as root, 4 minutes)
 	$(BIN)/weir lab demo
 
 test: setup bpf check ## run every test that this machine allows (as root, 22 minutes)

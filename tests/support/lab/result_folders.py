@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from mininet_topos.experiments.experiment import Experiment, demo
 
-DEMO_SCHEMES = demo().schemes
+THREE_SCHEMES = replace(demo(4), schemes=("plain", "sdtcp", "sccp"))
+"""An experiment of three cases and three schemes, whose folder ``write_folder`` writes."""
 
 
 def write_run(folder: Path, case: str, scheme: str, attempt: int, valid: bool, long_flows: bool) -> None:
@@ -56,7 +58,7 @@ def write_run(folder: Path, case: str, scheme: str, attempt: int, valid: bool, l
 
 
 def write_folder(folder: Path, experiment: Experiment, **about: Any) -> None:
-    """A folder as a demo of three cases leaves it; SDTCP's case C was repeated and stayed void."""
+    """A folder as THREE_SCHEMES leaves it; SDTCP's case C was repeated and stayed void."""
     folder.mkdir(exist_ok=True)
     metadata = {
         "experiment": experiment.to_json(),
@@ -66,7 +68,7 @@ def write_folder(folder: Path, experiment: Experiment, **about: Any) -> None:
     }
     (folder / "metadata.json").write_text(json.dumps(metadata | about))
     for case in "ABC":
-        for scheme in DEMO_SCHEMES:
+        for scheme in THREE_SCHEMES.schemes:
             write_run(folder, case, scheme, 1, (case, scheme) != ("C", "sdtcp"), case == "B")
     write_run(folder, "C", "sdtcp", 2, False, False)
 

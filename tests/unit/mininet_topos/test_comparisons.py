@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from mininet_topos.cli import lab
-from mininet_topos.experiments.experiment import Case, Experiment, demo
+from mininet_topos.experiments.experiment import Case, Experiment
 from mininet_topos.results.comparisons import (
     HIGHER,
     LOWER,
@@ -26,7 +26,7 @@ from mininet_topos.results.comparisons import (
 from mininet_topos.results.statistics import LEAST_REPEATS, Interval, median_interval, ratio_interval
 from mininet_topos.running.order import blocks
 from tests.support.lab.examples import one_case
-from tests.support.lab.result_folders import write_run
+from tests.support.lab.result_folders import THREE_SCHEMES, write_run
 
 REPEATS = 6
 
@@ -129,7 +129,7 @@ def test_every_scheme_runs_once_in_each_repeat_in_an_order_that_the_seed_decides
 
 def _write_repeats(folder: Path) -> Experiment:
     case = Case("A", "4 workers", workers=4, queries=4)
-    experiment = replace(demo(4), cases=(case,), schemes=("plain", "sccp"), repeats=REPEATS)
+    experiment = replace(THREE_SCHEMES, cases=(case,), schemes=("plain", "sccp"), repeats=REPEATS)
     metadata = {"experiment": experiment.to_json(), "git": {"commit": "abc", "changed": []}, "sysctl": {}}
     (folder / "metadata.json").write_text(json.dumps(metadata))
     for scheme, times in (("plain", 2.0), ("sccp", 1.0)):

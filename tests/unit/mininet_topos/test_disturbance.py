@@ -11,11 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from mininet_topos.cli import lab
-from mininet_topos.experiments.experiment import demo
 from mininet_topos.results.caveats import not_recorded, unequal_cases, void_attempts
 from mininet_topos.results.statistics import fisher_p
 from mininet_topos.results.summary import read_summary, summarise
-from tests.support.lab.result_folders import leave_out_the_plots, write_folder
+from tests.support.lab.result_folders import THREE_SCHEMES, leave_out_the_plots, write_folder
 
 
 def row(scheme: str, disturbed: int, stolen: float | None = 0.0, **more: Any) -> dict[str, Any]:
@@ -70,7 +69,7 @@ def _stall_all_queries(folder: Path, scheme: str) -> None:
 
 def test_an_unequal_comparison_says_so_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     leave_out_the_plots(monkeypatch)
-    write_folder(tmp_path, replace(demo(4), schemes=("plain", "sdtcp")))
+    write_folder(tmp_path, replace(THREE_SCHEMES, schemes=("plain", "sdtcp")))
     _stall_all_queries(tmp_path, "sdtcp")
     done = CliRunner().invoke(lab, ["report", str(tmp_path)])
     assert done.exit_code == 0, done.output
@@ -91,7 +90,7 @@ def test_an_unequal_comparison_says_so_first(tmp_path: Path, monkeypatch: pytest
 def test_an_unequal_comparison_of_folders_says_so_first(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("one", "other")]
     for folder in folders:
-        write_folder(folder, demo(4))
+        write_folder(folder, THREE_SCHEMES)
     _stall_all_queries(folders[1], "plain")
     for folder in folders:
         summarise(folder)
@@ -103,7 +102,7 @@ def test_an_unequal_comparison_of_folders_says_so_first(tmp_path: Path) -> None:
 def test_a_summary_of_an_older_version_is_read_and_what_is_missing_is_said(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("older", "newer")]
     for folder in folders:
-        write_folder(folder, demo(4))
+        write_folder(folder, THREE_SCHEMES)
         summarise(folder)
     newer = {"qct_ms_undisturbed", "disturbed", "exposure", "void_attempts", "horizon_ms", "switch_waited_ms"}
     rows = [

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from mininet_topos.cli import lab
-from mininet_topos.experiments.experiment import Case, demo
+from mininet_topos.experiments.experiment import Case
 from tests.support.lab.result_folders import (
-    DEMO_SCHEMES,
+    THREE_SCHEMES,
     leave_out_the_plots,
     write_folder,
     write_run,
@@ -31,7 +31,7 @@ def test_a_report_of_long_flows_and_of_a_sweep_of_workers(
 ) -> None:
     long = Case("L", "2 long flows", background=2, duration_s=1.0)
     sweep = [Case(f"S{n}", f"{n} workers", workers=n, queries=4) for n in (10, 20)]
-    experiment = replace(demo(4), cases=(long, *sweep), schemes=("plain", "reno+dctcp"), repeats=2)
+    experiment = replace(THREE_SCHEMES, cases=(long, *sweep), schemes=("plain", "reno+dctcp"), repeats=2)
     metadata = {"experiment": experiment.to_json(), "git": {"commit": "abc", "changed": []}, "sysctl": {}}
     head = {"title": "T", "reproduces": "figure <9>"}
     (tmp_path / "metadata.json").write_text(json.dumps(metadata | {"kernel": "6", "head": head}))
@@ -78,7 +78,7 @@ def test_each_step_can_be_repeated_alone(folder: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    write_folder(tmp_path, demo(4))
+    write_folder(tmp_path, THREE_SCHEMES)
     return tmp_path
 
 
@@ -86,7 +86,7 @@ def folder(tmp_path: Path) -> Path:
 def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder as `weir lab report` leaves it; what it printed is in `printed`. Not to be changed."""
     folder = tmp_path_factory.mktemp("reported")
-    write_folder(folder, demo(4))
+    write_folder(folder, THREE_SCHEMES)
     result = CliRunner().invoke(lab, ["report", str(folder), "--json"])
     assert result.exit_code == 0, result.output
     (folder / "printed").write_text(result.stdout)
@@ -96,7 +96,9 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_rows_are_made_from_raw_records_alone(reported: Path) -> None:
     rows = json.loads((reported / "printed").read_text())
     assert json.loads((reported / "summary.json").read_text()) == rows
-    assert [(row["case"], row["scheme"]) for row in rows] == [(c, s) for c in "ABC" for s in DEMO_SCHEMES]
+    assert [(row["case"], row["scheme"]) for row in rows] == [
+        (c, s) for c in "ABC" for s in THREE_SCHEMES.schemes
+    ]
     for row in rows:
         assert set(row) >= REQUIRED
         assert row["qct_ms"] == {"p50": 61.0, "p95": 63.0, "p99": 63.0, "max": 63.0}
@@ -166,7 +168,7 @@ def test_a_report_states_the_delay_lines_accuracy_and_that_a_run_was_unpinned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave_out_the_plots(monkeypatch)
-    experiment = replace(demo(4), delay_ms=15, pinned=False, schemes=("plain",))
+    experiment = replace(THREE_SCHEMES, delay_ms=15, pinned=False, schemes=("plain",))
     write_folder(tmp_path, experiment, links_by="delay line")
     for run in (tmp_path / "raw").glob("*-plain-1/run.json"):
         line = {"by": "delay line", "lateness_us": {"p99": 87.0}, "longest_stall_us": 2345.0, "cpu": 0.21}

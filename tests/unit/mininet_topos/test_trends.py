@@ -13,13 +13,12 @@ from mininet_topos.cli import experiments as cli_experiments
 from mininet_topos.cli import lab
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiments import catalogue
-from mininet_topos.experiments.experiment import demo
 from mininet_topos.experiments.trends import Trend, trend
 from mininet_topos.results.summary import summarise
 from mininet_topos.results.verdicts import FAILS, HOLDS, NOT_SHOWN, judge
 from mininet_topos.running import experiment_runner as running
 from tests.support.lab.examples import one_case
-from tests.support.lab.result_folders import leave_out_the_plots, write_folder
+from tests.support.lab.result_folders import THREE_SCHEMES, leave_out_the_plots, write_folder
 
 
 def row(case: str, scheme: str, drops: int, valid: bool = True, **more: Any) -> dict[str, Any]:
@@ -77,14 +76,14 @@ def test_a_bad_trend_is_refused(changes: dict[str, Any], message: str) -> None:
 
 def test_with_several_cases_a_trend_must_name_one() -> None:
     with pytest.raises(BadExperiment, match="'case'"):
-        trend({"figure": "1", "says": "s", "scheme": "plain", "value": "drops", "most": 1}, demo())
+        trend({"figure": "1", "says": "s", "scheme": "plain", "value": "drops", "most": 1}, THREE_SCHEMES)
 
 
 @pytest.mark.parametrize("name", sorted(catalogue.entries()))
 def test_every_trend_uses_a_value_that_rows_have(name: str, tmp_path: Path) -> None:
     entry = catalogue.entries()[name]
     assert entry.trends
-    write_folder(tmp_path, demo(4))
+    write_folder(tmp_path, THREE_SCHEMES)
     known = set(summarise(tmp_path)[0])
     assert {one.value.partition(".")[0] for one in entry.trends} <= known
 
@@ -100,7 +99,7 @@ def test_verdicts_are_in_the_folder_in_the_report_and_on_the_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave_out_the_plots(monkeypatch)
-    write_folder(tmp_path, demo(4), trends=TRENDS)
+    write_folder(tmp_path, THREE_SCHEMES, trends=TRENDS)
     done = CliRunner().invoke(lab, ["report", str(tmp_path), "--json"])
     assert done.exit_code == 0, done.output
     assert len(json.loads(done.stdout)) == 9
@@ -119,7 +118,7 @@ def test_a_trend_that_does_not_hold_sets_exit_status_3(
     most: int, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(experiment: Any, folder: Path, *_: object) -> None:
-        write_folder(folder, demo(4), trends=[TRENDS[0] | {"most": most}])
+        write_folder(folder, THREE_SCHEMES, trends=[TRENDS[0] | {"most": most}])
 
     leave_out_the_plots(monkeypatch)
     monkeypatch.setattr(cli_experiments, "require_machine", lambda: None)
