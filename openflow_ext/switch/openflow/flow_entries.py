@@ -25,6 +25,7 @@ from openflow_ext.switch.openflow.extension_table import (
     PendingChanges,
 )
 from openflow_ext.switch.openflow.flow_mods import FlowMod, may_extend
+from openflow_ext.switch.openflow.flow_stats import Flow
 from openflow_ext.switch.openflow.modify_targets import ModifyTargets
 from openflow_ext.switch.openflow.own_requests import OwnRequests, Verdict
 
@@ -183,13 +184,27 @@ class FlowEntries:
         return Verdict(forward=of.resized(message[:quoted_at] + original))
 
     def removed(self, message: bytes) -> None:
-        """FLOW_REMOVED: remove the extension's part too."""
+        """FLOW_REMOVED: remove the extension's part too, unless a FLOW_MOD has removed it already."""
         if not len(self._table):
             return
         try:
-            self._table.removed(flow_stats.removed(message))
+            flow, reason = flow_stats.removed(message)
+            if reason == of.OFPRR_DELETE:
+                self._suspect(flow)
+            else:
+                self._table.removed(flow)
         except (ValueError, DataPlaneError) as error:
             log.warning("%s: a FLOW_REMOVED is ignored: %s", self._name, error)
+
+    def _suspect(self, flow: Flow) -> None:
+        """A FLOW_MOD has deleted an entry. If the table has it, compare it with Open vSwitch's entries soon.
+
+        It may have been added again since then, so early that their ages do not tell them apart. Or the
+        FLOW_MOD did not come through the agent.
+        """
+        if entry := self._table.find(flow):
+            self._suspects[entry.key] = entry
+            self._check_suspects_at = time.monotonic() + SETTLED_S
 
     def whole(self, message: bytes) -> bytes:
         """A multipart reply; in flow statistics the extension's actions are added to the entries."""
@@ -235,9 +250,10 @@ class FlowEntries:
                 if entry := self._table.learn(flow):
                     suspects.pop(entry.key, None)
             if reply and last:
-                self._suspects = {key: one for key, one in suspects.items() if one.since > settled}
+                young = {key: one for key, one in suspects.items() if one.since > settled}
+                self._suspects |= young
                 self._check_suspects_at = time.monotonic() + SETTLED_S
-                gone = self._table.forget(one for key, one in suspects.items() if key not in self._suspects)
+                gone = self._table.forget(one for key, one in suspects.items() if key not in young)
                 if gone:
                     log.info("%s: removed %d entries that Open vSwitch has lost", self._name, gone)
         except (ValueError, DataPlaneError) as error:

@@ -131,18 +131,20 @@ def _reply(message: bytes, flags: int, body: bytes) -> bytes:
     return message[:2] + length + message[4:10] + struct.pack("!H", flags) + message[12:16] + body
 
 
-def removed(message: bytes) -> Flow:
-    """The entry that a FLOW_REMOVED reports. Raises ValueError if a length field is wrong."""
+def removed(message: bytes) -> tuple[Flow, int]:
+    """The entry that a FLOW_REMOVED reports, and the reason. Raises ValueError if a length field is wrong."""
     try:
         if message[0] >= of.OFP15:
-            table_id, _, priority, idle_s, hard_s, cookie = _REMOVED_15.unpack_from(message, of.HEADER_SIZE)
+            table_id, reason, priority, idle_s, hard_s, cookie = _REMOVED_15.unpack_from(
+                message, of.HEADER_SIZE
+            )
             match, stats_at = _padded(message, of.HEADER_SIZE + _REMOVED_15.size)
             age_s = _duration_s(_padded(message, stats_at)[0])
         else:
             fixed = _REMOVED_13.unpack_from(message, of.HEADER_SIZE)
-            cookie, priority, _, table_id, sec, nsec, idle_s, hard_s = fixed
+            cookie, priority, reason, table_id, sec, nsec, idle_s, hard_s = fixed
             match, _ = _padded(message, of.HEADER_SIZE + _REMOVED_13.size)
             age_s = sec + nsec / 1e9
     except struct.error as error:
         raise ValueError(f"FLOW_REMOVED of {len(message)} bytes") from error
-    return Flow(table_id, priority, match, cookie, idle_s, hard_s, age_s)
+    return Flow(table_id, priority, match, cookie, idle_s, hard_s, age_s), reason

@@ -73,12 +73,12 @@ def test_a_reply_without_entries_is_one_message() -> None:
 @pytest.mark.parametrize("version", [4, 6])
 def test_flow_removed_is_read_in_every_version(version: int) -> None:
     if version == of.OFP13:
-        body = struct.pack("!QHBBIIHHQQ", 9, 5, 0, 3, 10, 500_000_000, 6, 7, 1, 2) + MATCH
+        body = struct.pack("!QHBBIIHHQQ", 9, 5, 2, 3, 10, 500_000_000, 6, 7, 1, 2) + MATCH
     else:
         duration = struct.pack("!HH", 0, 16) + struct.pack("!HBBII", 0x8002, 0, 8, 10, 500_000_000)
-        body = struct.pack("!BBHHHQ", 3, 0, 5, 6, 7, 9) + MATCH + duration
-    flow = flow_stats.removed(of.HEADER.pack(version, of.OFPT_FLOW_REMOVED, 8 + len(body), 0) + body)
-    assert flow == flow_stats.Flow(3, 5, MATCH, 9, 6, 7, 10.5)
+        body = struct.pack("!BBHHHQ", 3, 2, 5, 6, 7, 9) + MATCH + duration
+    flow, reason = flow_stats.removed(of.HEADER.pack(version, of.OFPT_FLOW_REMOVED, 8 + len(body), 0) + body)
+    assert (flow, reason) == (flow_stats.Flow(3, 5, MATCH, 9, 6, 7, 10.5), of.OFPRR_DELETE)
 
 
 @given(st.sampled_from([4, 6]), st.sampled_from([entry_13(), entry_15()]), st.data())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,7 +38,7 @@ from tests.support.openflow.bundles import (
     role,
 )
 from tests.support.openflow.flow_mods import TCP4, ext, flow_mod, ofproto, output, parsed
-from tests.support.openflow.flow_stats import entry_13, entry_15, reply
+from tests.support.openflow.flow_stats import MATCH, entry_13, entry_15, reply
 
 Play = Callable[[Script], None]
 SET = ext(wire.SetWindow())
@@ -127,6 +128,41 @@ def test_entries_that_open_vswitch_lost_are_removed_at_reconnection(play: Play) 
         again.send(answer(await own_request(again), entry_13(6)), echo(9))
         assert await other.message() == echo(9)
         assert sorted(rule.priority for rule in bench.plane.held.values()) == [6, 7]
+
+    play(script)
+
+
+def removal(reason: int, age_ms: int) -> bytes:
+    """FLOW_REMOVED of an entry that Open vSwitch had for so long."""
+    body = struct.pack("!QHBBIIHHQQ", 0, 5, reason, 3, 0, age_ms * 1_000_000, 0, 0, 1, 2) + MATCH
+    return of.HEADER.pack(of.OFP13, of.OFPT_FLOW_REMOVED, 8 + len(body), 0) + body
+
+
+@pytest.mark.parametrize(("entries", "left"), [((entry_13(5),), 1), ((), 0)])
+def test_an_entry_that_is_deleted_and_added_at_once_keeps_its_rule(
+    play: Play, monkeypatch: pytest.MonkeyPatch, entries: tuple[bytes, ...], left: int
+) -> None:
+    """FLOW_REMOVED arrives after the second entry was added, and both entries are equally young.
+
+    So the agent asks Open vSwitch. Only an entry that it does not report loses its rule.
+    """
+    monkeypatch.setattr("openflow_ext.switch.openflow.flow_entries.SETTLED_S", 0.0)
+
+    async def script(bench: Bench) -> None:
+        switch, controller = await bench.join()
+        add = flow_mod(TCP4, [SET, output(3)], priority=5, table_id=3)
+        delete = flow_mod(TCP4, command=ofproto.OFPFC_DELETE_STRICT, priority=5, table_id=3)
+        for message in (add, delete, add):
+            controller.send(message)
+            await switch.message()
+        switch.send(removal(of.OFPRR_DELETE, age_ms=1))
+        assert (await controller.message())[1] == of.OFPT_FLOW_REMOVED
+        assert len(bench.plane.held) == 1
+        (session,) = bench.proxy.sessions
+        session.send_due_request()
+        switch.send(answer(await own_request(switch), *entries), echo(9))
+        assert await controller.message() == echo(9)
+        assert len(bench.plane.held) == left
 
     play(script)
 
