@@ -92,17 +92,15 @@ static __always_inline void alarm_note_answer(struct weir_port_state *state)
 static __always_inline bool alarm_is_news(struct weir_port_state *state)
 {
 	alarm_note_answer(state);
-	if (state->queue_pkts < state->least_alarm_pkts)
-		state->least_alarm_pkts = state->queue_pkts;
 	return state->alarm_repeats < ALARMS_AT_CHECKS || state->checked_ns - state->alarmed_ns >= FOLDED_ALARM_NS ||
-	       state->queue_pkts - state->least_alarm_pkts > state->least_alarm_pkts / RISEN_QUEUE_FRACTION;
+	       state->queue_pkts > state->alarmed_pkts + state->alarmed_pkts / RISEN_QUEUE_FRACTION;
 }
 
 static __always_inline void alarm_send(__u32 ifindex, struct weir_port_state *state, __u64 now_ns)
 {
 	state->alarmed_ns = now_ns;
 	state->alarm_repeats++;
-	state->least_alarm_pkts = state->queue_pkts;
+	state->alarmed_pkts = state->queue_pkts;
 	__sync_fetch_and_add(&state->alarms, 1);
 	alarm_send_event(ifindex, state, WEIR_BUF_ALARM);
 }

@@ -110,7 +110,7 @@ struct weir_port_state {
 	__u64 alarmed_ns;        /* when the last alarm was sent */
 	__u32 alarm_epoch;       /* the rules_epoch of that alarm */
 	__u32 alarm_repeats;     /* alarms sent since that epoch began */
-	__u32 least_alarm_pkts;  /* the shortest queue above K since the last alarm */
+	__u32 alarmed_pkts;      /* the length of the queue at that alarm */
 	__u32 pad;
 	__u64 tick;            /* the kernel's tick count (jiffies) at which */
 	__u64 tick_ns;         /* the coarse clock showed this time */
