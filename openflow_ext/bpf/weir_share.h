@@ -94,7 +94,7 @@ static __always_inline __u32 share_full_weight(const struct weir_port *port)
 }
 
 /*
- * The flow's weight in the division of the allowance. A punished flow has a small one only after it has sent as much as
+ * The flow's weight when it is counted in a turn. A punished flow has a small one only after it has sent as much as
  * the queue holds since it was last asked for something or was idle: until then it may be part of a burst, whatever its
  * age. A pause for another reason, such as a delayed ACK, does not count.
  */
@@ -110,10 +110,11 @@ static __always_inline void share_count_sender(struct weir_flow *flow, const str
 					       struct weir_port_state *state)
 {
 	__u32 weight = share_weight(flow, port);
+	bool sent_before = flow->last_turn == state->turn - 1;
+	bool small_before = sent_before && flow->flags & WEIR_SMALL_WEIGHT;
 
-	flow->flags &= ~(WEIR_SENT_BEFORE | WEIR_SMALL_WEIGHT);
-	if (flow->last_turn == state->turn - 1)
-		flow->flags |= WEIR_SENT_BEFORE;
+	flow->flags &= ~(WEIR_SENT_BEFORE | WEIR_SMALL_WEIGHT | WEIR_SMALL_BEFORE);
+	flow->flags |= (sent_before ? WEIR_SENT_BEFORE : 0) | (small_before ? WEIR_SMALL_BEFORE : 0);
 	flow->last_turn = state->turn;
 	__sync_fetch_and_add(&state->sent_in_turn[state->turn & 1], 1);
 	if (!port->link_ns)
@@ -121,6 +122,18 @@ static __always_inline void share_count_sender(struct weir_flow *flow, const str
 	if (weight < WEIR_FULL_WEIGHT)
 		flow->flags |= WEIR_SMALL_WEIGHT;
 	__sync_fetch_and_add(&state->weight_in_turn[state->turn & 1], weight);
+}
+
+/*
+ * The weight with which an active sender shares the allowance: the one with which it is counted in the last two turns,
+ * of which the larger sum divides. If it were small as soon as the flow is punished, its window would be a sixteenth
+ * until the sums have followed, and the link idle.
+ */
+static __always_inline __u32 share_counted_weight(const struct weir_flow *flow, const struct weir_port *port)
+{
+	bool full_before = flow->flags & WEIR_SENT_BEFORE && !(flow->flags & WEIR_SMALL_BEFORE);
+
+	return flow->flags & WEIR_SMALL_WEIGHT && !full_before ? 1 : share_full_weight(port);
 }
 
 static __always_inline void share_take_off(__u64 *sum, __u32 less)
@@ -143,13 +156,13 @@ static __always_inline void share_take_off_turn(struct weir_port_state *state, _
 static __always_inline void share_end_sender(struct weir_flow *flow, const struct weir_port *port,
 					     struct weir_port_state *state)
 {
-	__u32 turn = flow->last_turn, weight = flow->flags & WEIR_SMALL_WEIGHT ? 1 : WEIR_FULL_WEIGHT;
+	__u32 turn = flow->last_turn;
 
 	if (state->turn - turn > 1 || state->queue_bytes > port->buffer_bytes / WEIR_SPARE_FRACTION)
 		return;
-	share_take_off_turn(state, turn, weight);
+	share_take_off_turn(state, turn, flow->flags & WEIR_SMALL_WEIGHT ? 1 : WEIR_FULL_WEIGHT);
 	if (turn == state->turn && flow->flags & WEIR_SENT_BEFORE)
-		share_take_off_turn(state, turn - 1, weight);
+		share_take_off_turn(state, turn - 1, flow->flags & WEIR_SMALL_BEFORE ? 1 : WEIR_FULL_WEIGHT);
 	flow->last_turn = state->turn - 2;
 }
 

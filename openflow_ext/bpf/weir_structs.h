@@ -187,8 +187,9 @@ enum weir_flow_flag {
 	WEIR_RESUMED = 4096,       /* resumed after idle turns; it has not yet received the share of an active sender */
 	WEIR_ASKED = 8192,         /* the local host has sent payload, to which the next payload may be the answer */
 	WEIR_PUNISHED = 16384,     /* SDTCP has chosen it: its ACKs match an exact MOD_WINDOW or an armed entry */
-	WEIR_SENT_BEFORE = 32768,  /* it is also counted as an active sender in the turn before last_turn, */
-	WEIR_SMALL_WEIGHT = 65536  /* and its weight in last_turn is 1 */
+	WEIR_SENT_BEFORE = 32768,  /* it is also counted as an active sender in the turn before last_turn; */
+	WEIR_SMALL_WEIGHT = 65536, /* with the weight 1 in last_turn, */
+	WEIR_SMALL_BEFORE = 131072 /* and in the turn before */
 };
 
 struct weir_offer {

@@ -84,6 +84,19 @@ def test_flows_that_nobody_punishes_have_equal_parts(port: Bench) -> None:
     assert window(port, SHORT) == near(ALLOWANCE / 2)
 
 
+def test_a_flow_keeps_its_full_weight_until_the_sums_have_followed(port: Bench) -> None:
+    """Otherwise its window would be a sixteenth for two turns, and the link idle."""
+    settle(port)
+    port.plane.arm(PORT, BRIDGE, [reflex_entry(LONG)])
+    window(port, LONG)
+    send(port, LONG, FULL_QUEUE)
+    assert window(port, LONG) == near(ALLOWANCE / 2)
+    next_turn(port)
+    assert window(port, LONG) == near(ALLOWANCE / 2)
+    next_turn(port)
+    assert window(port, LONG) == near(ALLOWANCE / (FULL_WEIGHT + 1))
+
+
 def test_a_punished_flow_that_resumes_has_the_share_of_an_idle_flow_first(port: Bench) -> None:
     """With its small weight beside the full one of a flow that waits, it would have a seventeenth."""
     punish_long(port)
