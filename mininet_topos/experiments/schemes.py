@@ -39,7 +39,8 @@ class Scheme:
     ``settings``: sections of the configuration file that the programs get. ``transports``: names of
     baselines, which the hosts take in turn; if there is none, hosts use the experiment's congestion control.
     ``mark_pkts``: queue length above which the switch marks packets; 0: the experiment's.
-    ``min_rto_ms``, ``initial_window``, ``window_bytes``: of every host (network/routes.py).
+    ``min_rto_ms``, ``initial_window``: of every host (network/routes.py).
+    ``window_bytes``: the largest window that a host advertises, in whole segments; 0: the kernel's.
     ``sized_window``: `window_bytes` is what the experiment's worst case allows.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from mininet.node import Host, Node, OVSSwitch
 from mininet_topos.errors import LabError
 from mininet_topos.machine.commands import run, vsctl
 from mininet_topos.machine.cpus import mask
+from mininet_topos.network.receive_buffers import buffer_bytes
 from mininet_topos.network.routes import RouteSettings, without_attributes
 from mininet_topos.network.shaping import OFFLOADS_OFF
 
@@ -28,6 +30,9 @@ class LabHost(Host):
 
     route = RouteSettings()
     """The settings of its route; `set_route` changes them."""
+    window_bytes = 0
+    """The largest window that its connections advertise; 0: the kernel's. `set_window` changes it."""
+    _kernels_buffers: Sequence[str] = ()
 
     def config(self, **params: str) -> dict[str, Any]:
         """Configure the host as Mininet does, and then, with one command, as the lab needs it."""
@@ -46,22 +51,30 @@ class LabHost(Host):
         return mask(os.sched_getaffinity(0))
 
     def set_route(self, **changes: int | str) -> None:
-        """Change settings of the host's route (network/routes.py). Raises LabError.
-
-        A host with a largest window does not adapt its buffers, because Linux would then raise the window.
-        """
+        """Change settings of the host's route (network/routes.py). Raises LabError."""
         wanted = replace(self.route, **changes)  # type: ignore[arg-type]
         if wanted == self.route:
             return
         ifname = self.defaultIntf().name
         route = without_attributes(self.cmd(f"ip route show dev {ifname} scope link"))
-        answer = self.cmd(
-            f"ip route change {route} dev {ifname} {wanted.attributes} && "
-            f"sysctl -q -w net.ipv4.tcp_moderate_rcvbuf={int(not wanted.window_bytes)}"
-        ).strip()
-        if answer:
+        if answer := self.cmd(f"ip route change {route} dev {ifname} {wanted.attributes}").strip():
             raise LabError(f"host {self.name} cannot have {wanted.attributes or 'its old route'}: {answer}")
         self.route = wanted
+
+    def set_window(self, window_bytes: int) -> None:
+        """Set the largest window that new connections advertise; 0: the kernel's. Raises LabError.
+
+        The buffers then have one size, which the kernel does not adapt.
+        """
+        if window_bytes == self.window_bytes:
+            return
+        if not self._kernels_buffers:
+            self._kernels_buffers = self.cmd("sysctl -n net.ipv4.tcp_rmem").split()
+        size = str(buffer_bytes(window_bytes))
+        buffers = " ".join([size] * 3 if window_bytes else self._kernels_buffers)
+        if answer := self.cmd(f'sysctl -q -w net.ipv4.tcp_rmem="{buffers}"').strip():
+            raise LabError(f"host {self.name} cannot have receive buffers of {buffers}: {answer}")
+        self.window_bytes = window_bytes
 
 
 class UnpinnedHost(LabHost):

@@ -1,4 +1,4 @@
-"""What a host's route sets for its connections: minimum RTO, windows, congestion control.
+"""What a host's route sets for its connections: minimum RTO, initial window, congestion control.
 
 These are attributes of the route, which every kernel has. They concern the connections that the host opens or
 accepts from then on.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_NAMES = ("rto_min", "initcwnd", "window", "congctl")
+_NAMES = ("rto_min", "initcwnd", "congctl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,6 @@ class RouteSettings:
     ``min_rto_ms``: the least retransmission timeout (the kernel's: 200 ms). net.ipv4.tcp_rto_min_us, which
     does the same, needs Linux 6.11.
     ``initial_window``: the congestion window of a new connection, in segments (the kernel's: 10).
-    ``window_bytes``: the largest window that the host advertises.
     ``congestion_control``: of the connections whose program sets none. For
     net.ipv4.tcp_congestion_control, a network namespace may only use names in the machine's
     net.ipv4.tcp_allowed_congestion_control.
@@ -27,7 +26,6 @@ class RouteSettings:
 
     min_rto_ms: int = 0
     initial_window: int = 0
-    window_bytes: int = 0
     congestion_control: str = ""
 
     @property
@@ -36,7 +34,6 @@ class RouteSettings:
         values = {
             "rto_min": f"{self.min_rto_ms}ms" if self.min_rto_ms else "",
             "initcwnd": str(self.initial_window or ""),
-            "window": str(self.window_bytes or ""),
             "congctl": self.congestion_control,
         }
         return " ".join(f"{name} {value}" for name, value in values.items() if value)

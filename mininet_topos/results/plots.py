@@ -38,7 +38,10 @@ MOST_PANELS = 4
 
 @mpl.rc_context(STYLE)
 def plot(folder: Path, rows: list[Row]) -> list[Path]:
-    """Draw all plots into `plots/` of a result folder, and return the SVG files in the report's order."""
+    """Draw all plots into `plots/` of a result folder, and return the SVG files in the report's order.
+
+    Plots over time show the first repeat.
+    """
     experiment = load_experiment(folder)
     (folder / "plots").mkdir(exist_ok=True)
     by_case: dict[str, list[Row]] = defaultdict(list)
@@ -54,16 +57,27 @@ def plot(folder: Path, rows: list[Row]) -> list[Path]:
         drawn.append(("workers", by_workers(folder, rows)))
     if len(asked) <= MOST_PANELS:
         drawn += [
-            (f"queue_{case}", queue_over_time(folder, experiment, some)) for case, some in asked.items()
+            (f"queue_{case}", queue_over_time(folder, experiment, _first_repeat(some)))
+            for case, some in asked.items()
         ]
-    drawn += [(f"flows_{case}", flows_over_time(folder, experiment, some)) for case, some in sampled.items()]
+    drawn += [
+        (f"flows_{case}", flows_over_time(folder, experiment, _first_repeat(some)))
+        for case, some in sampled.items()
+    ]
     if planned:
         drawn.append(("completion_times", completion_times(folder, planned)))
     if sampled:
         drawn.append(("queue_distribution", queue_distribution(folder, sampled)))
-    if any(row["background_mbps"] for row in rows):
-        drawn.append(("background", background(folder, rows)))
+    first = _first_repeat(rows)
+    if any(row["background_mbps"] for row in first):
+        drawn.append(("background", background(folder, first)))
     return [save(figure, folder / "plots" / name) for name, figure in drawn]
+
+
+def _first_repeat(rows: list[Row]) -> list[Row]:
+    """Return the rows of the first repeat that there is: a panel for every repeat would be too many."""
+    first = min(row["repeat"] for row in rows)
+    return [row for row in rows if row["repeat"] == first]
 
 
 def save(figure: Figure, stem: Path) -> Path:

@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -13,12 +15,16 @@ from mininet_topos.errors import LabError
 from mininet_topos.experiments.experiment import Case, Experiment
 from mininet_topos.experiments.schemes import scheme_of
 from mininet_topos.machine.commands import run
+from mininet_topos.machine.programs import wait_until
 from mininet_topos.network.impairment import Impairment
 from mininet_topos.network.lab_network import Network, network_apart
-from mininet_topos.network.nodes import inside
+from mininet_topos.network.nodes import LabHost, inside
 from mininet_topos.network.shaping import change_rate
 from mininet_topos.running.scheme_programs import running
 from tests.support.lab.diamond import ECHO
+
+STREAM = str(Path(ECHO).with_name("stream.py"))
+PORT = "7000"
 
 
 @pytest.fixture(scope="module")
@@ -77,26 +83,53 @@ def test_a_congestion_control_and_a_minimum_rto_share_a_route(net: Network) -> N
     assert host.route.congestion_control == "reno"
 
 
-def test_windows_of_a_route_reach_its_connections(net: Network) -> None:
-    """A sender starts with two segments, and a receiver advertises at most two."""
+@contextmanager
+def _connected(net: Network, program: str, *roles: str) -> Iterator[LabHost]:
+    """Run a program as server on the root, and as client on a sender; yields the sender."""
     sender, receiver = net.senders[0], net.root
+    serve, call, *more = roles
+    argv = (sys.executable, program)
+    with subprocess.Popen(inside(receiver, *argv, serve, PORT), stdout=subprocess.PIPE) as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline() == b"listening\n"
+            calling = inside(sender, *argv, call, receiver.IP(), PORT, *more)
+            with subprocess.Popen(calling, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client:
+                try:
+                    yield sender
+                finally:
+                    client.kill()
+        finally:
+            server.kill()
+
+
+def test_a_new_connection_starts_with_the_initial_window_of_its_route(net: Network) -> None:
+    sender = net.senders[0]
     sender.set_route(initial_window=2)
-    receiver.set_route(window_bytes=2896)
-    argv = (sys.executable, ECHO)
     try:
-        with subprocess.Popen(inside(receiver, *argv, "serve", "7000"), stdout=subprocess.PIPE) as served:
-            assert served.stdout is not None
-            assert served.stdout.readline() == b"listening\n"
-            calling = inside(sender, *argv, "call", receiver.IP(), "7000", "1")
-            with subprocess.Popen(calling, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as call:
-                assert call.stdout is not None
-                assert call.stdout.readline()
-                shown = str(sender.cmd("ss -tinH dst :7000"))
-                call.kill()
-            served.kill()
+        with _connected(net, ECHO, "serve", "call", "1"):
+            assert wait_until(lambda: " cwnd:2 " in sender.cmd(f"ss -tinH dst :{PORT}"), 5)
     finally:
         sender.set_route(initial_window=0)
-        receiver.set_route(window_bytes=0)
-    assert " cwnd:2 " in shown
-    assert 0 < int(re.findall(r" snd_wnd:(\d+)", shown)[0]) <= 2896
-    assert "window" not in receiver.cmd("ip route show scope link")
+    assert "initcwnd" not in sender.cmd("ip route show scope link")
+
+
+def test_a_receiver_never_advertises_more_than_its_window(net: Network) -> None:
+    """Linux sets the largest window anew when full segments arrive; it must be the same then."""
+    buffers = net.root.cmd("sysctl -n net.ipv4.tcp_rmem")
+    net.root.set_window(2896)
+    windows: list[int] = []
+    try:
+        with _connected(net, STREAM, "sink", "source") as sender:
+
+            def moved() -> bool:
+                shown = str(sender.cmd(f"ss -tinH dst :{PORT}"))
+                windows.extend(map(int, re.findall(r" snd_wnd:(\d+)", shown)))
+                acked = re.findall(r" bytes_acked:(\d+)", shown)
+                return bool(acked) and int(acked[0]) > 1_000_000
+
+            assert wait_until(moved, 20)
+    finally:
+        net.root.set_window(0)
+    assert 1448 < max(windows) <= 2896
+    assert net.root.cmd("sysctl -n net.ipv4.tcp_rmem") == buffers

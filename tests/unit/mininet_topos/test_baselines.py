@@ -7,6 +7,7 @@ import pytest
 from mininet_topos.errors import Unable
 from mininet_topos.experiments.baselines import BASELINES
 from mininet_topos.experiments.schemes import scheme_of
+from mininet_topos.network.receive_buffers import buffer_bytes
 from mininet_topos.network.routes import RouteSettings, without_attributes
 from mininet_topos.running import host_transports
 from mininet_topos.running.host_transports import require_transports
@@ -47,9 +48,15 @@ def test_a_scheme_that_this_kernel_lacks_is_refused_with_its_name_and_the_remedy
 
 
 def test_settings_of_a_route_are_written_and_taken_off() -> None:
-    settings = RouteSettings(5, 2, 2896, "reno")
-    assert settings.attributes == "rto_min 5ms initcwnd 2 window 2896 congctl reno"
+    settings = RouteSettings(5, 2, "reno")
+    assert settings.attributes == "rto_min 5ms initcwnd 2 congctl reno"
     assert RouteSettings().attributes == ""
     bare = "10.0.0.0/22 proto kernel src 10.0.0.1"
-    assert without_attributes(f"{bare} window 2896 initcwnd 2 rto_min lock 5ms congctl reno \r\n") == bare
+    assert without_attributes(f"{bare} initcwnd 2 rto_min lock 5ms congctl reno \r\n") == bare
     assert without_attributes(bare) == bare
+
+
+@pytest.mark.parametrize("segments", [1, 2, 8, 100])
+def test_a_receive_buffer_has_room_for_its_window_and_not_for_another_segment(segments: int) -> None:
+    payload = buffer_bytes(segments * 1448) * 1448 // 2304
+    assert payload // 1448 == segments
