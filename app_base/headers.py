@@ -1,6 +1,6 @@
 """Numbers of packet headers that flow entries match: Ethernet types, IP protocols, TCP flags."""
 
-ETH_IPV4, ETH_ARP, ETH_IPV6, ETH_LLDP = 0x0800, 0x0806, 0x86DD, 0x88CC
+ETH_IPV4, ETH_ARP, ETH_RARP, ETH_IPV6, ETH_LLDP = 0x0800, 0x0806, 0x8035, 0x86DD, 0x88CC
 IP_TCP, IP_UDP, IP_ICMPV6 = 6, 17, 58
 
 FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10

@@ -10,17 +10,18 @@ from typing import Any, ClassVar
 from app_base.app import CONNECTED, ControllerApp, Refusal
 from app_base.messages import barrier, delete_entries
 from app_base.pipeline import COOKIE_MASK, FABRIC_COOKIE
-from app_base.stage import Declaration
+from app_base.stage import Declaration, Metric
 from fabric_app import messages
 from fabric_app.config import FabricSettings
 from fabric_app.connections import Changed, Closed, FlowEvent, Opened
 from fabric_app.core import Fabric
-from fabric_app.core_types import Await, Decision, Learned, LinkDown, LinkUp, Put, Send, Sweep
+from fabric_app.core_types import Await, Decision, Learned, LinkDown, LinkUp, Lost, Put, Send, Sweep
 from fabric_app.events import EventFlowClosed, EventFlowOpened
 from fabric_app.flow_reports import Doubt
 from fabric_app.frames import MalformedFrame
 from fabric_app.lldp import KEY_BYTES, ForgedFrame
 from fabric_app.recorder import Recorder
+from fabric_app.refusals import Complaint, Refused
 from flowdb.context import FlowDbContext
 from flowdb.flow import PortKey
 from openflow_ext.engine import MAIN_DISPATCHER, hub, ofp_event, set_ev_cls
@@ -35,7 +36,14 @@ _REPORTS_BARRIER = 0
 class FabricApp(ControllerApp[FabricSettings]):
     """Finds links and hosts, answers ARP and neighbour discovery, sets up paths, and reports TCP flows."""
 
-    DECLARATION = Declaration(name="fabric", settings=FabricSettings)
+    DECLARATION = Declaration(
+        name="fabric",
+        settings=FabricSettings,
+        metrics=(
+            Metric("refused", "frames and claims of ports that were refused", ("dpid", "port_no", "reason")),
+            Metric("hosts", "hosts that are known", kind="gauge"),
+        ),
+    )
     _EVENTS: ClassVar[list[type]] = [EventFlowOpened, EventFlowClosed]
 
     def __init__(self, *args: Any, flowdb: FlowDbContext, **kwargs: Any) -> None:
@@ -43,6 +51,7 @@ class FabricApp(ControllerApp[FabricSettings]):
         self.recorder = Recorder(flowdb)
         self.core = Fabric(flowdb.next_id, os.urandom(KEY_BYTES), self.settings.options, self.pipeline)
         self.core.adopt(flowdb.index.flows())
+        self.metrics.read_from("hosts", lambda: len(self.core.network.hosts))
         self._generation = int.from_bytes(os.urandom(4), "big")
         self._barriers: dict[tuple[int, int], int] = {}
         self._report_xids: dict[int, int] = {}
@@ -167,6 +176,15 @@ class FabricApp(ControllerApp[FabricSettings]):
                         self._instruct(datapath, decision)
                 case Learned(host):
                     self.recorder.host(host)
+                case Lost(host):
+                    self.recorder.host_lost(host)
+                    self.logger.debug("host %s at port %s is gone: it does not answer", host.mac, host.port)
+                case Refused(port, reason, text):
+                    self.metrics.count("refused", f"{port.dpid:016x}", str(port.port_no), reason.value)
+                    if text:
+                        self.logger.warning(text)
+                case Complaint(text):
+                    self.logger.warning(text)
                 case LinkUp(link):
                     self.recorder.link(link, up=True)
                     self.logger.info("link %s found", link)

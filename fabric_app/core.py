@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app_base.pipeline import Pipeline
+from fabric_app.claims import Sighting
 from fabric_app.connections import Closed, Connections, FlowEvent
 from fabric_app.core_types import Decision, Send
 from fabric_app.discovery import Discovery
@@ -16,6 +17,7 @@ from fabric_app.frames import (
     BROADCAST,
     NEIGHBOUR_ADVERTISEMENT,
     NEIGHBOUR_SOLICITATION,
+    PROBE_MAC,
     Arp,
     Frame,
     Lease,
@@ -28,9 +30,12 @@ from fabric_app.frames import (
     neighbour_advertisement,
     parse,
 )
+from fabric_app.host_tracking import HostLimits
 from fabric_app.lldp import ForeignFrame
 from fabric_app.network import Network
+from fabric_app.rates import Rates
 from fabric_app.reactive_paths import ReactivePaths
+from fabric_app.refusals import Reason
 from flowdb.flow import Flow, PortKey
 from openflow_ext.wire import FlowRecord
 
@@ -44,7 +49,10 @@ class Options:
     lldp_interval_ns: int = 500_000_000
     lldp_lost_after: int = 6
     settle_ns: int = 500_000_000
-    max_hosts: int = 16_384
+    hosts: HostLimits = field(default_factory=HostLimits)
+    port_packet_ins_per_s: int = 200
+    port_segments_per_s: int = 1000
+    dhcp_ports: frozenset[PortKey] = frozenset()
     max_connections: int = 500_000
 
 
@@ -64,7 +72,13 @@ class Fabric:
         self.malformed = 0
         discovery = Discovery(lldp_key, options.lldp_interval_ns, options.settle_ns, options.lldp_lost_after)
         entries = FlowEntries(pipeline, options.reactive)
-        self.network = Network(discovery, options.max_hosts, entries)
+        self.network = Network(discovery, options.hosts, entries)
+        self.refusals = self.network.tracking.refusals
+        self._rates = {
+            Reason.PACKET_INS: Rates(options.port_packet_ins_per_s),
+            Reason.SEGMENTS: Rates(options.port_segments_per_s),
+        }
+        self._dhcp_ports = options.dhcp_ports
         self.connections = Connections(next_id, self.network.path, max_connections=options.max_connections)
         self.reports = Reports(self.connections, self.network.path_seen)
         self.reactive_paths = ReactivePaths(self.network, options.entry_idle_s, options.max_connections)
@@ -93,11 +107,17 @@ class Fabric:
     def port_gone(self, port: PortKey, now_ns: int) -> list[Decision]:
         """A port was removed, with the hosts behind it."""
         self.network.port_down(port)
+        for rates in self._rates.values():
+            rates.forget(port)
         return [*self.network.forget_port(port), *self._refresh(now_ns)]
 
     def on_tick(self, now_ns: int) -> list[Decision]:
-        """Probes links and updates switches. Call it about every tenth of a second."""
-        return [*self._probe(now_ns), *self._refresh(now_ns)]
+        """Probes links and hosts, and updates switches. Call it about every tenth of a second."""
+        decisions, granted = self.network.track(now_ns)
+        for seen in granted:
+            if self.network.tracking.owns(seen):
+                decisions += self._answer(parse(seen.frame), seen.frame, seen.at)
+        return [*self._probe(now_ns), *decisions, *self._refresh(now_ns), *self.refusals.due(now_ns)]
 
     def on_packet(self, data: bytes, at: PortKey, now_ns: int, waits: bool = False) -> list[Decision]:
         """A frame, or its first bytes, arrived at a port. ``waits``: no entry has forwarded it.
@@ -106,25 +126,29 @@ class Fabric:
         """
         try:
             frame = parse(data)
-            if isinstance(frame.content, Lldp):
-                return self._on_lldp(at, data, now_ns)
         except MalformedFrame:
             self.malformed += 1
             raise
+        seen = _sighting(frame, at, data)
+        limit = Reason.SEGMENTS if isinstance(frame.content, Segment) else Reason.PACKET_INS
+        answers = frame.dst_mac == PROBE_MAC and self.network.tracking.expects(seen)
+        if not answers and not self._rates[limit].take(at, now_ns):
+            return [self.refusals.note(at, limit)]
+        if isinstance(frame.content, Lldp):
+            return self._on_lldp(at, data, now_ns)
         inside = self.network.discovery.is_edge(at, now_ns) is False
-        decisions = [] if inside else self._learn(frame, at, now_ns)
-        match frame.content:
-            case Arp() as arp if frame.dst_mac == BROADCAST and not inside:
-                decisions += self._answer_arp(arp, data, at)
-            case Neighbour() as asked if _asks_all(asked, frame) and not inside:
-                decisions += self._answer_solicitation(asked, frame, data, at)
-            case Segment() as segment:
-                if not inside:
-                    decisions += self._with_consequences(self.connections.on_segment(segment, at, now_ns))
-                if waits and inside:
-                    decisions += self.reactive_paths.on_syn_inside(segment.key, at, data)
-                elif waits:
-                    decisions += self._set_up_path(segment, frame, data, at)
+        if inside:
+            return self._set_up_inside(frame, data, at) if waits else []
+        decisions, served = self.network.learn(seen, now_ns)
+        if isinstance(frame.content, Lease):
+            decisions += self._lease(frame.content, at, now_ns)
+        if served:
+            decisions += self._answer(frame, data, at)
+        sender = self.network.hosts.get(frame.src_mac)
+        if isinstance(frame.content, Segment) and sender is not None and sender.port == at:
+            decisions += self._with_consequences(self.connections.on_segment(frame.content, at, now_ns))
+            if waits:
+                decisions += self._set_up_path(frame.content, frame, data, at)
         return decisions
 
     def on_records(self, dpid: int, records: Iterable[FlowRecord], now_ns: int) -> list[Decision]:
@@ -154,6 +178,9 @@ class Fabric:
             answers = self.network.discovery.heard(at, data, now_ns)
         except ForeignFrame:
             return []
+        except MalformedFrame:
+            self.malformed += 1
+            raise
         return [Send(port.dpid, (port.port_no,), frame) for port, frame in answers]
 
     def _refresh(self, now_ns: int) -> list[Decision]:
@@ -169,18 +196,25 @@ class Fabric:
                     decisions += self.connections.reroute(flow, path)
         return decisions
 
-    def _learn(self, frame: Frame, at: PortKey, now_ns: int) -> list[Decision]:
-        """Learn the sender. An IP address is accepted only from the host with the sending MAC address."""
-        ip = None
+    def _lease(self, lease: Lease, at: PortKey, now_ns: int) -> list[Decision]:
+        """A DHCP server's ACK arrived. It counts only if it came from a trusted port."""
+        if at in self._dhcp_ports:
+            return self.network.lease(lease.mac, lease.ip, now_ns)
+        return [self.refusals.note(at, Reason.DHCP, f"{lease.ip} for {lease.mac}")]
+
+    def _answer(self, frame: Frame, data: bytes, at: PortKey) -> list[Decision]:
+        """Answer or pass on a question that a host asked all others."""
         match frame.content:
-            case Arp(sender_mac=mac, sender_ip=sender) if mac == frame.src_mac and sender != "0.0.0.0":  # noqa: S104
-                ip = sender
-            case Neighbour(kind=kind, ip=sender, target=target):
-                ip = target if kind == NEIGHBOUR_ADVERTISEMENT else sender
-        decisions = self.network.learn(frame.src_mac, at, ip, now_ns)
-        if isinstance(frame.content, Lease) and (client := self.network.hosts.get(frame.content.mac)):
-            decisions += self.network.learn(client.mac, client.port, frame.content.ip, now_ns)
-        return decisions
+            case Arp() as arp if frame.dst_mac == BROADCAST:
+                return self._answer_arp(arp, data, at)
+            case Neighbour() as asked if _asks_all(asked, frame):
+                return self._answer_solicitation(asked, frame, data, at)
+        return []
+
+    def _set_up_inside(self, frame: Frame, data: bytes, at: PortKey) -> list[Decision]:
+        if isinstance(frame.content, Segment):
+            return self.reactive_paths.on_syn_inside(frame.content.key, at, data)
+        return []
 
     def _answer_arp(self, arp: Arp, data: bytes, at: PortKey) -> list[Decision]:
         """Answer a request for a known host; forward every other broadcast."""
@@ -225,6 +259,19 @@ class Fabric:
                 if self.connections.get(event.flow.key.reverse) is None:
                     decisions += self.reactive_paths.end(event.flow.key)
         return decisions
+
+
+def _sighting(frame: Frame, at: PortKey, data: bytes) -> Sighting:
+    """What a frame says about its sender. An ARP frame of another MAC address claims no IP address."""
+    ip = used_ip = None
+    match frame.content:
+        case Arp(sender_mac=mac, sender_ip=sender) if mac == frame.src_mac and sender != "0.0.0.0":  # noqa: S104
+            ip = sender
+        case Neighbour(kind=kind, ip=sender, target=target):
+            ip = target if kind == NEIGHBOUR_ADVERTISEMENT else sender
+        case Segment(key=key):
+            used_ip = key.src
+    return Sighting(frame.src_mac, at, ip, used_ip, data)
 
 
 def _asks_all(asked: Neighbour, frame: Frame) -> bool:

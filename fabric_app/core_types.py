@@ -10,11 +10,19 @@ from fabric_app.flow_entries import Entry
 from fabric_app.flow_reports import Doubt
 from fabric_app.graph import Link
 from fabric_app.hosts import Host
+from fabric_app.refusals import Complaint, Refused
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
     """A host is new, has moved or has another address."""
+
+    host: Host
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A host was forgotten, because it is silent and answers no probe."""
 
     host: Host
 
@@ -63,4 +71,6 @@ class Sweep:
     generations: frozenset[int]
 
 
-Decision: TypeAlias = Learned | LinkUp | LinkDown | Send | Put | Await | Sweep | FlowEvent | Doubt
+Decision: TypeAlias = (
+    Learned | Lost | LinkUp | LinkDown | Send | Put | Await | Sweep | FlowEvent | Doubt | Refused | Complaint
+)

@@ -95,6 +95,10 @@ class Discovery:
         """A switch's ports that are up."""
         return {port for port in self._ports if port.dpid == dpid}
 
+    def is_port_up(self, port: PortKey) -> bool:
+        """Whether a port is up and its switch connected."""
+        return port in self._ports
+
     def links(self) -> set[Link]:
         """The current links."""
         return {

@@ -18,6 +18,7 @@ from app_base.headers import (
     ETH_IPV4,
     ETH_IPV6,
     ETH_LLDP,
+    ETH_RARP,
     IP_ICMPV6,
     IP_TCP,
     IP_UDP,
@@ -25,6 +26,7 @@ from app_base.headers import (
     SYN,
 )
 from app_base.pipeline import Pipeline
+from fabric_app.frames import NEIGHBOUR_ADVERTISEMENT, PROBE_MAC
 from fabric_app.paths import BUCKET_BITS, PORT_SHIFT
 from fabric_app.tables import FabricTables
 from flowdb.flow import FiveTuple
@@ -103,7 +105,8 @@ class FlowEntries:
             yield Entry(table, 0, goto=next_table)
         for match in _diverted():
             yield Entry(events, 200, match, to_controller=WHOLE_FRAME)
-        yield Entry(events, 100, (("eth_type", ETH_ARP),), COPY_BYTES, goto=forwarding)
+        for eth_type in (ETH_ARP, ETH_RARP):  # hypervisors announce a virtual machine that moved by RARP
+            yield Entry(events, 100, (("eth_type", eth_type),), COPY_BYTES, goto=forwarding)
         for icmpv6_type in _NEIGHBOUR_TYPES:
             match = (("eth_type", ETH_IPV6), ("ip_proto", IP_ICMPV6), ("icmpv6_type", icmpv6_type))
             yield Entry(events, 100, match, COPY_BYTES, goto=forwarding)
@@ -184,6 +187,13 @@ def _diverted() -> Iterator[Match]:
     """Frames that the controller answers or passes on itself: the switch floods none of them."""
     yield (("eth_type", ETH_LLDP),)
     yield ("eth_type", ETH_ARP), ("eth_dst", BROADCAST)
+    yield ("eth_type", ETH_ARP), ("eth_dst", PROBE_MAC)
+    yield (
+        ("eth_type", ETH_IPV6),
+        ("eth_dst", PROBE_MAC),
+        ("ip_proto", IP_ICMPV6),
+        ("icmpv6_type", NEIGHBOUR_ADVERTISEMENT),
+    )
     yield (
         ("eth_type", ETH_IPV6),
         ("eth_dst", _SOLICITED_NODE),

@@ -27,12 +27,17 @@ from flowdb.flow import FiveTuple
 ARP_REQUEST, ARP_REPLY = 1, 2
 NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT = 135, 136
 BROADCAST = "ff:ff:ff:ff:ff:ff"
+PROBE_MAC = "02:57:45:49:52:01"
+"""The sender of the fabric's questions to hosts: locally administered, and no host's."""
 DHCP_SERVER_PORT, DHCP_CLIENT_PORT = 67, 68
 MAX_WSCALE = 14
 _ETH_VLAN = 0x8100
 _OPT_END, _OPT_NOP, _OPT_MSS, _OPT_WSCALE = 0, 1, 2, 3
 _NA_SOLICITED_OVERRIDE = 0x6000_0000
+_SOURCE_LINK_LAYER_ADDRESS = b"\x01\x01"
 _TARGET_LINK_LAYER_ADDRESS = b"\x02\x01"
+_PROBE_IPV6 = ipaddress.IPv6Address("fe80::57:45ff:fe49:5201").packed
+"""The link-local address that belongs to PROBE_MAC (RFC 4291, appendix A)."""
 _DHCP_COOKIE, _DHCP_TYPE, _DHCP_ACK, _DHCP_END = 0x6382_5363, 53, 5, 255
 
 
@@ -131,10 +136,33 @@ def neighbour_advertisement(mac: str, ip: str, to_mac: str, to_ip: str) -> bytes
     src, dst = ipaddress.IPv6Address(ip).packed, ipaddress.IPv6Address(to_ip).packed
     body = struct.pack("!BBHI", NEIGHBOUR_ADVERTISEMENT, 0, 0, _NA_SOLICITED_OVERRIDE) + src
     body += _TARGET_LINK_LAYER_ADDRESS + ours
+    return theirs + ours + _icmpv6(src, dst, body)
+
+
+def arp_probe(mac: str, ip: str) -> bytes:
+    """The question to the host ``mac`` whether it has ``ip``: an ARP probe (RFC 5227), sent to it alone.
+
+    Its sender has no IP address, so it changes no host's ARP cache.
+    """
+    ours, theirs = bytes.fromhex(PROBE_MAC.replace(":", "")), bytes.fromhex(mac.replace(":", ""))
+    body = struct.pack("!HHBBH", 1, ETH_IPV4, 6, 4, ARP_REQUEST) + ours + bytes(4)
+    body += bytes(6) + ipaddress.IPv4Address(ip).packed
+    return theirs + ours + struct.pack("!H", ETH_ARP) + body.ljust(46, b"\0")
+
+
+def neighbour_probe(mac: str, ip: str) -> bytes:
+    """The question to the host ``mac`` whether it has the IPv6 address ``ip``, sent to it alone."""
+    ours, theirs = bytes.fromhex(PROBE_MAC.replace(":", "")), bytes.fromhex(mac.replace(":", ""))
+    body = struct.pack("!BBHI", NEIGHBOUR_SOLICITATION, 0, 0, 0) + ipaddress.IPv6Address(ip).packed
+    body += _SOURCE_LINK_LAYER_ADDRESS + ours
+    return theirs + ours + _icmpv6(_PROBE_IPV6, ipaddress.IPv6Address(ip).packed, body)
+
+
+def _icmpv6(src: bytes, dst: bytes, body: bytes) -> bytes:
+    """An IPv6 packet, with its Ethernet type, that carries an ICMPv6 message without its checksum."""
     checksum = _checksum(src + dst + struct.pack("!II", len(body), IP_ICMPV6) + body)
-    body = body[:2] + struct.pack("!H", checksum) + body[4:]
     head = struct.pack("!IHBB", 6 << 28, len(body), IP_ICMPV6, 255)
-    return theirs + ours + struct.pack("!H", ETH_IPV6) + head + src + dst + body
+    return struct.pack("!H", ETH_IPV6) + head + src + dst + body[:2] + struct.pack("!H", checksum) + body[4:]
 
 
 def _checksum(data: bytes) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from fabric_app.core_types import Decision, Learned, LinkDown, LinkUp, Put, Sweep
+from fabric_app.claims import Sighting
+from fabric_app.core_types import Decision, Learned, LinkDown, LinkUp, Lost, Put, Sweep
 from fabric_app.discovery import Discovery
 from fabric_app.flow_entries import Entry, FlowEntries, Place, Table, difference, table_of
 from fabric_app.graph import Graph, Link
-from fabric_app.hosts import Host, Hosts
+from fabric_app.host_tracking import Event, HostLimits, HostTracking, Placed
+from fabric_app.hosts import Host
 from fabric_app.paths import BUCKETS, Paths, bucket_of, seen_path
 from flowdb.flow import FiveTuple, Hop, PortKey
 
@@ -43,9 +45,10 @@ class Network:
     controller. They cannot loop: each leads to a switch that lost its path no earlier.
     """
 
-    def __init__(self, discovery: Discovery, max_hosts: int, entries: FlowEntries) -> None:
+    def __init__(self, discovery: Discovery, limits: HostLimits, entries: FlowEntries) -> None:
         self.discovery = discovery
-        self.hosts = Hosts(max_hosts)
+        self.tracking = HostTracking(limits, discovery.is_port_up, lambda dpid: dpid in self._switches)
+        self.hosts = self.tracking.hosts
         self.paths = Paths(Graph())
         self.entries = entries
         self._switches: dict[int, _Switch] = {}
@@ -112,21 +115,41 @@ class Network:
         """The edge ports of every switch."""
         return self._edges
 
-    def learn(self, mac: str, at: PortKey, ip: str | None, now_ns: int) -> list[Decision]:
-        """A host sent through a port. A host at an edge port does not move to a port that may be a link."""
-        edge = self.discovery.is_edge(at, now_ns)
-        known = self.hosts.get(mac)
+    def learn(self, seen: Sighting, now_ns: int) -> tuple[list[Decision], bool]:
+        """A host sent a frame through a port. Returns also whether the frame may be answered or forwarded.
+
+        A host at an edge port does not move to a port that may be a link.
+        """
+        edge, known = self.discovery.is_edge(seen.at, now_ns), self.hosts.get(seen.mac)
         if edge is False or (edge is None and known and self.discovery.is_edge(known.port, now_ns)):
-            return []
-        host = self.hosts.learn(mac, at, ip)
-        if host is None:
-            return []
-        if known is None:
-            return [Learned(host), *self._lead_to(host)]
-        if known.port != host.port:
-            left = self.entries.known_host(mac, known.port.port_no).place
-            return [Learned(host), *self._drop([left]), *self._lead_to(host)]
-        return [Learned(host)]
+            return [], self.tracking.owns(seen)
+        outcome = self.tracking.sighted(seen, now_ns)
+        return self._follow(outcome.events), outcome.served
+
+    def lease(self, mac: str, ip: str, now_ns: int) -> list[Decision]:
+        """A trusted DHCP server gave a host an address."""
+        return self._follow(self.tracking.leased(mac, ip, now_ns))
+
+    def track(self, now_ns: int) -> tuple[list[Decision], list[Sighting]]:
+        """Time has passed: silent hosts are probed, lost hosts are removed, and claims are granted."""
+        events, granted = self.tracking.tick(now_ns)
+        return self._follow(events), granted
+
+    def _follow(self, events: Iterable[Event]) -> list[Decision]:
+        """The entries that follow from the changes of hosts."""
+        decisions: list[Decision] = []
+        for event in events:
+            if isinstance(event, Placed):
+                host, before = event.host, event.before
+                decisions.append(Learned(host))
+                if before is not None and before.port != host.port:
+                    decisions += self._drop([self.entries.known_host(host.mac, before.port.port_no).place])
+                decisions += self._lead_to(host)
+            else:
+                decisions.append(event)
+            if isinstance(event, Lost):
+                decisions += self._drop(self._places_of(event.host))
+        return decisions
 
     def path(self, key: FiveTuple, src: PortKey, dst: PortKey) -> tuple[Hop, ...]:
         """The path of a flow between two ports; empty if none is known."""
@@ -172,16 +195,20 @@ class Network:
         for dpid in self._switches:
             self._edges[dpid] = self._settle(dpid, now_ns)
         self._edge_ports = {PortKey(dpid, port_no) for dpid in self._edges for port_no in self._edges[dpid]}
-        decisions += [Learned(host) for host in self._take_claims()]
+        decisions += self._take_claims(now_ns)
         for dpid in self._switches:
             decisions += self._put(dpid, table_of(self._wanted(dpid)))
         return decisions
 
     def forget_port(self, port: PortKey) -> list[Decision]:
         """A port was removed, with the hosts behind it."""
-        gone = self.hosts.forget_port(port)
-        ways = [self.entries.to_host(host.mac, (0,), 0).place for host in gone]
-        return self._drop([*ways, *(self.entries.known_host(host.mac, port.port_no).place for host in gone)])
+        gone = self.tracking.forget_port(port)
+        return self._drop([place for host in gone for place in self._places_of(host)])
+
+    def _places_of(self, host: Host) -> list[Place]:
+        """The places of a host's entries."""
+        known = self.entries.known_host(host.mac, host.port.port_no)
+        return [self.entries.to_host(host.mac, (0,), 0).place, known.place]
 
     def _drop(self, places: list[Place]) -> list[Decision]:
         """Delete the entries in these places at all switches."""
@@ -196,17 +223,19 @@ class Network:
         kinds = {port: self.discovery.is_edge(port, now_ns) for port in self.discovery.ports(dpid)}
         for port, edge in kinds.items():
             if edge is False:
-                self.hosts.forget_port(port)
+                self.tracking.forget_port(port)
         return tuple(sorted(port.port_no for port, edge in kinds.items() if edge))
 
-    def _take_claims(self) -> Iterator[Host]:
+    def _take_claims(self, now_ns: int) -> list[Decision]:
         """Hosts that an earlier controller knew at a port that is an edge port."""
+        events: list[Event] = []
         for dpid, switch in self._switches.items():
-            due = [claim for claim in switch.claims if claim[1] in self._edges[dpid]]
-            switch.claims = [claim for claim in switch.claims if claim not in due]
-            for mac, port_no in due:
-                if self.hosts.get(mac) is None and (host := self.hosts.learn(mac, PortKey(dpid, port_no))):
-                    yield host
+            edges = set(self._edges[dpid])
+            for mac, port_no in switch.claims:
+                if port_no in edges:
+                    events += self.tracking.inherit(mac, PortKey(dpid, port_no), now_ns)
+            switch.claims = [claim for claim in switch.claims if claim[1] not in edges]
+        return [Learned(event.host) if isinstance(event, Placed) else event for event in events]
 
     def _sweep(self, now_ns: int) -> list[Decision]:
         """Delete the entries of earlier controllers, as soon as this controller has replaced them."""
@@ -240,7 +269,7 @@ class Network:
 
     def _to_switches(self, dpid: int) -> Iterator[Entry]:
         table = self._switches[dpid].table
-        for to in {host.port.dpid for host in self.hosts} - {dpid}:
+        for to in self.hosts.switches - {dpid}:
             ports = self.paths.ports(dpid, to)
             if ports is not None:
                 yield from self.entries.to_switch(self._numbers[to], ports)
@@ -253,7 +282,8 @@ class Network:
     def _for_host(self, dpid: int, host: Host) -> Iterator[Entry]:
         if entry := self._to_host(dpid, host):
             yield entry
-        if host.port.dpid == dpid and not self._switches[dpid].copies:
+        copied = self._switches[dpid].copies or self.tracking.is_unheard(host.mac)
+        if host.port.dpid == dpid and not copied:
             yield self.entries.known_host(host.mac, host.port.port_no)
 
     def _to_host(self, dpid: int, host: Host) -> Entry | None:
@@ -266,7 +296,7 @@ class Network:
 
     def _lead_to(self, host: Host) -> Iterator[Decision]:
         """The entries that lead to a new or moved host, and to its switch if it is the first host there."""
-        first = sum(other.port.dpid == host.port.dpid for other in self.hosts) == 1
+        first = self.hosts.count_at_switch(host.port.dpid) == 1
         for dpid, switch in self._switches.items():
             choices = list(self._to_switches(dpid)) if first else []
             entries = [*self.entries.buckets(), *choices] if choices else []

@@ -34,6 +34,10 @@ class Recorder:
         port = host.port
         self._flowdb.merge(HostRow, mac=host.mac, dpid=port.dpid, port_no=port.port_no, **known)
 
+    def host_lost(self, host: Host) -> None:
+        """A host was forgotten."""
+        self._flowdb.delete(HostRow, mac=host.mac)
+
     def link(self, link: Link, up: bool) -> None:
         """A link was found or lost: a row for each direction."""
         now_ns = self._now_ns()

@@ -1,7 +1,7 @@
 """A network of software flow tables under the fabric's core, to test where frames are delivered.
 
 ``delivered``, ``crossed`` and ``told``: the frames that came to hosts, onto links and to the controller
-after the last that was sent.
+after the last that was sent. Hosts answer the fabric's ARP probes, except the ``silent`` ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from fabric_app.core import Fabric, Options
 from fabric_app.core_types import Await, Put, Send, Sweep
 from fabric_app.flow_entries import table_of
-from fabric_app.frames import MalformedFrame
+from fabric_app.frames import ARP_REQUEST, PROBE_MAC, Arp, MalformedFrame, parse
 from fabric_app.graph import Link
 from fabric_app.lldp import ForgedFrame
 from flowdb.flow import PortKey
@@ -88,6 +88,7 @@ class FakeNetwork:
         self.connected: set[int] = set()
         self.dead: set[Link] = set()
         self.deaf: set[int] = set()
+        self.silent: set[int] = set()
         self.events: list = []
         self.delivered: list[tuple[PortKey, bytes]] = []
         self.crossed: list[PortKey] = []
@@ -172,6 +173,15 @@ class FakeNetwork:
                 self._waiting.append((link.b if port == link.a else link.a, frame))
         if port in self.hosts.values():
             self.delivered.append((port, frame))
+            if frame[6:12].hex(":") == PROBE_MAC:
+                self._answer_probe(port, frame)
+
+    def _answer_probe(self, port: PortKey, frame: bytes) -> None:
+        """The host that the fabric asks answers, if it is there."""
+        asked = parse(frame).content
+        for number in {number for number, at in self.hosts.items() if at == port} - self.silent:
+            if isinstance(asked, Arp) and (asked.op, asked.target_ip) == (ARP_REQUEST, f"10.0.0.{number}"):
+                self._waiting.append((port, arp(2, number, 0, PROBE_MAC)))
 
     def _arrive(self, at: PortKey, frame: bytes) -> None:
         fields, table = fields_of(frame, at.port_no), 0

@@ -5,16 +5,18 @@ from ipaddress import ip_address
 from types import SimpleNamespace
 
 import pytest
+from pydantic import ValidationError
 
 from app_base.headers import DATA, OPENING_OR_CLOSING
 from app_base.pipeline import FABRIC_COOKIE
 from fabric_app import messages
 from fabric_app.app import FabricApp
+from fabric_app.config import FabricSettings
 from fabric_app.events import EventFlowClosed
 from fabric_app.flow_entries import FlowEntries
 from flowdb.db import FlowDb
 from flowdb.flow import PortKey
-from flowdb.models import LinkRow
+from flowdb.models import HostRow, LinkRow
 from openflow_ext import wire
 from sdtcp_app.stage import STAGE as SDTCP
 from tests.support.database.rows import rows
@@ -75,7 +77,7 @@ def test_table_misses_lead_on_and_copied_segments_are_forwarded():
     misses = {mod.table_id: mod.goto for mod in mods if mod.priority == 0}
     assert misses == {0: 1, 1: 2, 2: 3}
     copies = [mod for mod in mods if mod.table_id == 2 and mod.priority in (80, 100)]
-    assert len(copies) == 11
+    assert len(copies) == 12
     assert {mod.goto for mod in copies} == {3}
     assert {(mod.idle_timeout, mod.hard_timeout) for mod in mods} == {(0, 0)}
     flags = [
@@ -138,6 +140,46 @@ def test_packets_of_other_apps_and_malformed_frames_are_ignored(app, caplog):
         app.on_packet_in(packet_in(datapath, 1, b"\0" * 5))
     assert datapath.sent == []
     assert app.core.malformed == 3
+
+
+def test_refusals_are_counted_for_each_port_and_logged_once(app, caplog):
+    datapath = FakeDatapath()
+    come(app, datapath, 1, 2)
+    for _ in range(1000):
+        app.on_packet_in(packet_in(datapath, 1, arp(1, 1, 3)))
+    labels = {"dpid": "0000000000000001", "port_no": "1", "reason": "packet-ins"}
+    assert app.metrics.registry.get_sample_value("weir_fabric_refused_total", labels) > 500
+    assert app.metrics.registry.get_sample_value("weir_fabric_hosts") == 1
+    lines = [record.getMessage() for record in caplog.records if "refused" in record.getMessage()]
+    assert lines == [
+        "port 0000000000000001:1: refused: packet-ins above [fabric] port_packet_ins_per_s",
+    ]
+
+
+def test_a_host_that_is_gone_loses_its_entries_and_its_row(app, tmp_path):
+    datapath = FakeDatapath()
+    come(app, datapath, 1, 2)
+    app.on_packet_in(packet_in(datapath, 2, arp(1, 2, 3)))
+    datapath.sent.clear()
+    start_ns = app.flowdb.clock.now_ns()
+    for second in range(1, 12):
+        app.flowdb.clock.now_ns = lambda second=second: start_ns + second * 10**9
+        app.on_tick(None)
+    (deleted,) = [mod for mod in datapath.flow_mods() if mod.command == 4]
+    assert deleted.match == {"eth_dst": mac(2)}
+    app.flowdb.close()
+    assert rows(tmp_path / "weir.db", HostRow) == []
+
+
+@pytest.mark.parametrize("name", ["1", "x:1", "1:x", "1:0", f"{1 << 64:x}:1"])
+def test_the_name_of_a_port_in_the_settings_is_checked(name):
+    with pytest.raises(ValidationError, match="is no port"):
+        FabricSettings(dhcp_ports=(name,))
+
+
+def test_settings_name_ports():
+    options = FabricSettings(dhcp_ports=("000000000000000a:3",), uplinks=("b:4",)).options
+    assert (options.dhcp_ports, options.hosts.uplinks) == ({PortKey(10, 3)}, {PortKey(11, 4)})
 
 
 def test_a_deleted_port_removes_its_hosts(app):

@@ -7,8 +7,10 @@ import pytest
 from fabric_app.connections import Closed, Connections, Opened
 from fabric_app.core import Fabric, Options
 from fabric_app.core_types import Learned, Put, Send
-from fabric_app.frames import Arp, MalformedFrame, Neighbour, neighbour_advertisement, parse
+from fabric_app.frames import PROBE_MAC, Arp, MalformedFrame, Neighbour, neighbour_advertisement, parse
+from fabric_app.host_tracking import HostLimits
 from fabric_app.hosts import Host, Hosts
+from fabric_app.refusals import Reason, Refused
 from flowdb.flow import Hop, PortKey
 from tests.support.openflow.scripted_switch import (
     ACK,
@@ -36,7 +38,8 @@ def port(number):
 @pytest.fixture
 def fabric():
     """One switch whose ports 1 to 4 have settled."""
-    fabric = Fabric(itertools.count(1).__next__, b"k" * 32, Options(max_hosts=10, max_connections=4))
+    options = Options(hosts=HostLimits(max_hosts=10), dhcp_ports=frozenset({port(2)}), max_connections=4)
+    fabric = Fabric(itertools.count(1).__next__, b"k" * 32, options)
     fabric.switch_up(AT, 0)
     for number in (1, 2, 3, 4):
         fabric.port_up(port(number), 0)
@@ -89,6 +92,68 @@ def test_a_dhcp_ack_teaches_an_address(fabric):
     assert fabric.network.hosts.with_ip("10.0.0.78") is None, "a host that never sent is nowhere"
 
 
+def test_a_dhcp_ack_from_a_port_that_is_not_trusted_teaches_nothing(fabric):
+    refused = feed(fabric, (1, arp(1, 1, 9)), (3, dhcp_ack(1, "10.0.0.77")))[-1]
+    assert fabric.network.hosts.with_ip("10.0.0.77") is None
+    assert (refused.port, refused.reason) == (port(3), Reason.DHCP)
+
+
+def test_a_lease_does_not_take_an_address_that_answers_elsewhere(fabric):
+    feed(fabric, (1, arp(1, 1, 9)), (3, arp(1, 3, 9)), (2, dhcp_ack(1, "10.0.0.3")))
+    (asked,) = [d for d in fabric.on_tick(2 * 10**9) if isinstance(d, Send) and d.ports == (3,)]
+    assert parse(asked.frame).content == Arp(1, PROBE_MAC, "0.0.0.0", "10.0.0.3")
+    feed(fabric, (3, arp(2, 3, 0, PROBE_MAC)), now_ns=2 * 10**9)
+    fabric.on_tick(4 * 10**9)
+    assert fabric.network.hosts.with_ip("10.0.0.3").mac == mac(3)
+
+
+def test_packet_ins_of_a_port_are_limited_and_other_ports_are_served(fabric):
+    question = arp(1, 1, 200)
+    asked = feed(fabric, *[(1, question)] * 1000)
+    sent = [decision for decision in asked if isinstance(decision, Send)]
+    refused = [decision for decision in asked if isinstance(decision, Refused)]
+    assert (len(sent), len(refused)) == (400, 600)
+    assert {(each.port, each.reason) for each in refused} == {(port(1), Reason.PACKET_INS)}
+    assert [bool(each.text) for each in refused] == [True] + [False] * 599
+    other = arp(1, 2, 200)
+    assert feed(fabric, (2, other)) == [Send(AT, (1, 3, 4), other)]
+    assert len(connect(fabric)) == 2, "segments have a limit of their own"
+
+
+def test_the_answer_to_a_probe_is_heard_in_a_flood(fabric):
+    feed(fabric, (1, arp(1, 1, 200)))
+    now_ns = 7 * 10**9
+    (probe,) = [d for d in fabric.on_tick(now_ns) if isinstance(d, Send) and parse(d.frame).dst_mac == mac(1)]
+    assert probe.ports == (1,)
+    feed(fabric, *[(1, arp(1, 9, 200))] * 1000, (1, arp(2, 1, 0, PROBE_MAC)), now_ns=now_ns)
+    for second in range(8, 20):
+        fabric.on_tick(second * 10**9)
+    assert [host.mac for host in fabric.network.hosts] == [mac(1)]
+
+
+def test_an_announcement_in_doubt_is_passed_on_when_the_address_has_moved(fabric):
+    feed(fabric, (3, arp(1, 3, 9)))
+    taken = bytearray(arp(1, 3, 3))
+    taken[6:12] = taken[22:28] = bytes.fromhex("0000000000aa")
+    assert feed(fabric, (1, bytes(taken)), now_ns=10**9) == []
+    sent = [d for tenth in range(10, 26) for d in fabric.on_tick(tenth * 10**8) if isinstance(d, Send)]
+    assert Send(AT, (2, 3, 4), bytes(taken)) in sent
+    assert fabric.network.hosts.with_ip("10.0.0.3").mac == "00:00:00:00:00:aa"
+
+
+def test_segments_of_a_host_beyond_the_limit_open_no_flow():
+    options = Options(hosts=HostLimits(port_hosts=1), reactive=True)
+    fabric = Fabric(itertools.count(1).__next__, b"k" * 32, options)
+    fabric.switch_up(AT, 0)
+    fabric.port_up(port(1), 0)
+    fabric.port_up(port(3), 0)
+    fabric.on_tick(10**9)
+    feed(fabric, (1, arp(1, 1, 9)), (3, arp(1, 3, 9)))
+    syn, _ = handshake(2, 3)
+    (refused,) = fabric.on_packet(syn, port(1), 10**9, waits=True)
+    assert (refused.port, refused.reason) == (port(1), Reason.HOSTS)
+
+
 def test_a_host_that_asks_for_its_own_address_is_not_answered(fabric):
     own = arp(1, 3, 3)
     assert feed(fabric, (3, own), (3, own)) == [Send(AT, (1, 2, 4), own)] * 2
@@ -128,7 +193,7 @@ def test_hosts_are_bounded_and_have_unicast_addresses():
     hosts = Hosts(max_hosts=2)
     for number in range(5):
         hosts.learn(mac(number), port(1))
-    assert (len(hosts), hosts.refused) == (2, 3)
+    assert (len(hosts), hosts.full) == (2, True)
     assert hosts.learn("ff:ff:ff:ff:ff:ff", port(1)) is None
 
 

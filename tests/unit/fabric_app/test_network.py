@@ -17,6 +17,8 @@ from tests.support.controllers.fake_network import FakeNetwork, diamond, link, m
 from tests.support.openflow.scripted_switch import arp, ethernet, handshake, mac, segment
 
 PROACTIVE, REACTIVE = Options(), Options(reactive=True)
+MOVED_S = 1.5
+"""A host that has moved is known at its new port by then."""
 
 
 def pings(net: FakeNetwork, src: int, dst: int) -> bool:
@@ -204,9 +206,28 @@ def test_reactive_a_syn_whose_entries_are_gone_is_still_forwarded() -> None:
 def test_entries_follow_a_host_that_moves() -> None:
     net = diamond()
     meet(net, 1, 3)
-    net.inject(PortKey(4, 2), arp(1, 1, 200))
     net.hosts = {1: PortKey(4, 2), 3: PortKey(4, 1)}
+    net.inject(PortKey(4, 2), arp(1, 1, 200))
+    net.run(MOVED_S)
     assert pings(net, 3, 1)
+
+
+def test_a_machine_that_its_hypervisor_announces_by_rarp_moves() -> None:
+    net = diamond()
+    meet(net, 1, 3)
+    net.hosts = {1: PortKey(4, 2), 3: PortKey(4, 1)}
+    net.inject(PortKey(4, 2), ethernet(mac(1), "ff:ff:ff:ff:ff:ff", 0x8035, bytes(46)))
+    net.run(MOVED_S)
+    assert pings(net, 3, 1)
+
+
+def test_a_host_that_answers_keeps_its_traffic_when_another_port_uses_its_addresses() -> None:
+    net = diamond()
+    meet(net, 1, 2, 3)
+    for _ in range(20):
+        net.inject(PortKey(4, 2), arp(1, 1, 200))
+        net.run(0.2)
+        assert pings(net, 3, 1)
 
 
 def test_hosts_without_arp_are_learned_from_their_first_segments_only() -> None:
@@ -235,6 +256,7 @@ def test_a_host_that_moves_twice_is_learned_from_its_segments() -> None:
         net.hosts = {1: place, 3: PortKey(4, 1)}
         assert net.inject(place, handshake(1, 3)[0]) == [net.hosts[3]]
         assert [at for at, _ in net.told] == [place]
+        net.run(MOVED_S)
         assert pings(net, 3, 1)
     net.do(net.core.port_gone(second, net.now_ns))
     assert not any(
