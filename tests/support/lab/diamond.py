@@ -171,6 +171,10 @@ class Bench:
             self._ofctl(number, "del-flows")
         self.start_controller()
 
+    def dump_flows(self, number: int) -> str:
+        """The flow entries of a switch, one a line."""
+        return self._ofctl(number, "dump-flows")
+
     def _ofctl(self, number: int, command: str, *argv: str) -> str:
         return run("ovs-ofctl", "-O", f"OpenFlow{self._version}", command, switch(number), *argv)
 

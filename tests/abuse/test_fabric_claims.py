@@ -1,0 +1,124 @@
+"""A hostile host behind one port of the fabric: real switches, real controllers, real hosts."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flowdb.models import LinkRow
+from mininet_topos.running.scheme_programs import free_port
+from tests.support.lab.diamond import Bench, diamond
+from tests.support.waiting import wait_until
+
+FORGE = str(Path(__file__).parents[1] / "support/lab/forged_arp.py")
+COUNT, SECONDS = 16_400, 5
+PORT_HOSTS = 256
+ENTRIES_OF_A_HOST = 2
+JOINS_S = 4.0
+"""A real host reaches others within this time. Its first pings may wait for the port to settle (0.5 s)."""
+NORMAL_S = 60.0
+MOVES_S = 5.0
+NEW_MAC = "00:00:00:00:04:04"
+HOSTILE = "0000000000000001:2"
+METRICS = free_port()
+
+
+@pytest.fixture(scope="module", params=[("ryu", "13", False), ("os-ken", "15", True)], ids=["ryu", "os-ken"])
+def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    engine, version, extended = request.param
+    settings = f"metrics = '127.0.0.1:{METRICS}'"
+    with diamond(tmp_path_factory.mktemp("fabric"), engine, version, settings, extended) as bench:
+        wait_until(lambda: len([row for row in bench.rows(LinkRow) if row.up]) == 8, "four links both ways")
+        for src, address in (("h1", "10.0.0.3"), ("h3", "10.0.0.2")):
+            wait_until(lambda src=src, address=address: bench.ping(src, address), f"{src} reaches {address}")
+        yield bench
+
+
+def forge(bench: Bench, *argv: object) -> subprocess.Popen[str]:
+    return bench.popen("h2", sys.executable, "-I", FORGE, "h2-eth0", *(str(arg) for arg in argv))
+
+
+def entries(bench: Bench, number: int) -> int:
+    return bench.dump_flows(number).count("priority=")
+
+
+def refused(reason: str) -> float:
+    """How much the controller refused to the hostile host's port, by its metrics."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{METRICS}/metrics") as answer:
+        text = answer.read().decode()
+    dpid, port_no = HOSTILE.split(":")
+    labels = f'dpid="{dpid}",port_no="{port_no}",reason="{reason}"'
+    return sum(float(n) for n in re.findall(rf"weir_fabric_refused_total{{{labels}}} (\S+)", text))
+
+
+def place_of(bench: Bench, mac: str) -> str:
+    """The output of switch 4's entry for a host."""
+    found = re.search(rf"dl_dst={mac} actions=(\S+)", bench.dump_flows(4))
+    return found[1] if found else ""
+
+
+def reaches_everybody(bench: Bench, host: str, address: str) -> bool:
+    others = {f"10.0.0.{number}" for number in (1, 3, 4)} - {address}
+    return all(bench.ping(host, other) for other in others) and bench.ping("h1", address)
+
+
+def test_a_flood_of_forged_hosts_harms_no_other_port(bench: Bench) -> None:
+    before = {number: entries(bench, number) for number in (1, 4)}
+    logged = len(bench.log())
+    flood = forge(bench, COUNT, SECONDS)
+    wait_until(lambda: refused("packet-ins"), "the flood is above the limit")
+    new = bench.net["h4"]
+    for change in ("down", f"address {NEW_MAC}", "up"):
+        new.cmd(f"ip link set {new.defaultIntf()} {change}")
+    begun = time.monotonic()
+    wait_until(lambda: reaches_everybody(bench, "h4", "10.0.0.4"), "the new host reaches all others")
+    joined_s = time.monotonic() - begun
+    assert flood.poll() is None, "the flood goes on"
+    assert flood.wait() == 0
+    most = {number: entries(bench, number) for number in (1, 4)}
+    begun = time.monotonic()
+    slack = 3 * ENTRIES_OF_A_HOST
+    for number in (1, 4):
+        wait_until(
+            lambda number=number: entries(bench, number),
+            "the tables are as before",
+            lambda count, number=number: count <= before[number] + slack,
+            NORMAL_S,
+        )
+    counts = {reason: refused(reason) for reason in ("packet-ins", "new-hosts", "hosts")}
+    print(before, most, f"joined {joined_s:.1f} s, normal {time.monotonic() - begun:.1f} s", counts)
+    assert joined_s < JOINS_S
+    assert max(most[number] - before[number] for number in (1, 4)) <= PORT_HOSTS * ENTRIES_OF_A_HOST + slack
+    assert sum(counts.values()) > COUNT / 2
+    log = bench.log()[logged:]
+    assert f"port {HOSTILE}: refused" in log
+    assert len(log.splitlines()) < 100, log
+    assert "lost" not in log, "no link was lost"
+    assert "Traceback" not in log, log
+    assert reaches_everybody(bench, "h4", "10.0.0.4")
+
+
+def test_an_address_that_answers_stays_and_one_that_does_not_moves(bench: Bench) -> None:
+    victim = bench.net["h3"]
+    assert bench.ping("h1", "10.0.0.3")
+    before = refused("address")
+    assert forge(bench, 20, 4, victim.MAC(), "10.0.0.3").wait() == 0
+    assert refused("address") > before
+    assert place_of(bench, victim.MAC()) == "output:3"
+    assert bench.ping("h1", "10.0.0.3", 3)
+    victim.cmd(f"ip addr flush dev {victim.defaultIntf()}")
+    begun = time.monotonic()
+    mover = forge(bench, 60, 6, victim.MAC(), "10.0.0.3")
+    wait_until(lambda: place_of(bench, victim.MAC()), "the address has moved", lambda out: out != "output:3")
+    moved_s = time.monotonic() - begun
+    print(f"moved after {moved_s:.1f} s")
+    assert moved_s < MOVES_S
+    assert mover.wait() == 0
+    assert "Traceback" not in bench.log()
