@@ -186,14 +186,24 @@ class Reports:
         if record.last_ns < flow.opened_ns:
             return []
         if record.reason is CloseReason.RST:
-            return self._connections.end(key, "rst", record.last_ns)
+            return [*self._last_bytes(dpid, flow, record), *self._connections.end(key, "rst", record.last_ns)]
         if record.reason is CloseReason.FIN:
-            return self._connections.close(key, "fin", record.last_ns)
+            return [
+                *self._last_bytes(dpid, flow, record),
+                *self._connections.close(key, "fin", record.last_ns),
+            ]
         if not _is_on_path(flow, dpid, record):
             return []
         seen = self._seen.get(flow.id, {})
         seen.pop(dpid, None)
         return [] if seen else self._connections.close(key, "silent", record.last_ns)
+
+    def _last_bytes(self, dpid: int, flow: Flow, record: FlowRecord) -> list[FlowEvent]:
+        """The bytes of a flow that ends: a flow of less than a second has no other report of them."""
+        if dpid != _first_that_reports(flow.path, self._seen.get(flow.id, {})):
+            return []
+        last = flow.with_report(record.sent_bytes, record.last_ns, flow.state)
+        return self._connections.change(last) if last != flow else []
 
 
 def _is_on_path(flow: Flow, dpid: int, record: FlowRecord) -> bool:

@@ -56,7 +56,7 @@ class Complaint:
 class Refusals:
     """Counts refusals, and decides which are logged.
 
-    The first refusal of a port and reason is logged at once. The number of those that follow is logged every
+    The first refusal of a port and reason is logged at once. The number of further ones is logged every
     ``EVERY_NS`` while there are any.
     """
 

@@ -23,6 +23,7 @@ from sdtcp_app.core_types import Alarm
 from sdtcp_app.executor import Executor
 from sdtcp_app.recorder import Recorder
 from sdtcp_app.stage import STAGE
+from sdtcp_app.standing import Standings
 from telemetry_app.events import EventPortSamples
 from telemetry_app.metrics import PortCollector
 from weir_base.settings import SettingsError, Watch
@@ -42,9 +43,10 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
     def __init__(self, *args: Any, flowdb: FlowDbContext, **kwargs: Any) -> None:
         super().__init__(*args, flowdb=flowdb, **kwargs)
         self.core = Sdtcp(flowdb.index, self.settings.parameters)
+        self.standings = Standings(self.settings.standing_s)
         self.commands = CommandHandler(self.core, flowdb.index, self._rank)
         self.armed_ports = ArmedPorts(self.core, messages.armed_cookie)
-        self.recorder = Recorder(flowdb)
+        self.recorder = Recorder(flowdb, self.standings.counted)
         self.port_figures = PortCollector()
         self.metrics.registry.register(self.port_figures)
         self.metrics.read_from("clamps", lambda: self.core.punished)
@@ -116,10 +118,16 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
 
     @set_ev_cls(EventFlowOpened)
     def on_flows_opened(self, ev: EventFlowOpened) -> None:
+        for flow in ev.flows:
+            if self.standings.opened(flow):
+                self.flowdb.index.rank_flow(flow.id)
         self._touch(hop.port for flow in ev.flows for hop in flow.path)
 
     @set_ev_cls(EventFlowClosed)
     def on_flow_closed(self, ev: EventFlowClosed) -> None:
+        heir = self.standings.closed(ev.flow, self.core.is_punished(ev.flow.id), ev.closed_ns)
+        if heir is not None:
+            self.flowdb.index.rank_flow(heir)
         self.executor.carry_out(self.core.on_flow_closed(ev.flow))
         self._touch(hop.port for hop in ev.flow.path)
 
@@ -190,7 +198,7 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
             self.logger.warning("port %s raised an alarm, but no flow is known to leave through it", port)
 
     def _rank(self, policy: str | None = None) -> Rank:
-        return self.settings.rank(self.commands.protected, policy)
+        return self.standings.ranked(self.settings.rank(self.commands.protected, policy))
 
     def _policy_of(self, port: PortKey) -> str:
         return self.commands.policies.get(port, self.settings.policy)
@@ -220,6 +228,7 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
         if "metrics" in changed:
             self.logger.warning("[sdtcp] metrics takes effect at the next start")
         self.executor.settings, self.core.parameters = now, now.parameters
+        self.standings.keep_s = now.standing_s
         if {"policy", "priority", "protect"} & set(changed):
             self.flowdb.index.rank_by(self._rank())
             self.commands.rank_anew()

@@ -98,6 +98,14 @@ class SdtcpSettings(Section):
     protect: tuple[RuleSettings, ...] = Field(
         (), description="flows that are never slowed, in either direction, whatever the policy"
     )
+    standing_s: float = Field(
+        10.0,
+        ge=0,
+        le=3600,
+        description="seconds for which the age and the volume of a flow that ended are remembered, for the "
+        "next flow of the same two hosts and port: a flow that reconnects does not become young. Only flows "
+        "that were slowed or had sent 1 MB are remembered; 0: none",
+    )
     k_pkts: int = Field(
         20,
         ge=1,

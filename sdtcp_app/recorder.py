@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from typing import Any
 
 from flowdb.db import FlowDb
@@ -18,11 +19,13 @@ class Recorder:
     """Records alarms, decisions, clamps and the switches' answers.
 
     Alarms without a decision are counted, not recorded one by one. A switch reports a reflex before the alarm
-    that belongs to it, so the next alarm of the port is recorded as the cause of the reflex.
+    that belongs to it, so the next alarm of the port is recorded as the cause of the reflex. ``counted``
+    gives a flow as policies see it.
     """
 
-    def __init__(self, flowdb: FlowDb) -> None:
+    def __init__(self, flowdb: FlowDb, counted: Callable[[Flow], Flow]) -> None:
         self._flowdb = flowdb
+        self._counted = counted
         self._repeats: Counter[PortKey] = Counter()
         self._without_alarm: defaultdict[PortKey, list[int]] = defaultdict(list)
         self._clamps: dict[int, int] = {}
@@ -84,7 +87,7 @@ class Recorder:
             origin=origin,
             policy=_POLICIES.get(decision.equation, policy),
             candidates=decision.candidates,
-            ranking=[_ranked(one, now_ns) for one in decision.ranking],
+            ranking=[_ranked(self._counted(one), now_ns) for one in decision.ranking],
             equation=int(decision.equation),
             capacity_bps=decision.capacity_bps,
             rtt_us=decision.rtt_us,

@@ -103,6 +103,7 @@ def test_a_flood_of_forged_hosts_harms_no_other_port(bench: Bench) -> None:
     assert "lost" not in log, "no link was lost"
     assert "Traceback" not in log, log
     assert reaches_everybody(bench, "h4", "10.0.0.4")
+    assert place_of(bench, NEW_MAC) == "output:4"
 
 
 def test_an_address_that_answers_stays_and_one_that_does_not_moves(bench: Bench) -> None:

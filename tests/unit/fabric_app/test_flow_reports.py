@@ -137,6 +137,14 @@ def test_an_end_at_one_switch_ends_the_flow_and_late_reports_are_ignored(
     assert again == [], "an end from before it opened"
 
 
+def test_the_end_at_the_first_switch_states_the_last_bytes(net: FakeNetwork) -> None:
+    flow = tell_all(net)
+    end = {"kind": FlowKind.CLOSED, "reason": CloseReason.FIN, "last_ns": 5 * SECOND}
+    changed, closed = tell(net, 1, out_port=flow.path[0].out_port, sent_bytes=9_000_000, **end)
+    assert (changed.flow, closed.flow) == (closed.flow, changed.flow)
+    assert closed.flow.sent_bytes == 9_000_000
+
+
 def test_an_end_may_arrive_before_the_opening(net: FakeNetwork) -> None:
     assert tell(net, 1, kind=FlowKind.CLOSED, reason=CloseReason.FIN, last_ns=2 * SECOND) == []
     assert tell(net, 4) == []

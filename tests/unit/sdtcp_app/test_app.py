@@ -60,6 +60,27 @@ def alarm(datapath, **changed):
     return event(datapath, **fields | changed)
 
 
+def test_a_flow_that_reconnects_is_slowed_before_flows_that_opened_after_its_first_connection(app, datapath):
+    first = replace(make_flow(1), sent_bytes=5_000_000)
+    other = replace(make_flow(2, FiveTuple("10.0.0.2", "10.0.0.3", 1, 80)), sent_bytes=5_000_000)
+    again = replace(first, id=3, key=replace(V4, src_port=1001), opened_ns=10**9, sent_bytes=0)
+    for flow in (first, other):
+        app.flowdb.flow_opened(flow)
+        app.on_flows_opened(EventFlowOpened((flow,)))
+    app.flowdb.flow_closed(first, 10**9, "fin")
+    app.on_flow_closed(EventFlowClosed(first, "fin", 10**9))
+    app.flowdb.flow_opened(again)
+    app.on_flows_opened(EventFlowOpened((again,)))
+    app.on_alarm(alarm(datapath))
+    assert [app.core.is_punished(flow.id) for flow in (other, again)] == [False, True]
+    app.flowdb.close()
+    (decision,) = rows(app.database, DecisionRow)
+    assert [(one["flow_id"], one["sent_bytes"]) for one in decision.ranking] == [
+        (3, 5_000_000),
+        (2, 5_000_000),
+    ]
+
+
 def test_a_connecting_switch_loses_old_clamps_and_gets_the_alarm_settings(app):
     datapath = FakeDatapath()
     app.on_switch(event(datapath))
