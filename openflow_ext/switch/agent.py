@@ -180,7 +180,13 @@ class Agent:
     async def _take_over(self, extended: Extended) -> None:
         settings, bridge = self._settings, extended.bridge
         await takeover.take_over(
-            self._db, bridge.name, extended.targets, str(settings.rundir), settings.name, bridge.number
+            self._db,
+            bridge.name,
+            extended.targets,
+            str(settings.rundir),
+            settings.name,
+            bridge.number,
+            settings.packet_ins_per_s,
         )
 
     async def _serve(self, dataplane: DataPlane, stop: asyncio.Event) -> None:

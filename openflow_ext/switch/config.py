@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.wire import Framing, MarkMode
@@ -15,6 +15,17 @@ from weir_base.settings import Section
 
 def _default_rundir() -> Path:
     return Path(os.environ.get("OVS_RUNDIR", "/var/run/openvswitch"))
+
+
+_LEAST_PACKET_INS_PER_S = 100
+"""The least limit that Open vSwitch accepts."""
+
+
+def _checked_rate(rate: int) -> int:
+    """Raises ValueError if Open vSwitch would refuse the limit."""
+    if 0 < rate < _LEAST_PACKET_INS_PER_S:
+        raise ValueError(f"Open vSwitch accepts no limit below {_LEAST_PACKET_INS_PER_S}; 0 is no limit")
+    return rate
 
 
 class SwitchSettings(Section):
@@ -63,6 +74,14 @@ class SwitchSettings(Section):
         0,
         ge=0,
         description="mark ECN-capable packets that join a longer queue; a controller can override it; 0: no",
+    )
+    packet_ins_per_s: Annotated[int, AfterValidator(_checked_rate)] = Field(
+        1000,
+        ge=0,
+        le=1_000_000,
+        description="limit of packet-ins per second to each controller, which Open vSwitch divides evenly "
+        "among the ports that cause them; at least 100, or 0 for no limit. A limit of the bridge's own "
+        "controllers is kept",
     )
     framing: Framing = Field(
         "experimenter", description='"native": BUF_ALARM and BUF_NORMAL are message types of OpenFlow 1.3'

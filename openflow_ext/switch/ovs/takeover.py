@@ -116,9 +116,18 @@ def numbers(db: Ovsdb, bridges: Sequence[str]) -> dict[str, tuple[int, bool]]:
 
 
 async def take_over(
-    db: Ovsdb, bridge_name: str, ours: Sequence[str], rundir: str, name: str, number: int
+    db: Ovsdb,
+    bridge_name: str,
+    ours: Sequence[str],
+    rundir: str,
+    name: str,
+    number: int,
+    packet_ins_per_s: int,
 ) -> None:
-    """Make the agent's sockets ``ours`` the bridge's controllers. Raises OvsdbError, SwitchError."""
+    """Make the agent's sockets ``ours`` the bridge's controllers. Raises OvsdbError, SwitchError.
+
+    ``packet_ins_per_s``: the limit of packet-ins for each controller, if the controllers before had none.
+    """
     uuid, bridge = require(db, bridge_name)
     ids = {NAME: name, NUMBER: str(number)}
     if is_ours(db, bridge, rundir):
@@ -126,19 +135,32 @@ async def take_over(
     else:
         controllers = _controllers(db, bridge).items()
         ids[CONTROLLERS] = json.dumps(await _rows(db, [u for u, t in controllers if not _is_passive(t)]))
-    probes = [row.get("inactivity_probe") for row in json.loads(ids[CONTROLLERS])]
-    probe_ms = next((probe for probe in probes if isinstance(probe, int)), _PROBE_MS)
-    rows = [_controller_row(target, probe_ms) for target in ours]
+    before = json.loads(ids[CONTROLLERS])
+    rows = [controller_row(target, before, packet_ins_per_s) for target in ours]
     await db.transact(_unchanged(uuid, bridge), *_replace(db, uuid, bridge, rows), *_set_ids(uuid, ids))
 
 
-def _controller_row(target: str, probe_ms: int) -> Row:
-    return {
+def controller_row(target: str, before: Sequence[Row], packet_ins_per_s: int) -> Row:
+    """The row of one of the agent's sockets. It takes over the probes and limits of the rows ``before`` it.
+
+    Open vSwitch divides a limit of packet-ins evenly among the ports that have some.
+    """
+    probe_ms = _first(before, "inactivity_probe")
+    row: Row = {
         "target": target,
         "max_backoff": _RECONNECT_MS,
-        "inactivity_probe": probe_ms,
+        "inactivity_probe": _PROBE_MS if probe_ms is None else probe_ms,
         "connection_mode": "out-of-band",
     }
+    if limit := _first(before, "controller_rate_limit") or packet_ins_per_s:
+        row["controller_rate_limit"] = limit
+        row["controller_burst_limit"] = _first(before, "controller_burst_limit") or limit
+    return row
+
+
+def _first(rows: Sequence[Row], column: str) -> int | None:
+    """The first value of an optional number."""
+    return next((row[column] for row in rows if isinstance(row.get(column), int)), None)
 
 
 async def restore(db: Ovsdb, bridge_name: str, rundir: str) -> None:

@@ -64,6 +64,11 @@ class Bench:
         self._agents: list[Agent] = []
         self.net = Mininet(Diamond(), switch=LabSwitch, host=Host, controller=None, build=False)
 
+    @property
+    def extended(self) -> bool:
+        """Whether the switches have an agent."""
+        return bool(self._agents)
+
     def start(self, extended: bool) -> None:
         ensure_send_buffer()
         self.net.build()

@@ -192,6 +192,18 @@ def test_controllers_are_the_agents_if_they_are_its_sockets() -> None:
     assert takeover.targets(db, bridge(controller=["theirs", "passive"])) == ["tcp:127.0.0.1:6653"]
 
 
+def test_the_agent_s_controllers_have_the_limits_of_the_bridge_s_own_or_the_default():
+    unset = {"controller_rate_limit": ["set", []], "inactivity_probe": ["set", []]}
+    row = takeover.controller_row("unix:x", [unset], 1000)
+    assert (row["controller_rate_limit"], row["controller_burst_limit"]) == (1000, 1000)
+    assert row["inactivity_probe"] == 15_000
+    own = {"controller_rate_limit": 300, "controller_burst_limit": 50, "inactivity_probe": 5}
+    row = takeover.controller_row("unix:x", [unset, own], 1000)
+    assert (row["controller_rate_limit"], row["controller_burst_limit"]) == (300, 50)
+    assert row["inactivity_probe"] == 5
+    assert "controller_rate_limit" not in takeover.controller_row("unix:x", [unset], 0)
+
+
 def test_damaged_saved_controllers_are_an_error() -> None:
     with pytest.raises(SwitchError, match="external_ids:weir-controllers is damaged"):
         takeover.saved_targets(bridge(external_ids={"weir-controllers": "[{"}))
