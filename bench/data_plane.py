@@ -38,6 +38,7 @@ BRIDGE, OFPORT = 1, 1
 CAPACITY_BPS = 10_000_000_000
 PAYLOAD = 100
 WINDOW_BYTES = 30_000
+HANDSHAKES = 10_000
 COUNT = {Act.INCREMENT_NI: CountOp.INCREMENT_NI, Act.DECREMENT_NI: CountOp.DECREMENT_NI}
 
 Row = dict[str, Any]
@@ -88,12 +89,19 @@ class Host:
         self.plane.configure(self.ifindex, PortSettings(common_rtt_us=1000), CAPACITY_BPS)
 
     def open_flows(self, flows: int) -> None:
-        """Send handshakes until the programs have seen all of them. Raises ClickException if they do not."""
-        for sender in (
+        """Send handshakes until the programs have seen all of them. Raises ClickException if they do not.
+
+        Few at a time, because the reserve for half-open flows is bounded.
+        """
+        senders = [
             Sender(PEER, frames(flows, from_host=True, flags=SYN)),
             Sender(PORT, frames(flows, from_host=False, flags=SYN | ACK)),
-        ):
-            sender.send_all()
+            Sender(PEER, frames(flows, from_host=True, flags=ACK)),
+        ]
+        for first in range(0, flows, HANDSHAKES):
+            for sender in senders:
+                sender.send(min(HANDSHAKES, flows - first))
+        for sender in senders:
             sender.close()
         counted = self.plane.counters(self.ifindex).n_i
         if counted < flows * 0.999:

@@ -36,19 +36,44 @@ def flow(index: int) -> tuple[IPv4Address, int]:
 
 
 def frames(flows: int, *, from_host: bool, flags: int, payload: int = 0) -> Iterator[bytes]:
-    """One TCP frame per flow, from HOST or to it. The checksums are wrong: no program reads them."""
+    """One TCP frame per flow, from HOST or to it, with right checksums.
+
+    A SYN has the sequence number 0, so that the other segments follow it.
+    """
     options = _SYN_OPTIONS if flags & SYN else _TIMESTAMPS
     length = 40 + len(options) + payload
-    before = bytes(12) + struct.pack("!HBBHIBBH", 0x0800, 0x45, 0, length, 0, 64, 6, 0)
+    fixed = struct.pack("!BBHIBB", 0x45, 0, length, 0, 64, 6)
     offset = (20 + len(options)) << 2
-    after = struct.pack("!IIBBHHH", 1, 1, offset, flags, 60000, 0, 0) + options + bytes(payload)
+    numbers = struct.pack("!IIBBH", not flags & SYN, 1 if flags & ACK else 0, offset, flags, 60000)
+    rest = options + bytes(payload)
+    tcp_sum = words(numbers + rest) + 6 + length - 20
     host = HOST.packed
     for index in range(flows):
         address, port = flow(index)
-        if from_host:
-            yield before + host + address.packed + struct.pack("!HH", 5000, port) + after
-        else:
-            yield before + address.packed + host + struct.pack("!HH", port, 5000) + after
+        ends = host + address.packed if from_host else address.packed + host
+        ports = struct.pack("!HH", *((5000, port) if from_host else (port, 5000)))
+        header = fixed + checksum(words(fixed + ends)) + ends
+        yield (
+            bytes(12)
+            + b"\x08\0"
+            + header
+            + ports
+            + numbers
+            + checksum(tcp_sum + words(ends + ports))
+            + b"\0\0"
+            + rest
+        )
+
+
+def words(data: bytes) -> int:
+    """The sum of the 16-bit words of an even number of bytes."""
+    return sum(struct.unpack(f"!{len(data) // 2}H", data))
+
+
+def checksum(total: int) -> bytes:
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return struct.pack("!H", ~total & 0xFFFF)
 
 
 class Sender:

@@ -213,6 +213,14 @@ class PortCountersRecord:
         in_brief=True,
         absent_if_zero=True,
     )
+    disbelieved: int = _counter(
+        "disbelieved",
+        "segments",
+        "SYN, FIN and RST that changed nothing, because no host would believe them.",
+        source="weir_port_state",
+        wire_code="I",
+        recorded=False,
+    )
 
     @property
     def allowance_limit(self) -> str | None:

@@ -11,16 +11,19 @@
 
 #include "weir_alarm.h"
 #include "weir_allowance.h"
+#include "weir_checksum.h"
 #include "weir_consts.h"
 #include "weir_flow.h"
 #include "weir_flow_table.h"
 #include "weir_maps.h"
 #include "weir_mark.h"
 #include "weir_mss.h"
+#include "weir_offer.h"
 #include "weir_parse.h"
 #include "weir_port.h"
 #include "weir_report.h"
 #include "weir_rules.h"
+#include "weir_sequence.h"
 #include "weir_share.h"
 #include "weir_structs.h"
 #include "weir_sweep.h"
@@ -37,12 +40,20 @@ struct packet {
 	struct weir_port_state *state;
 	struct weir_flow *flow;              /* NULL: the switch has seen no handshake */
 	struct header_edit edits[SYN_EDITS]; /* of a SYN */
+	bool disbelieved;                    /* a SYN, FIN or RST that changes nothing */
 };
 
 /* Exact for a segment that opens or ends a connection; otherwise as of the last clock tick, which is much cheaper. */
 static __always_inline __u64 packet_time_ns(const struct segment *s, struct weir_port_state *state)
 {
 	return s->flags & (TCP_SYN | TCP_FIN | TCP_RST) ? bpf_ktime_get_ns() : port_tick_ns(state);
+}
+
+/* The flow is in N_i, and so in the remembered crowd. */
+static __always_inline void packet_count_flow(struct packet *p, const struct rule_query *q)
+{
+	flow_count(p->flow, p->port, p->state, q->now_ns);
+	crowd_note(p->state, q->now_ns);
 }
 
 /* Lowers the window of a SYN-ACK, which no rule matches. */
@@ -57,65 +68,114 @@ static __always_inline void packet_limit_start(struct packet *p, const struct ru
 }
 
 /* Fits what a host behind an SCCP port offers (weir_mss.h). A repeated SYN gets the same offer as the first. */
-static __always_inline void packet_fit_offer(struct packet *p, const struct rule_query *q,
-					     const struct tcp_options *options, struct weir_offer *offer)
+static __always_inline void packet_fit_offer(struct packet *p, const struct rule_query *q, struct syn_in_hand *syn)
 {
 	struct weir_settings *host = host_settings();
-	struct weir_offer own = *offer;
-	__u32 isn = bpf_ntohl(p->tcp->seq);
-	bool fitted = p->flow->flags & WEIR_FITTED;
+	struct weir_offer *told = &syn->offer.offer;
 
-	if (p->flow->flags & WEIR_SYN_IN && p->flow->local_isn == isn)
-		*offer = p->flow->local;
-	else
-		fitted = host && !host->simple_count && mss_fit_offer(p->port, p->state, p->flow, options, offer);
-	mss_syn_edits(p->edits, options, &own, offer);
-	flow_learn_offer(p->flow, offer, isn, WEIR_INGRESS, q->now_ns);
-	p->flow->scale_shift = own.scale - offer->scale;
-	if (!fitted)
+	if ((p->flow->flags | syn->offer.flags) & WEIR_SIGNED || (syn->repeated && !offer_is_same(syn)))
 		return;
-	p->flow->flags |= WEIR_FITTED;
+	if (!syn->repeated && host && !host->simple_count) {
+		if (mss_fit_offer(p->port, p->state, p->flow, &syn->options, told))
+			syn->offer.flags |= WEIR_FITTED;
+		syn->offer.scale_shift = syn->own.scale - told->scale;
+	}
+	mss_syn_edits(p->edits, &syn->options, &syn->own, told);
+}
+
+/* Whether the flow of a SYN or SYN-ACK believes it: enum offer_place. Not inlined, for the stack. */
+static __noinline int packet_place_offer(struct packet *p, const struct rule_query *q, struct syn_in_hand *syn,
+					 enum weir_direction direction)
+{
+	__builtin_memset(&syn->offer, 0, sizeof(syn->offer));
+	syn->offer.first_ns = q->now_ns;
+	syn->offer.isn = bpf_ntohl(p->tcp->seq);
+	syn->offer.end = syn->offer.isn + 1 + q->segment.payload;
+	syn->offer.offer = syn->own;
+	syn->offer.scale_at = syn->options.scale_offset;
+	syn->offer.flags = syn->options.is_signed ? WEIR_SIGNED : 0;
+	syn->ack = bpf_ntohl(p->tcp->ack_seq);
+	syn->place = OFFER_NOWHERE;
+	syn->repeated = syn->counts_aside = 0;
 	if (q->segment.flags & TCP_ACK)
-		packet_limit_start(p, q);
+		offer_place_answer(syn, p->flow, p->state, direction, q->now_ns);
+	else
+		offer_place_syn(syn, p->flow, direction);
+	return syn->place;
 }
 
 /*
- * SYN or SYN-ACK: creates the flow's entry if there is none, and stores what this side offers. Returns 0 if the flow
- * cannot be tracked. Return a scalar: if the result is unused, clang leaves r0 undefined, and the verifier rejects a
- * stack pointer there.
+ * SYN or SYN-ACK: creates the flow's entry if there is none, and stores what this side offers if it is believed.
+ * Otherwise p->flow is NULL. 0: the SYN changes nothing. The caller has to use the result: if it is unused, clang
+ * leaves r0 undefined, and the verifier rejects a stack pointer there.
  */
 static __noinline int packet_take_offer(struct packet *p, const struct rule_query *q, struct cursor *c,
 					enum weir_direction direction)
 {
-	struct tcp_options options;
-	struct weir_offer offer = {};
+	struct syn_in_hand *syn = syn_in_hand();
+	bool answer = q->segment.flags & TCP_ACK;
+	int place;
 
-	p->flow = flow_find_or_create(p->port->ifindex, &q->segment, direction, q->now_ns);
+	if (!syn)
+		return 0;
+	flow_key_of_segment(&syn->key, p->port->ifindex, &q->segment, direction);
+	p->flow = answer ? flow_find(&syn->key) : flow_find_or_create(&syn->key, &syn->oldest, q->now_ns);
 	if (!p->flow) {
-		__sync_fetch_and_add(&p->state->untracked, 1);
+		if (!answer)
+			__sync_fetch_and_add(&p->state->untracked, 1);
 		return 0;
 	}
-	parse_copy_options(c, p->tcp, &options);
-	parse_offer(&options, &offer);
-	if (direction == WEIR_INGRESS)
-		packet_fit_offer(p, q, &options, &offer);
+	parse_copy_options(c, p->tcp, &syn->options);
+	parse_offer(&syn->options, &syn->own);
+	place = packet_place_offer(p, q, syn, direction);
+	if (direction == WEIR_INGRESS && place != OFFER_NOWHERE)
+		packet_fit_offer(p, q, syn);
+	if (place == OFFER_IN_FLOW) {
+		offer_store(p->flow, syn, answer, direction);
+		p->flow->last_ns = q->now_ns;
+		if (answer && direction == WEIR_INGRESS && syn->offer.flags & WEIR_FITTED)
+			packet_limit_start(p, q);
+		return 1;
+	}
+	if (place == OFFER_ASIDE)
+		syn->counts_aside = offer_store_aside(p->flow, syn, direction);
 	else
-		flow_learn_offer(p->flow, &offer, bpf_ntohl(p->tcp->seq), direction, q->now_ns);
-	return 1;
+		__sync_fetch_and_add(&p->state->disbelieved, 1);
+	p->flow = NULL;
+	return syn->counts_aside;
 }
 
-/* The third segment of the handshake. SYN, SYN-ACK and this one passed here, so the time since the SYN is the RTT. */
+/*
+ * The third segment of the handshake. SYN, SYN-ACK and this one passed here, so the time since the SYN is the RTT.
+ * 0: the table is full, and the flow is gone.
+ */
 static __noinline int packet_establish(struct packet *p, const struct rule_query *q, enum weir_direction direction)
 {
 	struct weir_flow_key key;
 	__u64 now_ns = bpf_ktime_get_ns();
 	__u64 rtt_ns = p->flow->flags & WEIR_SYN_REPEATED ? 0 : now_ns - p->flow->first_ns;
 
+	flow_key_of_segment(&key, p->port->ifindex, &q->segment, direction);
+	if (!flow_keep(&key, p->flow)) {
+		__sync_fetch_and_add(&p->state->untracked, 1);
+		return 0;
+	}
 	p->flow->last_ns = now_ns;
 	p->flow->flags |= direction == WEIR_INGRESS ? WEIR_ESTABLISHED | WEIR_HALF_SEGMENTS : WEIR_ESTABLISHED;
+	if (p->flow->flags & WEIR_TO_COUNT)
+		packet_count_flow(p, q);
 	allowance_note_handshake(p->port, p->state, rtt_ns);
-	flow_key_of_segment(&key, p->port->ifindex, &q->segment, direction);
 	report_send(&key, p->flow, p->port, WEIR_FLOW_OPENED, WEIR_NOT_CLOSED, rtt_ns);
+	return 1;
+}
+
+/* FIN or RST. 0: the host that receives it would not believe it, so that it changes nothing. */
+static __noinline int packet_ends_flow(struct packet *p, const struct rule_query *q, enum weir_direction direction)
+{
+	if (q->segment.flags & TCP_RST ? sequence_accepts_rst(p->flow, &q->segment, p->tcp, direction)
+				       : sequence_accepts_fin(p->flow, &q->segment, p->tcp, direction))
+		return 1;
+	__sync_fetch_and_add(&p->state->disbelieved, 1);
 	return 0;
 }
 
@@ -143,6 +203,24 @@ static __always_inline __u32 packet_segment_payload(const struct rule_query *q)
 	return q->packets > 1 ? (q->segment.payload + q->packets - 1) / q->packets : q->segment.payload;
 }
 
+/* The number of bytes of the flow that this segment is the first to acknowledge. */
+static __always_inline __u32 packet_note_numbers(struct packet *p, const struct rule_query *q,
+						 enum weir_direction direction)
+{
+	if (p->disbelieved || q->segment.flags & TCP_RST || !flow_handshake_seen(p->flow))
+		return 0;
+	return sequence_note(p->flow, &q->segment, p->tcp, direction);
+}
+
+/* Payload of a flow whose handshake is not complete makes no active sender. */
+static __always_inline void packet_note_departure(struct packet *p, const struct rule_query *q)
+{
+	p->flow->out_bytes += q->frame_len;
+	packet_note_numbers(p, q, WEIR_EGRESS);
+	if (q->segment.payload && p->flow->flags & WEIR_ESTABLISHED)
+		flow_note_payload(p->flow, p->port, p->state, packet_segment_payload(q), q->now_ns);
+}
+
 /*
  * Finds the segment's flow and updates it. False for a SYN: the caller then returns early, which spares the verifier
  * from checking the rest of the program for each way through the SYN's code.
@@ -151,24 +229,31 @@ static __always_inline bool packet_follow_flow(struct packet *p, const struct ru
 					       enum weir_direction direction)
 {
 	__u32 flags = q->segment.flags;
-	bool syn = flags & TCP_SYN;
 
-	if (!syn)
-		p->flow = flow_of_segment(p->port->ifindex, &q->segment, direction);
-	else if (!packet_take_offer(p, q, c, direction))
+	if (flags & TCP_SYN) {
+		p->disbelieved = !packet_take_offer(p, q, c, direction);
 		return false;
+	}
+	p->flow = flow_of_segment(p->port->ifindex, &q->segment, direction);
 	if (!p->flow)
-		return !syn;
+		return true;
+	if (!(p->flow->flags & WEIR_ESTABLISHED) &&
+	    sequence_proves_handshake(p->flow, &q->segment, p->tcp, direction)) {
+		if (!packet_establish(p, q, direction))
+			p->flow = NULL;
+		if (!p->flow)
+			return true;
+	}
+	if (flags & (TCP_FIN | TCP_RST) && !packet_ends_flow(p, q, direction)) {
+		p->disbelieved = true;
+		return true;
+	}
 	p->flow->last_ns = q->now_ns;
 	if (direction == WEIR_EGRESS)
-		p->flow->out_bytes += q->frame_len;
-	if (!syn && !(p->flow->flags & WEIR_ESTABLISHED) && flow_handshake_seen(p->flow))
-		packet_establish(p, q, direction);
-	if (direction == WEIR_EGRESS && q->segment.payload)
-		flow_note_payload(p->flow, p->port, p->state, packet_segment_payload(q), q->now_ns);
+		packet_note_departure(p, q);
 	if (flags & (TCP_FIN | TCP_RST))
 		packet_note_end(p, q, direction);
-	return !syn;
+	return true;
 }
 
 /*
@@ -202,7 +287,7 @@ static __always_inline void packet_set_floor(struct packet *p, struct rule_query
 	}
 	if (fitted && (floor_is_before_payload(p->flow, &q->segment, q->mss) || q->floor_bytes < q->mss))
 		q->floor_bytes = q->ceiling_bytes = WEIR_SMALL_WINDOW;
-	if (p->flow->two_segments && q->floor_bytes < 2 * p->flow->max_payload)
+	if (p->flow->member & WEIR_IN_TWO_SEGMENTS && q->floor_bytes < 2 * p->flow->max_payload)
 		q->floor_bytes = 2 * p->flow->max_payload;
 }
 
@@ -218,8 +303,20 @@ static __noinline __u64 packet_weighted_allowance(const struct packet *p, const 
 	return bytes * weight;
 }
 
+/* The segment has a signature (TCP-MD5, TCP-AO), although its handshake was not seen. */
+static __noinline int packet_is_signed(struct packet *p, struct cursor *c)
+{
+	struct syn_in_hand *syn = syn_in_hand();
+
+	if (!syn)
+		return 0;
+	parse_copy_options(c, p->tcp, &syn->options);
+	parse_offer(&syn->options, &syn->own);
+	return syn->options.is_signed;
+}
+
 /* The window field that an ACK leaves with; unchanged if no rule lowers it. */
-static __always_inline __u16 packet_clamped_window(struct packet *p, struct rule_query *q)
+static __always_inline __u16 packet_clamped_window(struct packet *p, struct rule_query *q, struct cursor *c)
 {
 	__u16 window = p->tcp->window;
 	struct weir_rule *exact;
@@ -231,6 +328,8 @@ static __always_inline __u16 packet_clamped_window(struct packet *p, struct rule
 	q->floor_bytes = p->port->least_window_bytes;
 	q->divisor = (p->state->n_i ? p->state->n_i : 1) * share_full_weight(p->port);
 	q->allowance = (__u64)allowance_bytes(p->port, p->state) * share_full_weight(p->port);
+	if (p->flow && p->flow->flags & WEIR_SIGNED)
+		return window;
 	if (p->flow && flow_handshake_seen(p->flow)) {
 		q->field = flow_translated_field(p->flow, q->field);
 		q->scale = flow_window_scale(p->flow);
@@ -242,7 +341,7 @@ static __always_inline __u16 packet_clamped_window(struct packet *p, struct rule
 				q->divisor = WEIR_FULL_WEIGHT;
 		}
 		packet_set_floor(p, q);
-	} else if (q->scale > WEIR_MAX_SCALE) {
+	} else if (q->scale > WEIR_MAX_SCALE || packet_is_signed(p, c)) {
 		__sync_fetch_and_add(&p->state->unscaled, 1);
 		return window;
 	}
@@ -254,6 +353,17 @@ static __always_inline __u16 packet_clamped_window(struct packet *p, struct rule
 		return bpf_htons(q->field);
 	/* Without a listed rule the index is outside the maps, so that no rule is found. */
 	return bpf_htons(rule_field_by_two(q, p->port, exact, listed - WEIR_FIRST_RULE));
+}
+
+/* A segment with ACK from the local host. */
+static __always_inline void packet_note_arrival(struct packet *p, const struct rule_query *q)
+{
+	__u32 acknowledged = packet_note_numbers(p, q, WEIR_INGRESS);
+
+	if (q->segment.payload)
+		allowance_note_request(p->flow, p->port);
+	else
+		flow_note_ack(p->flow, p->port, p->state, acknowledged, q->now_ns);
 }
 
 /* The part that both forms of the ingress share. True if the segment's window shall become *new_window. */
@@ -270,11 +380,9 @@ static __always_inline bool ingress_handle(struct packet *p, struct rule_query *
 	q->now_ns = packet_time_ns(&q->segment, p->state);
 	if (!packet_follow_flow(p, q, c, WEIR_INGRESS) || !is_ack)
 		return false;
-	if (p->flow && q->segment.payload)
-		allowance_note_request(p->flow, p->port);
-	else if (p->flow)
-		flow_note_ack(p->flow, p->port, p->state, bpf_ntohl(p->tcp->ack_seq), q->now_ns);
-	*new_window = packet_clamped_window(p, q);
+	if (p->flow)
+		packet_note_arrival(p, q);
+	*new_window = packet_clamped_window(p, q, c);
 	if (p->flow)
 		flow_note_advertised(p->flow, p->port, (__u32)bpf_ntohs(*new_window) << (q->scale & SCALE_MASK),
 				     bpf_ntohs(*new_window) < q->field, q->mss);
@@ -303,8 +411,12 @@ int weir_ingress(struct xdp_md *ctx)
 
 	if (!port_find(ctx->ingress_ifindex, &p.port, &p.state))
 		return XDP_PASS;
-	if (!parse_segment(c, &q.segment, true) && !parse_xdp(ctx, &q.segment))
+	if (!parse_segment(c, &q.segment, true, q.frame_len) && !parse_xdp(ctx, &q.segment, q.frame_len))
 		return XDP_PASS;
+	if (q.segment.flags & TCP_NOT_PLAIN && !checksum_holds_xdp(ctx, &q.segment)) {
+		__sync_fetch_and_add(&p.state->disbelieved, 1);
+		return XDP_PASS;
+	}
 	if (ingress_handle(&p, &q, &c, &new_window)) {
 		p.tcp->check = weir_checksum_update(p.tcp->check, p.tcp->window, new_window);
 		p.tcp->window = new_window;
@@ -332,11 +444,20 @@ static __noinline int skb_pull_headers(struct __sk_buff *skb)
  */
 static __always_inline bool skb_find_segment(struct __sk_buff *skb, struct segment *s)
 {
-	bool found = parse_segment(CURSOR_OF(skb), s, true) || parse_skb(skb, s);
+	bool found = parse_segment(CURSOR_OF(skb), s, true, skb->len) || parse_skb(skb, s);
 
 	if ((!found || s->flags & TCP_SYN) && skb_pull_headers(skb))
 		found = parse_skb(skb, s);
 	return found;
+}
+
+/* False for a segment that no host would believe. It changes nothing. */
+static __always_inline bool skb_is_sound(struct __sk_buff *skb, struct segment *s, struct weir_port_state *state)
+{
+	if (!(s->flags & TCP_NOT_PLAIN) || checksum_holds_skb(skb, s))
+		return true;
+	__sync_fetch_and_add(&state->disbelieved, 1);
+	return false;
 }
 
 static __always_inline void skb_fill_query(struct rule_query *q, const struct __sk_buff *skb)
@@ -356,6 +477,8 @@ int weir_ingress_tc(struct __sk_buff *skb)
 
 	skb_fill_query(&q, skb);
 	if (!port_find(skb->ifindex, &p.port, &p.state) || !skb_find_segment(skb, &q.segment))
+		return TC_ACT_UNSPEC;
+	if (!skb_is_sound(skb, &q.segment, p.state))
 		return TC_ACT_UNSPEC;
 	c = CURSOR_OF(skb);
 	if (ingress_handle(&p, &q, &c, &new_window))
@@ -380,13 +503,16 @@ static __always_inline void count_matching_packet(struct weir_port_state *state,
 static __always_inline void count_segment(struct packet *p, const struct rule_query *q,
 					  const struct weir_settings *host)
 {
-	__u32 count_op = rule_count_op(q, p->port);
+	__u32 count_op = p->disbelieved ? WEIR_COUNT_NONE : rule_count_op(q, p->port);
 
 	if (host->simple_count) {
 		count_matching_packet(p->state, count_op);
+	} else if (!p->flow && count_op == WEIR_INCREMENT_NI && q->segment.flags & TCP_SYN) {
+		offer_count_aside();
 	} else if (p->flow && count_op == WEIR_INCREMENT_NI) {
-		flow_count(p->flow, p->port, p->state, q->now_ns);
-		crowd_note(p->state, q->now_ns);
+		p->flow->flags |= WEIR_TO_COUNT;
+		if (p->flow->flags & WEIR_ESTABLISHED)
+			packet_count_flow(p, q);
 	} else if (p->flow && count_op == WEIR_DECREMENT_NI) {
 		flow_end_count(p->flow, p->state);
 	}
@@ -408,6 +534,7 @@ int weir_egress(struct __sk_buff *skb)
 	is_tcp = skb_find_segment(skb, &q.segment);
 	gap_ns = allowance_note_departure(p.port, p.state, q.frame_len);
 	mark_packet(skb, p.port, p.state);
+	is_tcp = is_tcp && skb_is_sound(skb, &q.segment, p.state);
 	c = CURSOR_OF(skb);
 	p.tcp = is_tcp ? parse_tcp_header(&c, &q.segment) : NULL;
 	if (!p.tcp)
@@ -419,7 +546,7 @@ int weir_egress(struct __sk_buff *skb)
 		allowance_note_payload(p.flow, p.port, p.state, q.frame_len, gap_ns);
 	if (rule_by_flags(&q, p.port, WEIR_EGRESS) != WEIR_NO_RULE)
 		count_segment(&p, &q, host);
-	if (p.flow && q.segment.payload && p.flow->flags & WEIR_ONE_SEGMENT)
+	if (p.flow && q.segment.payload && p.flow->flags & WEIR_ONE_SEGMENT && !(p.flow->flags & WEIR_SIGNED))
 		segment_push(skb, &q.segment, p.tcp);
 	return TC_ACT_UNSPEC;
 }

@@ -10,6 +10,7 @@
 
 #define NS_PER_S WEIR_NS_PER_S
 #define NS_PER_US 1000
+#define MS_SHIFT 20 /* times in "ms" are in units of 2^20 ns */
 
 /* ---- sizes of maps ------------------------------------------------------------------------------- */
 
@@ -17,10 +18,17 @@
 #define MAX_EXACT_RULES 1000000
 #define MAX_ARMED_RULES 65536
 #define MAX_LISTED_RULES 4096
+#define OPENING_FRACTION 4 /* reserve for flows that are being opened: this part of all flows */
+#define MAX_REOFFERS 65536
 #define FLOW_LOCKS 4096
 #define SWEEP_STEPS 512
 #define EVENT_RING_BYTES (1 << 18)
 #define REPORT_RING_BYTES (1 << 24)
+
+/* ---- checksums (weir_checksum.h) ------------------------------------------------------------------ */
+
+#define CHECKSUM_CHUNK 512  /* bpf_csum_diff takes no more on kernels before 6.13 */
+#define CHECKSUM_CHUNKS 129 /* a segment of 64 KB with its headers */
 
 /* ---- flow table (weir_flow_table.h) --------------------------------------------------------------- */
 

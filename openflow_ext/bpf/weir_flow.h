@@ -11,6 +11,18 @@
 #include "weir_structs.h"
 #include "weir_window.h"
 
+/* False: the flow was a member already. */
+static __always_inline bool flow_join(struct weir_flow *flow, enum weir_member member)
+{
+	return !(__sync_fetch_and_or(&flow->member, member) & member);
+}
+
+/* False: the flow was no member. */
+static __always_inline bool flow_leave(struct weir_flow *flow, enum weir_member member)
+{
+	return __sync_fetch_and_and(&flow->member, ~(__u32)member) & member;
+}
+
 /*
  * Gives a flow a least window of two segments instead of one. A port does so while its queue has room for a segment
  * of each of its flows and another one of each flow with two. If the size of its queue is unknown it always does.
@@ -20,30 +32,30 @@
 static __always_inline void flow_grant_two_segments(struct weir_flow *flow, const struct weir_port *port,
 						    struct weir_port_state *state, __u32 mss)
 {
-	if (flow->two_segments)
+	if (flow->member & WEIR_IN_TWO_SEGMENTS)
 		return;
 	if (flow->flags & WEIR_FITTED)
 		mss = (mss + WEIR_HEADERS) * WEIR_SPARE_FRACTION / (WEIR_SPARE_FRACTION - 1);
 	if (port->buffer_bytes && (state->n_i + state->two_segment_flows + 1) * mss > port->buffer_bytes)
 		return;
-	if (!__sync_val_compare_and_swap(&flow->two_segments, 0, 1))
+	if (flow_join(flow, WEIR_IN_TWO_SEGMENTS))
 		__sync_fetch_and_add(&state->two_segment_flows, 1);
 }
 
 static __always_inline void flow_revoke_two_segments(struct weir_flow *flow, struct weir_port_state *state)
 {
-	if (flow->two_segments && __sync_val_compare_and_swap(&flow->two_segments, 1, 0))
+	if (flow->member & WEIR_IN_TWO_SEGMENTS && flow_leave(flow, WEIR_IN_TWO_SEGMENTS))
 		__sync_fetch_and_add(&state->two_segment_flows, -1);
 }
 
-/* Counts a flow once per connection: a SYN that is repeated after the flow's end does not count. */
+/* Counts a flow once per connection, when its handshake is complete. */
 static __always_inline void flow_count(struct weir_flow *flow, const struct weir_port *port,
 				       struct weir_port_state *state, __u64 now_ns)
 {
 	if (flow->flags & WEIR_WAS_COUNTED)
 		return;
 	flow->flags |= WEIR_WAS_COUNTED;
-	if (__sync_val_compare_and_swap(&flow->counted, 0, 1))
+	if (!flow_join(flow, WEIR_IN_N_I))
 		return;
 	__sync_fetch_and_add(&state->n_i, 1);
 	__sync_fetch_and_add(&state->syns_counted, 1);
@@ -54,7 +66,7 @@ static __always_inline void flow_count(struct weir_flow *flow, const struct weir
 static __always_inline bool flow_uncount(struct weir_flow *flow, struct weir_port_state *state)
 {
 	flow_revoke_two_segments(flow, state);
-	if (!__sync_val_compare_and_swap(&flow->counted, 1, 0))
+	if (!flow_leave(flow, WEIR_IN_N_I))
 		return false;
 	__sync_fetch_and_add(&state->n_i, -1);
 	return true;
@@ -87,17 +99,15 @@ static __always_inline __u32 flow_now_us(void)
  * Detects a receiver that delays its ACKs. A window of one segment leaves each segment to the delayed ACK (40 ms in
  * Linux) unless a runt segment comes with it, and with such a window cwnd does not grow. The signs are: a pure ACK
  * for one segment comes long after the last payload, and more payload follows at once (flow_note_payload). An ACK for
- * more than one segment was not delayed.
+ * more than one segment was not delayed. `bytes`: what it acknowledges for the first time.
  */
 static __always_inline void flow_note_ack(struct weir_flow *flow, const struct weir_port *port,
-					  const struct weir_port_state *state, __u32 ack_seq, __u64 now_ns)
+					  const struct weir_port_state *state, __u32 bytes, __u64 now_ns)
 {
 	__u64 late_ns = DELAYED_ACK_NS;
-	__u32 bytes = ack_seq - flow->last_ack_seq;
 
 	if (!bytes)
 		return;
-	flow->last_ack_seq = ack_seq;
 	flow->delayed_ack_us = 0;
 	if (now_ns - flow->last_payload_ns < late_ns || bytes > flow->max_payload)
 		return;
@@ -121,7 +131,7 @@ static __always_inline void flow_note_payload(struct weir_flow *flow, const stru
 	if (!(flow->flags & WEIR_IDLE))
 		return;
 	flow->flags &= ~WEIR_IDLE;
-	if (!__sync_val_compare_and_swap(&flow->counted, 0, 1))
+	if (flow_join(flow, WEIR_IN_N_I))
 		__sync_fetch_and_add(&state->n_i, 1);
 }
 
@@ -136,34 +146,6 @@ static __always_inline bool flow_waits_for_delayed_ack(const struct weir_flow *f
 
 	return port->bdp_bytes && port->buffer_bytes && 2 * flow->max_payload > least_window &&
 	       allowance < 2ull * mss * flows;
-}
-
-/*
- * Stores the offer of a SYN or SYN-ACK. A retransmission changes nothing. Another initial sequence number starts a new
- * connection on the same ports. True if this is the first SYN of its side.
- */
-static __always_inline bool flow_learn_offer(struct weir_flow *flow, const struct weir_offer *offer, __u32 isn,
-					     enum weir_direction direction, __u64 now_ns)
-{
-	__u32 bit = direction == WEIR_INGRESS ? WEIR_SYN_IN : WEIR_SYN_OUT;
-	struct weir_offer *known_offer = direction == WEIR_INGRESS ? &flow->local : &flow->remote;
-	__u32 *known_isn = direction == WEIR_INGRESS ? &flow->local_isn : &flow->remote_isn;
-
-	if (flow->flags & bit) {
-		if (*known_isn == isn) {
-			flow->flags |= WEIR_SYN_REPEATED;
-			return false;
-		}
-		flow->flags = 0;
-		flow->first_ns = now_ns;
-		flow->last_payload_ns = now_ns;
-		flow->out_bytes = flow->out_before_resume = 0;
-		flow->max_payload = 0;
-	}
-	*known_offer = *offer;
-	*known_isn = isn;
-	flow->flags |= bit;
-	return true;
 }
 
 static __always_inline bool flow_handshake_seen(const struct weir_flow *flow)

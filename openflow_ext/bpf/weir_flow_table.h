@@ -236,38 +236,70 @@ static __always_inline void flow_delete_at(const struct slot_search *search, con
 		bpf_map_delete_elem(&other_flows, key);
 }
 
-static __always_inline void flow_delete(const struct weir_flow_key *key)
+static __always_inline void flow_delete(const struct weir_flow_key *key, const struct weir_flow *flow)
 {
 	struct slot_search search = bucket_search_any(key);
 
+	if (flow->flags & WEIR_REOFFERED)
+		bpf_map_delete_elem(&reoffers, key);
 	flow_delete_at(&search, key);
 }
 
-/* The flow of a SYN, created if it is new. NULL if the table is full. */
-static __always_inline struct weir_flow *flow_find_or_create(__u32 ifindex, const struct segment *s,
-							     enum weir_direction direction, __u64 now_ns)
+/*
+ * The reserve of flows that are being opened is full: the oldest of them makes room, so that a flood of SYNs keeps no
+ * new flow out. `oldest` is scratch memory. A global function, which the verifier checks once.
+ */
+__noinline int opening_make_room(struct weir_flow_key *oldest)
 {
-	struct weir_flow_key key;
 	struct weir_flow *flow;
-	struct slot_search search;
+
+	if (!oldest || bpf_map_pop_elem(&opening_keys, oldest))
+		return 0;
+	if (!oldest->ifindex) /* the mark of a sweep, which has to find it */
+		return bpf_map_push_elem(&opening_keys, oldest, 0);
+	flow = flow_find(oldest);
+	if (flow && !(flow->flags & WEIR_KEPT))
+		flow_delete(oldest, flow);
+	return 0;
+}
+
+/* The flow of a SYN, created if it is new. NULL if the table is full. */
+static __always_inline struct weir_flow *flow_find_or_create(const struct weir_flow_key *key,
+							     struct weir_flow_key *oldest, __u64 now_ns)
+{
+	struct slot_search search = bucket_search_any(key);
+	struct weir_flow *flow = flow_find_at(&search, key);
 	bool made;
 
-	flow_key_of_segment(&key, ifindex, s, direction);
-	search = bucket_search_any(&key);
-	flow = flow_find_at(&search, &key);
 	if (flow)
 		return flow;
 	made = slot_claim(&search);
 	if (!made && !bucket_find_flow(&search))
-		made = !bpf_map_update_elem(&other_flows, &key, &empty_flow, BPF_NOEXIST);
-	flow = flow_find_at(&search, &key);
+		made = !bpf_map_update_elem(&other_flows, key, &empty_flow, BPF_NOEXIST);
+	flow = flow_find_at(&search, key);
 	if (!made || !flow)
 		return flow;
 	flow->first_ns = flow->last_ns = flow->last_payload_ns = now_ns;
-	if (!bpf_map_push_elem(&flow_keys, &key, 0))
+	if (!bpf_map_push_elem(&opening_keys, key, 0))
 		return flow;
-	flow_delete_at(&search, &key); /* without a key in the queue no sweep would find the flow */
+	opening_make_room(oldest);
+	if (!bpf_map_push_elem(&opening_keys, key, 0))
+		return flow;
+	flow_delete_at(&search, key); /* without a key in a queue no sweep would find the flow */
 	return NULL;
+}
+
+/* The handshake is complete: the flow leaves the reserve. False if the table is full, so that the flow is removed. */
+static __always_inline bool flow_keep(const struct weir_flow_key *key, struct weir_flow *flow)
+{
+	if (flow->flags & WEIR_KEPT)
+		return true;
+	if (bpf_map_push_elem(&flow_keys, key, 0)) {
+		flow_delete(key, flow);
+		return false;
+	}
+	flow->flags |= WEIR_KEPT;
+	return true;
 }
 
 #endif

@@ -99,6 +99,26 @@ struct {
 } flow_keys SEC(".maps");
 
 /*
+ * The keys of flows whose handshake is not complete, the oldest first. Its max_entries is the reserve for them, so that
+ * no flood of SYNs takes the place of other flows. The agent sets it. A sweep takes out the keys of complete
+ * handshakes.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, DEFAULT_MAX_FLOWS / OPENING_FRACTION);
+	__type(value, struct weir_flow_key);
+} opening_keys SEC(".maps");
+
+/* SYNs with another sequence number than that of their flow: at most one per flow (weir_offer.h). */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_REOFFERS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct weir_flow_key);
+	__type(value, struct weir_reoffer);
+} reoffers SEC(".maps");
+
+/*
  * A call of the sweep visits one flow per entry (bpf_loop needs Linux 5.17). On a kernel without preemption nothing
  * else runs on the CPU during a call, so that this limits the delay.
  */

@@ -70,7 +70,7 @@ static __always_inline __u32 crowd_now(const struct weir_port_state *state, __u6
 static __always_inline __u32 crowd_expected(const struct weir_port_state *state, const struct weir_flow *flow,
 					    __u32 crowd)
 {
-	__u32 known = state->n_i + !flow->counted;
+	__u32 known = state->n_i + !(flow->member & WEIR_IN_N_I);
 	__u32 flows = state->burst_flows > known ? state->burst_flows : known;
 
 	return flows > crowd ? 2 * flows : crowd;
@@ -87,7 +87,7 @@ static __always_inline __u32 crowd_note_syn(struct weir_port_state *state, const
 
 	if (first) {
 		state->burst_start_ns = now_ns;
-		state->burst_flows = state->n_i - !!flow->counted;
+		state->burst_flows = state->n_i - !!(flow->member & WEIR_IN_N_I);
 	}
 	__sync_fetch_and_add(&state->burst_flows, 1);
 	alone = crowd_expected(state, flow, 0);
@@ -144,7 +144,7 @@ static __always_inline bool floor_is_one_segment(const struct weir_flow *flow, c
 	__u64 flows = q->divisor;
 	__u32 mss = q->mss;
 
-	if (flow->two_segments)
+	if (flow->member & WEIR_IN_TWO_SEGMENTS)
 		return false;
 	if (2 * (mss + WEIR_HEADERS) * flows > (__u64)port->buffer_bytes * share_full_weight(port))
 		return true;

@@ -18,8 +18,10 @@
 #define IP6_OFFSET_MASK 0xfff8
 #define MAX_VLAN_TAGS 2
 #define MAX_IPV6_EXTENSIONS 6
-#define BIG_TCP_PAYLOAD 0x10000 /* the IP length of a super-packet over 64 KB is 0; its payload is taken as this */
-#define MAX_TCP_OPTIONS 40      /* an option has at least one byte */
+#define MAX_IP_LENGTH 0xffff /* the IP length of a longer super-packet is 0 */
+#define IP_MORE_FRAGMENTS 0x2000
+#define IP6_MORE_FRAGMENTS 0x0001
+#define MAX_TCP_OPTIONS 40 /* an option has at least one byte */
 #define MAX_OPTION_WORDS 10
 #define DEFAULT_MSS_OFFER 536 /* RFC 9293, section 3.7.1 */
 
@@ -34,7 +36,16 @@
 
 enum { IPV6_HOP_BY_HOP = 0, IPV6_ROUTING = 43, IPV6_FRAGMENT = 44, IPV6_DEST_OPTIONS = 60 };
 enum { TCPOPT_MSS_LEN = 4, TCPOPT_SCALE_LEN = 3, TCPOPT_TIMESTAMPS_LEN = 10 };
-enum { TCPOPT_END = 0, TCPOPT_NOP = 1, TCPOPT_MSS = 2, TCPOPT_SCALE = 3, TCPOPT_TIMESTAMPS = 8 };
+enum {
+	TCPOPT_END = 0,
+	TCPOPT_NOP = 1,
+	TCPOPT_MSS = 2,
+	TCPOPT_SCALE = 3,
+	TCPOPT_TIMESTAMPS = 8,
+};
+
+/* Bit k: option k is a signature: TCP-MD5 (19, RFC 2385), TCP-AO (29, RFC 5925). Kinds from 64 on are not in use. */
+#define TCPOPT_SIGNATURES (1ull << 19 | 1ull << 29)
 
 struct cursor {
 	void *pos;
@@ -49,7 +60,9 @@ struct segment {
 	__u32 dst[4];
 	__u16 src_port;
 	__u16 dst_port;
-	__u16 tcp_offset; /* offset of the TCP header in the frame */
+	__u16 tcp_offset : 12; /* offset of the TCP header in the frame */
+	__u16 vlan_tags : 2;
+	__u16 is_fragment : 1; /* the first one of an IP packet, so that the rest of the segment is elsewhere */
 	__u8 flags;
 	__u8 ip_version;
 	__u32 payload; /* bytes */
@@ -98,18 +111,21 @@ static __always_inline int parse_ethertype(struct cursor *c, int max_tags)
 	return bpf_ntohs(ethertype);
 }
 
-/* The bytes after the TCP header, given those after the IP header. */
-static __always_inline __u32 parse_payload_len(__u32 after_ip, const struct tcphdr *tcp)
+/*
+ * The length of an IP packet as its header states it; false if the frame, which has `room` bytes for it, is shorter.
+ * Only a super-packet that is too long for the field may state 0.
+ */
+static __always_inline bool parse_length(__u32 stated, __u32 room, __u32 *length)
 {
-	__u32 header = tcp->doff * 4;
-
-	return after_ip > header ? after_ip - header : 0;
+	*length = stated ? stated : room;
+	return stated ? stated <= room : room > MAX_IP_LENGTH;
 }
 
-static __always_inline bool parse_ipv4(struct cursor *c, struct segment *s, bool plain_only)
+/* `room`: bytes of the frame from the IP header on. */
+static __always_inline bool parse_ipv4(struct cursor *c, struct segment *s, bool plain_only, __u32 room)
 {
 	struct iphdr *ip = cursor_take(c, sizeof(*ip));
-	__u32 options;
+	__u32 options, length;
 
 	if (!ip || ip->version != 4 || ip->ihl < 5 || (plain_only && ip->ihl > 5) || ip->protocol != IPPROTO_TCP)
 		return false;
@@ -119,14 +135,18 @@ static __always_inline bool parse_ipv4(struct cursor *c, struct segment *s, bool
 	s->src[3] = ip->saddr;
 	s->dst[3] = ip->daddr;
 	s->ip_version = 4;
-	s->payload = ip->tot_len ? bpf_ntohs(ip->tot_len) - ip->ihl * 4 : BIG_TCP_PAYLOAD;
+	s->is_fragment = !!(ip->frag_off & bpf_htons(IP_MORE_FRAGMENTS));
+	if (!parse_length(bpf_ntohs(ip->tot_len), room, &length) || length < ip->ihl * 4)
+		return false;
+	s->payload = length - ip->ihl * 4;
 	options = ip->ihl * 4 - sizeof(*ip);
 	return plain_only || cursor_take(c, options & 0x3f);
 }
 
-static __always_inline bool parse_ipv6(struct cursor *c, struct segment *s, bool plain_only)
+static __always_inline bool parse_ipv6(struct cursor *c, struct segment *s, bool plain_only, __u32 room)
 {
 	struct ipv6hdr *ip = cursor_take(c, sizeof(*ip));
+	__u32 taken;
 	__u8 next;
 
 	if (!ip || ip->version != 6)
@@ -134,7 +154,8 @@ static __always_inline bool parse_ipv6(struct cursor *c, struct segment *s, bool
 	__builtin_memcpy(s->src, &ip->saddr, sizeof(s->src));
 	__builtin_memcpy(s->dst, &ip->daddr, sizeof(s->dst));
 	s->ip_version = 6;
-	s->payload = ip->payload_len ? bpf_ntohs(ip->payload_len) : BIG_TCP_PAYLOAD;
+	if (room < sizeof(*ip) || !parse_length(bpf_ntohs(ip->payload_len), room - sizeof(*ip), &s->payload))
+		return false;
 	next = ip->nexthdr;
 	for (int i = 0; i < (plain_only ? 0 : MAX_IPV6_EXTENSIONS); i++) {
 		struct ipv6_extension *extension;
@@ -148,40 +169,55 @@ static __always_inline bool parse_ipv6(struct cursor *c, struct segment *s, bool
 		if (next == IPV6_FRAGMENT) {
 			if (extension->fragment_offset & bpf_htons(IP6_OFFSET_MASK))
 				return false;
+			s->is_fragment = !!(extension->fragment_offset & bpf_htons(IP6_MORE_FRAGMENTS));
 		} else if (!cursor_take(c, extension->len * 8)) {
 			return false;
 		}
-		s->payload -= sizeof(*extension) + (next == IPV6_FRAGMENT ? 0 : extension->len * 8);
+		taken = sizeof(*extension) + (next == IPV6_FRAGMENT ? 0 : extension->len * 8);
+		if (s->payload < taken)
+			return false;
+		s->payload -= taken;
 		next = extension->next;
 	}
 	return next == IPPROTO_TCP;
 }
 
-/* 1 if this is a TCP segment with a whole fixed header. `plain_only`: 0 if it has VLAN tags, IP options or extensions.
+static __always_inline __u32 parse_ip_offset(const struct segment *s)
+{
+	return sizeof(struct ethhdr) + s->vlan_tags * sizeof(struct vlan_tag);
+}
+
+/*
+ * 1 if this is a TCP segment with a whole fixed header, whose lengths are true: the IP packet ends in the frame, and
+ * the TCP header in the IP packet. A host drops any other. `plain_only`: 0 if it has VLAN tags, IP options or
+ * extensions.
  */
-static __always_inline int parse_segment(struct cursor c, struct segment *s, bool plain_only)
+static __always_inline int parse_segment(struct cursor c, struct segment *s, bool plain_only, __u32 frame_len)
 {
 	void *frame = c.pos;
 	int ethertype = parse_ethertype(&c, plain_only ? 0 : MAX_VLAN_TAGS);
 	struct tcphdr *tcp;
+	__u32 room;
 
 	__builtin_memset(s, 0, sizeof(*s));
+	s->vlan_tags = (c.pos - frame - sizeof(struct ethhdr)) / sizeof(struct vlan_tag);
+	room = frame_len - parse_ip_offset(s);
 	if (ethertype == ETH_P_IP) {
-		if (!parse_ipv4(&c, s, plain_only))
+		if (!parse_ipv4(&c, s, plain_only, room))
 			return 0;
 	} else if (ethertype == ETH_P_IPV6) {
-		if (!parse_ipv6(&c, s, plain_only))
+		if (!parse_ipv6(&c, s, plain_only, room))
 			return 0;
 	} else {
 		return 0;
 	}
 	tcp = cursor_take(&c, sizeof(*tcp));
-	if (!tcp || tcp->doff < 5)
+	if (!tcp || tcp->doff < 5 || s->payload < tcp->doff * 4)
 		return 0;
 	s->src_port = tcp->source;
 	s->dst_port = tcp->dest;
 	s->flags = ((__u8 *)tcp)[13];
-	s->payload = parse_payload_len(s->payload, tcp);
+	s->payload -= tcp->doff * 4;
 	s->tcp_offset = (void *)tcp - frame;
 	return 1;
 }
@@ -190,14 +226,14 @@ static __always_inline int parse_segment(struct cursor c, struct segment *s, boo
  * Any segment. The verifier checks a global function once, so that it need not follow the caller through each way
  * of parsing. A call costs as much as parsing plain headers in place, so callers try those first.
  */
-__noinline int parse_xdp(struct xdp_md *ctx, struct segment *s)
+__noinline int parse_xdp(struct xdp_md *ctx, struct segment *s, __u32 frame_len)
 {
-	return s ? parse_segment(CURSOR_OF(ctx), s, false) : 0;
+	return s ? parse_segment(CURSOR_OF(ctx), s, false, frame_len) : 0;
 }
 
 __noinline int parse_skb(struct __sk_buff *ctx, struct segment *s)
 {
-	return s ? parse_segment(CURSOR_OF(ctx), s, false) : 0;
+	return s ? parse_segment(CURSOR_OF(ctx), s, false, ctx->len) : 0;
 }
 
 /* Moves the cursor past the TCP header that was parsed. NULL only to satisfy the verifier. */
@@ -212,6 +248,7 @@ struct tcp_options {
 	__u8 bytes[OPTIONS_MASK + 1];
 	__u32 len;
 	__u32 scale_offset; /* offset of the byte with the window scale in `bytes`; 0: there is none */
+	__u32 is_signed;    /* 1: TCP-MD5 or TCP-AO */
 };
 
 static __always_inline void parse_copy_options(struct cursor *c, const struct tcphdr *tcp, struct tcp_options *options)
@@ -248,6 +285,7 @@ __noinline int parse_offer(struct tcp_options *options, struct weir_offer *offer
 
 		if (kind == TCPOPT_END || !len || (len == 1 && kind != TCPOPT_NOP) || at + len > options->len)
 			break;
+		options->is_signed |= TCPOPT_SIGNATURES >> (kind & 63) & 1; /* no branch, for the verifier */
 		if (kind == TCPOPT_MSS && len == TCPOPT_MSS_LEN)
 			offer->mss =
 				options->bytes[(at + 2) & OPTIONS_MASK] << 8 | options->bytes[(at + 3) & OPTIONS_MASK];

@@ -111,12 +111,12 @@ struct weir_port_state {
 	__u32 alarm_epoch;       /* the rules_epoch of that alarm */
 	__u32 alarm_repeats;     /* alarms sent since that epoch began */
 	__u32 alarmed_pkts;      /* the length of the queue at that alarm */
-	__u32 pad;
-	__u64 tick;            /* the kernel's tick count (jiffies) at which */
-	__u64 tick_ns;         /* the coarse clock showed this time */
-	__u64 sent_in_turn[2]; /* flows that sent in the last even and in the last odd turn (weir_share.h) */
-	__u64 turn_start_ns;   /* when the current turn began */
-	__u64 turn_checked_ns; /* tick at which an empty queue was last checked for the end of the turn */
+	__u32 disbelieved;       /* SYN, FIN and RST that the hosts would not believe */
+	__u64 tick;              /* the kernel's tick count (jiffies) at which */
+	__u64 tick_ns;           /* the coarse clock showed this time */
+	__u64 sent_in_turn[2];   /* flows that sent in the last even and in the last odd turn (weir_share.h) */
+	__u64 turn_start_ns;     /* when the current turn began */
+	__u64 turn_checked_ns;   /* tick at which an empty queue was last checked for the end of the turn */
 	__u32 turn;
 	__u32 allowance_limit; /* enum weir_allowance_limit */
 	__u64 crowd_ns;        /* when the port had that many flows: */
@@ -189,7 +189,13 @@ enum weir_flow_flag {
 	WEIR_PUNISHED = 16384,     /* SDTCP has chosen it: its ACKs match an exact MOD_WINDOW or an armed entry */
 	WEIR_SENT_BEFORE = 32768,  /* it is also counted as an active sender in the turn before last_turn; */
 	WEIR_SMALL_WEIGHT = 65536, /* with the weight 1 in last_turn, */
-	WEIR_SMALL_BEFORE = 131072 /* and in the turn before */
+	WEIR_SMALL_BEFORE = 131072, /* and in the turn before */
+	WEIR_ANSWER_IN = 262144,    /* the local host's SYN-ACK answered the SYN of the remote host */
+	WEIR_ANSWER_OUT = 524288,   /* and the other way round */
+	WEIR_TO_COUNT = 1048576,    /* its SYN matched INCREMENT_NI: it is in N_i once its handshake is complete */
+	WEIR_REOFFERED = 2097152,   /* the map reoffers has a SYN on its ports with another sequence number */
+	WEIR_KEPT = 4194304,        /* its key is in flow_keys; else it is in opening_keys, as its handshake goes on */
+	WEIR_SIGNED = 8388608       /* its SYNs have TCP-MD5 or TCP-AO, so that a changed header would break it */
 };
 
 struct weir_offer {
@@ -198,7 +204,13 @@ struct weir_offer {
 	__u8 timestamps; /* whether the SYN has the option */
 };
 
-/* The fields that every packet reads come first, up to first_ns: one cache line. */
+/* What the switch knows of a side's sequence numbers (weir_sequence.h). */
+struct weir_edges {
+	__u32 end; /* the next one that it will send: SND.NXT */
+	__u32 ack; /* the acknowledgement number that it sent last: its RCV.NXT */
+};
+
+/* The fields that every packet reads come first: one cache line, with the key. */
 struct weir_flow {
 	struct weir_offer local;
 	struct weir_offer remote;
@@ -207,22 +219,45 @@ struct weir_flow {
 	__u64 out_bytes;       /* bytes that left by the port, headers included */
 	__u32 flags;           /* enum weir_flow_flag */
 	__u32 last_turn;       /* the port's turn in which this flow was last counted as an active sender */
-	__u32 last_ack_seq;    /* the acknowledgement number of the local host */
-	__u32 delayed_ack_us;  /* when a pure ACK came long after its data; 0: the last ACK did not */
-	__u32 no_exact_epoch;  /* the rules_epoch in which no exact rule matches the flow's ACKs */
-	__u32 two_segments;    /* 1: its window stays at two segments or more; counted in two_segment_flows */
-	__u16 max_payload;     /* payload of the largest segment that left by the port */
-	__u8 scale_shift;      /* the translated window scale is the local host's own minus this */
-	__u8 pad[5];
+	struct weir_edges local_edges;
+	struct weir_edges remote_edges;
+	__u32 delayed_ack_us; /* when a pure ACK came long after its data; 0: the last ACK did not */
+	__u32 no_exact_epoch; /* the rules_epoch in which no exact rule matches the flow's ACKs */
+	__u16 max_payload;    /* payload of the largest segment that left by the port */
+	__u16 local_window;   /* the largest window fields of both hosts after the handshake */
+	__u16 remote_window;
+	__u8 scale_shift;  /* the translated window scale is the local host's own minus this */
+	__u8 scale_at;     /* where the window scale is among the options of the local host's SYN; 0: it has none */
 	__u64 first_ns;    /* of the first SYN */
-	__u64 reported_ns; /* when it was last reported as active */
-	__u64 swept_ns;    /* now_ns of the last sweep that visited it */
-	__u32 counted;     /* 1: this flow is one of the port's N_i */
+	__u32 member;      /* enum weir_member */
+	__u32 reported_ms; /* when it was last reported as active, of a clock that wraps after 49 days */
+	__u32 swept;       /* the sweep that visited it last: the low half of its now_ns */
 	__u32 local_isn;   /* initial sequence numbers */
 	__u32 remote_isn;
 	__u32 window_bytes;      /* the window that the remote host received last; 0: the switch did not lower it */
 	__u32 out_before_gap;    /* out_bytes when the link was last idle before a segment of this flow */
 	__u32 out_before_resume; /* out_bytes when it last resumed for a request */
+};
+
+/* The counts of a port in which a flow is. Changed with atomic operations, so that each is exact. */
+enum weir_member {
+	WEIR_IN_N_I = 1,
+	WEIR_IN_TWO_SEGMENTS = 2 /* its window stays at two segments or more; counted in two_segment_flows */
+};
+
+/*
+ * A SYN on the ports of a flow that has another sequence number. It changes nothing until the other side's SYN-ACK
+ * acknowledges it; then it begins the flow anew (weir_offer.h).
+ */
+struct weir_reoffer {
+	__u64 first_ns;
+	__u32 isn;
+	__u32 end;               /* the sequence number after it */
+	__u32 flags;             /* of enum weir_flow_flag, with which the new flow begins */
+	struct weir_offer offer; /* as forwarded */
+	__u8 scale_shift;        /* as in weir_flow */
+	__u8 scale_at;
+	__u8 pad[6];
 };
 
 /* An IPv4 flow with its key: two cache lines. */
@@ -235,18 +270,23 @@ struct weir_bucket {
 	struct weir_slot slots[WEIR_BUCKET_SLOTS];
 };
 
+/* First the flows that are being opened are visited, then the others. */
+enum weir_sweep_stage { WEIR_SWEEP_BEGINS, WEIR_SWEEP_OPENING, WEIR_SWEEP_FLOWS };
+
 /* The request to weir_sweep and its result. */
 struct weir_sweep {
 	__u64 now_ns;
 	__u64 closed_ns;     /* timeout of a flow that has ended: it is removed if silent for this long */
 	__u64 silent_ns;     /* timeout of other flows, */
 	__u64 translated_ns; /* and of flows with a translated window scale, whose windows would stay too small */
+	__u64 opening_ns;    /* a flow whose handshake is not complete is removed this long after its first SYN */
 	__u64 idle_ns;       /* a flow without payload for this long leaves N_i; 0: never */
 	__u64 active_ns;     /* active flows are reported this often; 0: never */
 	__u32 ifindex;       /* not 0: remove all flows of this port, whatever their state */
 	__u32 removed;
 	__u32 idled;
 	__u32 report_all; /* not 0: report every flow, as active or idle (roll call) */
+	__u32 stage;      /* enum weir_sweep_stage; 0 in the first call */
 	__u32 done;       /* set when all flows have been visited; else call again with the same now_ns */
 	__u32 visited;    /* flows that are left */
 	__u64 due_ns;     /* no flow that sends and receives nothing needs a sweep before this time */

@@ -27,12 +27,23 @@ static __always_inline __u64 sweep_kept_ns(const struct weir_sweep *s, const str
 	return flow_ended(flow) ? s->closed_ns : flow->scale_shift ? s->translated_ns : s->silent_ns;
 }
 
+/* The handshake takes too long, as for a SYN that nobody answers. */
+static __always_inline bool sweep_opens_too_long(const struct weir_sweep *s, const struct weir_flow *flow)
+{
+	return !(flow->flags & WEIR_ESTABLISHED) && sweep_elapsed_ns(s->now_ns, flow->first_ns) >= s->opening_ns;
+}
+
 static __always_inline bool sweep_removes(const struct weir_sweep *s, const struct weir_flow_key *key,
 					  const struct weir_flow *flow)
 {
 	if (s->ifindex)
 		return key->ifindex == s->ifindex;
-	return sweep_elapsed_ns(s->now_ns, flow->last_ns) >= sweep_kept_ns(s, flow);
+	return sweep_elapsed_ns(s->now_ns, flow->last_ns) >= sweep_kept_ns(s, flow) || sweep_opens_too_long(s, flow);
+}
+
+static __always_inline __u32 sweep_ms(__u64 at_ns)
+{
+	return at_ns >> MS_SHIFT;
 }
 
 /*
@@ -45,11 +56,18 @@ static __always_inline bool sweep_makes_idle(const struct weir_sweep *s, const s
 	       (flow->scale_shift && !flow_ended(flow) && sweep_elapsed_ns(s->now_ns, flow->last_ns) >= s->silent_ns);
 }
 
-/* It has sent since its last report, and that was long enough ago. */
+/* It has sent since its last report. */
+static __always_inline bool sweep_has_sent(const struct weir_flow *flow)
+{
+	return !flow->reported_ms || (__s32)(sweep_ms(flow->last_payload_ns) - flow->reported_ms) > 0;
+}
+
+/* And that report was long enough ago. */
 static __always_inline bool sweep_reports_active(const struct weir_sweep *s, const struct weir_flow *flow)
 {
-	return s->active_ns && flow->last_payload_ns > flow->reported_ns &&
-	       sweep_elapsed_ns(s->now_ns, flow->reported_ns) >= s->active_ns;
+	if (!s->active_ns || !sweep_has_sent(flow))
+		return false;
+	return !flow->reported_ms || sweep_ms(s->now_ns) - flow->reported_ms >= sweep_ms(s->active_ns);
 }
 
 static __always_inline void sweep_note_due(struct weir_sweep *s, __u64 at_ns)
@@ -63,12 +81,17 @@ static __always_inline void sweep_note_dues(struct weir_sweep *s, const struct w
 {
 	s->visited++;
 	sweep_note_due(s, flow->last_ns + sweep_kept_ns(s, flow));
-	if (flow->counted && s->idle_ns)
+	if (flow->member & WEIR_IN_N_I && s->idle_ns)
 		sweep_note_due(s, flow->last_payload_ns + s->idle_ns);
-	if (flow->counted && flow->scale_shift)
+	if (flow->member & WEIR_IN_N_I && flow->scale_shift)
 		sweep_note_due(s, flow->last_ns + s->silent_ns);
-	if (s->active_ns && flow->last_payload_ns > flow->reported_ns)
-		sweep_note_due(s, flow->reported_ns + s->active_ns);
+	if (!(flow->flags & WEIR_ESTABLISHED))
+		sweep_note_due(s, flow->first_ns + s->opening_ns);
+	if (flow->flags & WEIR_REOFFERED)
+		sweep_note_due(s, s->now_ns + s->opening_ns);
+	if (s->active_ns && sweep_has_sent(flow))
+		sweep_note_due(
+			s, s->now_ns + s->active_ns - ((__u64)(sweep_ms(s->now_ns) - flow->reported_ms) << MS_SHIFT));
 }
 
 /* False: the flow was removed. */
@@ -84,7 +107,7 @@ static __always_inline bool sweep_flow(const struct weir_flow_key *key, struct w
 			flow_end_count(flow, state);
 		if (reported)
 			report_send(key, flow, port, WEIR_FLOW_CLOSED, WEIR_BY_SILENCE, 0);
-		flow_delete(key);
+		flow_delete(key, flow);
 		s->removed++;
 		return false;
 	}
@@ -95,12 +118,58 @@ static __always_inline bool sweep_flow(const struct weir_flow_key *key, struct w
 		if (reported)
 			report_send(key, flow, port, WEIR_FLOW_IDLE, WEIR_NOT_CLOSED, 0);
 	} else if (reported && (s->report_all || sweep_reports_active(s, flow))) {
-		flow->reported_ns = s->now_ns;
+		flow->reported_ms = sweep_ms(s->now_ns) ?: 1; /* 0: never */
 		report_send(key, flow, port, flow->flags & WEIR_IDLE ? WEIR_FLOW_IDLE : WEIR_FLOW_ACTIVE,
 			    WEIR_NOT_CLOSED, 0);
 	}
 	sweep_note_dues(s, flow);
 	return true;
+}
+
+/* A SYN that waited for its answer for too long is forgotten. */
+static __always_inline void sweep_reoffer(const struct weir_flow_key *key, struct weir_flow *flow,
+					  const struct weir_sweep *s)
+{
+	struct weir_reoffer *aside;
+
+	if (!(flow->flags & WEIR_REOFFERED) || s->ifindex)
+		return;
+	aside = bpf_map_lookup_elem(&reoffers, key);
+	if (aside && sweep_elapsed_ns(s->now_ns, aside->first_ns) < s->opening_ns)
+		return;
+	flow->flags &= ~WEIR_REOFFERED;
+	bpf_map_delete_elem(&reoffers, key);
+}
+
+/*
+ * Visits the next of the flows that are being opened. The key of one whose handshake is complete is dropped, for it is
+ * in flow_keys. A key without an interface marks the end.
+ */
+static __noinline long sweep_next_opening(struct weir_sweep *s)
+{
+	struct weir_flow_key key = {};
+	struct weir_flow *flow;
+
+	if (s->stage == WEIR_SWEEP_BEGINS) {
+		s->stage = WEIR_SWEEP_OPENING;
+		if (bpf_map_push_elem(&opening_keys, &key, 0)) {
+			opening_make_room(&key);
+			key.ifindex = 0;
+			bpf_map_push_elem(&opening_keys, &key, 0);
+		}
+		return 0;
+	}
+	if (bpf_map_pop_elem(&opening_keys, &key) || !key.ifindex) {
+		s->stage = WEIR_SWEEP_FLOWS;
+		return 0;
+	}
+	flow = flow_find(&key);
+	if (!flow || flow->flags & WEIR_KEPT)
+		return 0;
+	sweep_reoffer(&key, flow, s);
+	if (sweep_flow(&key, flow, s) && bpf_map_push_elem(&opening_keys, &key, 0))
+		flow_delete(&key, flow);
+	return 0;
 }
 
 /* Visits the next flow, and puts its key at the end of the queue. */
@@ -109,6 +178,8 @@ static long sweep_next(struct bpf_map *map, __u32 *step, __u8 *nothing, struct w
 	struct weir_flow_key key = {};
 	struct weir_flow *flow;
 
+	if (s->stage != WEIR_SWEEP_FLOWS)
+		return sweep_next_opening(s);
 	if (bpf_map_pop_elem(&flow_keys, &key)) {
 		s->done = 1;
 		return 1;
@@ -116,12 +187,13 @@ static long sweep_next(struct bpf_map *map, __u32 *step, __u8 *nothing, struct w
 	flow = flow_find(&key);
 	if (!flow)
 		return 0;
-	if (flow->swept_ns == s->now_ns) {
+	if (flow->swept == (__u32)s->now_ns) {
 		s->done = 1;
 		bpf_map_push_elem(&flow_keys, &key, 0);
 		return 1;
 	}
-	flow->swept_ns = s->now_ns;
+	flow->swept = s->now_ns;
+	sweep_reoffer(&key, flow, s);
 	if (sweep_flow(&key, flow, s))
 		bpf_map_push_elem(&flow_keys, &key, 0);
 	return 0;

@@ -43,7 +43,7 @@ def allowance(bench: Bench) -> int:
 
 def opened(bench: Bench, flow: Segment, rtt_s: float) -> int:
     """Open a connection with this RTT. Returns the allowance afterwards."""
-    bench.handshake(flow)
+    bench.opening(flow)
     time.sleep(rtt_s)
     bench.ingress(flow)
     return bench.counters.allowance_bytes

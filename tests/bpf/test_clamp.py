@@ -111,8 +111,8 @@ def test_checksum_is_right_after_a_clamp(bench: Bench, segment: Segment) -> None
     ids=["closed window", "smaller window", "SYN", "no ACK", "later fragment", "handshake not seen"],
 )
 def test_packet_is_not_changed(bench: Bench, segment: Segment) -> None:
-    bench.clamp_all_to(1448)
     bench.handshake(LOCAL)
+    bench.clamp_all_to(1448)
 
     assert bench.ingress(segment) == segment.pack()
     assert bench.counters.clamped == 0
@@ -134,8 +134,8 @@ def test_mod_window_decreases_by_alpha_segments_to_one(bench: Bench) -> None:
         src_port=LOCAL.src_port,
         dst_port=LOCAL.dst_port,
     )
-    bench.put(Rule(0, 65535, 1, match, WindowOp.MOD_WINDOW, 14 * 1448, alpha=5))
     bench.handshake(LOCAL, Offer(scale=3))
+    bench.put(Rule(0, 65535, 1, match, WindowOp.MOD_WINDOW, 14 * 1448, alpha=5))
 
     windows = [window_of(bench.ingress(LOCAL), LOCAL) for _ in range(5)]
 
@@ -220,12 +220,12 @@ def test_entry_does_not_act_after_its_hard_timeout(bench: Bench, monkeypatch: py
 
 def rounds(bench: Bench, local: Segment, segment: int) -> Callable[..., int]:
     """A function that sends a segment out, waits, acknowledges it, and returns the window of that ACK."""
-    acks = itertools.count(1, segment)
+    acks = itertools.count(1 + segment, segment)
 
     def one_round(wait_s: float = 0, acked: int = 1, between: bytes = b"") -> int:
         for _ in range(acked):
-            bench.egress(replace(reverse(local), payload=b"x" * segment))
             ack = next(acks)
+            bench.egress(replace(reverse(local), seq=ack - segment, payload=b"x" * segment))
         time.sleep(wait_s)
         segment_in = replace(local, ack=ack, payload=between)
         return window_of(bench.ingress(segment_in), segment_in)
@@ -279,7 +279,7 @@ def test_flows_get_two_segments_only_while_the_queue_has_room(bench: Bench) -> N
     assert [rounds(bench, sender, 1448)() for sender in senders] == [6, 6, 3]
     assert [rounds(bench, senders[2], 1448)(DELAYED_S) for _ in range(3)] == [3] * 3
 
-    bench.egress(replace(reverse(senders[0]), flags=ACK | FIN))
+    bench.egress(replace(reverse(senders[0]), seq=1 + 1448, flags=ACK | FIN))
     assert rounds(bench, senders[2], 1448)() == 6, "the ended flow released its second segment"
 
 

@@ -9,33 +9,42 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from openflow_ext.switch.dataplane.interface import HostSettings, SweepTimes
-from tests.support.data_plane.bench import PORT, Bench, reverse
+from tests.support.data_plane.bench import PORT, Bench, reverse, syn
 from tests.support.data_plane.ni_reference import Reference
 from tests.support.data_plane.packets import ACK, FIN, RST, SYN, Offer, Segment
 from tests.support.waiting import wait_until
 
 LOCAL = Segment()
 OUT = reverse(LOCAL)
-OUT_6 = reverse(Segment(src="fd00::1", dst="fd00::2"))
+LOCAL_6 = Segment(src="fd00::1", dst="fd00::2")
+OUT_6 = reverse(LOCAL_6)
 
 
-def syn(segment: Segment, isn: int = 1) -> Segment:
-    return replace(segment, flags=SYN, seq=isn, options=Offer().pack())
-
-
-def test_syn_and_fin_at_egress_change_n_i(bench: Bench) -> None:
+@pytest.mark.parametrize("opened_by", ["remote", "local"])
+def test_a_flow_counts_from_the_end_of_its_handshake_until_its_fin(bench: Bench, opened_by: str) -> None:
     bench.count_by_flags()
+    if opened_by == "remote":
+        bench.egress(syn(OUT))
+        bench.ingress(replace(syn(LOCAL), flags=SYN | ACK, ack=OUT.seq))
+        assert bench.counters.n_i == 0
+        bench.egress(OUT)
+    else:
+        bench.opening(LOCAL)
+        assert bench.counters.n_i == 0
+        bench.ingress(LOCAL)
 
-    bench.egress(syn(OUT))
     assert bench.counters.n_i == 1
     bench.egress(replace(OUT, flags=FIN | ACK))
     assert bench.counters.n_i == 0
 
 
-def test_packets_at_ingress_do_not_change_n_i(bench: Bench) -> None:
+def test_a_handshake_whose_ack_is_wrong_is_not_complete(bench: Bench) -> None:
+    """A host that forges its address does not know what the answer to its SYN was."""
     bench.count_by_flags()
-
-    bench.ingress(syn(LOCAL))
+    bench.egress(syn(OUT))
+    bench.ingress(replace(syn(LOCAL), flags=SYN | ACK, ack=OUT.seq))
+    bench.egress(replace(OUT, ack=77))
+    bench.ingress(LOCAL)
 
     assert bench.counters.n_i == 0
 
@@ -44,6 +53,9 @@ def test_retransmitted_syn_and_fin_count_once(bench: Bench) -> None:
     bench.count_by_flags()
     for _ in range(3):
         bench.egress(syn(OUT))
+        bench.ingress(replace(syn(LOCAL), flags=SYN | ACK, ack=OUT.seq))
+    bench.egress(OUT)
+    bench.egress(OUT)
     assert bench.counters.n_i == 1
     for _ in range(3):
         bench.egress(replace(OUT, flags=FIN | ACK))
@@ -53,33 +65,34 @@ def test_retransmitted_syn_and_fin_count_once(bench: Bench) -> None:
 
 def test_reset_by_either_side_ends_the_flow(bench: Bench) -> None:
     bench.count_by_flags()
-    for end in (bench.ingress, bench.egress):
-        bench.egress(syn(OUT, isn=end is bench.egress))
-        end(replace(LOCAL if end == bench.ingress else OUT, flags=RST | ACK))
+    for number, end in enumerate((bench.ingress, bench.egress)):
+        local = replace(LOCAL, src_port=1 + number)
+        bench.handshake_in(local)
+        assert bench.counters.n_i == 1
+        end(replace(local if end == bench.ingress else reverse(local), flags=RST | ACK))
         assert bench.counters.n_i == 0
 
 
 def test_reused_ports_count_as_a_new_connection(bench: Bench) -> None:
     bench.count_by_flags()
-    bench.egress(syn(OUT, isn=1))
+    bench.handshake_in(LOCAL)
     bench.egress(replace(OUT, flags=FIN | ACK))
 
-    bench.egress(syn(OUT, isn=2))
+    bench.handshake_in(replace(LOCAL, seq=7000, ack=9000))
 
     assert bench.counters.n_i == 1
 
 
 def test_n_i_stays_0_without_count_entries(bench: Bench) -> None:
-    bench.egress(syn(OUT))
+    bench.handshake_in(LOCAL)
     assert bench.counters.n_i == 0
 
 
 def test_sweep_removes_ended_and_silent_flows(bench: Bench) -> None:
     bench.count_by_flags()
-    ghost, ended = replace(OUT, dst_port=1), replace(OUT, dst_port=2)
-    bench.egress(syn(ghost))
-    bench.egress(syn(ended))
-    bench.egress(replace(ended, flags=RST))
+    for port in (1, 2):
+        bench.handshake_in(replace(LOCAL, src_port=port))
+    bench.egress(replace(OUT, dst_port=2, flags=RST))
 
     assert bench.plane.sweep(SweepTimes(closed_s=0)) == 1
     assert bench.counters.n_i == 1
@@ -92,7 +105,7 @@ def test_a_sweep_is_due_only_when_it_may_find_something(bench: Bench) -> None:
     bench.plane.sweep(never)
     assert not bench.plane.sweep_is_due(never), "no flow"
     bench.count_by_flags()
-    bench.egress(syn(OUT))
+    bench.handshake_in(LOCAL)
     assert bench.plane.sweep_is_due(never), "the first flow"
     bench.plane.sweep(never)
     assert not bench.plane.sweep_is_due(never)
@@ -110,7 +123,7 @@ def test_sweep_visits_each_flow_once(bench: Bench) -> None:
     """There are more flows than one call visits. The next sweep visits the remaining flows again."""
     bench.count_by_flags()
     for port in range(900):
-        bench.egress(syn(replace(OUT, dst_port=port)))
+        bench.handshake_in(replace(LOCAL, src_port=port))
         if port % 2:
             bench.egress(replace(OUT, dst_port=port, flags=RST))
 
@@ -120,16 +133,16 @@ def test_sweep_visits_each_flow_once(bench: Bench) -> None:
     assert bench.counters.n_i == 0
     assert [bench.plane.sweep(SweepTimes(silent_s=0)) for _ in range(2)] == [450, 0]
     for port in range(1000):
-        bench.egress(syn(replace(OUT, dst_port=port)))
+        bench.handshake_in(replace(LOCAL, src_port=port))
     assert bench.counters.n_i == 1000, "removed flows make room"
 
 
-@pytest.mark.parametrize("kinds", [(OUT,), (OUT_6,), (OUT, OUT_6)], ids=["v4", "v6", "both"])
+@pytest.mark.parametrize("kinds", [(LOCAL,), (LOCAL_6,), (LOCAL, LOCAL_6)], ids=["v4", "v6", "both"])
 def test_full_table_counts_flows_that_it_does_not_track(bench: Bench, kinds: tuple[Segment, ...]) -> None:
     """The limit holds for IPv4 and IPv6 flows together."""
     bench.count_by_flags()
     for number in range(1100):
-        bench.egress(syn(replace(kinds[number % len(kinds)], dst_port=number)))
+        bench.handshake_in(replace(kinds[number % len(kinds)], src_port=number))
 
     assert bench.counters.n_i == 1000
     assert bench.counters.untracked == 100
@@ -160,9 +173,11 @@ def test_flow_with_one_mapped_address_is_ipv6(bench: Bench) -> None:
 
 _EVENTS = st.lists(
     st.tuples(
-        st.integers(0, 2),
-        st.sampled_from(["syn out", "fin out", "rst out", "rst in", "ack out", "syn in", "fin in"]),
         st.integers(0, 1),
+        st.sampled_from(["syn", "synack", "ack", "fin", "rst"]),
+        st.sampled_from(["in", "out"]),
+        st.integers(0, 2),
+        st.integers(0, 2),
     ),
     max_size=40,
 )
@@ -170,7 +185,7 @@ _EVENTS = st.lists(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(events=_EVENTS)
-def test_n_i_equals_the_reference_model(bench: Bench, events: list[tuple[int, str, int]]) -> None:
+def test_n_i_equals_the_reference_model(bench: Bench, events: list[tuple[int, str, str, int, int]]) -> None:
     """Small cases, which hypothesis can shrink. test_reference.py has the long run."""
     bench.plane.detach(PORT)
     bench.plane.enter_port(PORT, 3, 7)
@@ -178,14 +193,14 @@ def test_n_i_equals_the_reference_model(bench: Bench, events: list[tuple[int, st
         bench.plane.remove(3, rule)
     bench.count_by_flags()
     reference = Reference(room=1000)
-    for at, (flow, event, isn) in enumerate(events):
-        kind, way = event.split()
-        flags = {"syn": SYN, "fin": FIN | ACK, "rst": RST | ACK, "ack": ACK}[kind]
-        options = Offer().pack() if kind == "syn" else b""
-        segment = replace(LOCAL if way == "in" else OUT, flags=flags, seq=isn, options=options)
+    kinds = {"syn": SYN, "synack": SYN | ACK, "fin": FIN | ACK, "rst": RST | ACK, "ack": ACK}
+    for at, (flow, kind, way, seq, ack) in enumerate(events):
+        flags = kinds[kind]
+        options = Offer().pack() if flags & SYN else b""
+        segment = replace(LOCAL if way == "in" else OUT, flags=flags, seq=seq, ack=ack, options=options)
         segment = replace(segment, **{"src_port" if way == "in" else "dst_port": 100 + flow})
         (bench.ingress if way == "in" else bench.egress)(segment)
-        reference.segment(flow, way, flags, isn, payload=False, at=at)
+        reference.segment(flow, way, flags, seq, ack, payload=0, at=at)
         assert bench.counters.n_i == reference.n_i
 
 
@@ -196,7 +211,7 @@ def data(segment: Segment) -> Segment:
 def test_idle_flows_leave_n_i_until_their_next_payload(bench: Bench) -> None:
     """SCCP, section III.E."""
     bench.count_by_flags()
-    bench.egress(syn(OUT))
+    bench.handshake_in(LOCAL)
 
     bench.plane.sweep(SweepTimes(idle_s=1))
     assert bench.counters.n_i == 1
@@ -212,7 +227,7 @@ def test_idle_flows_leave_n_i_until_their_next_payload(bench: Bench) -> None:
 
 def test_idle_flow_that_ends_stays_out_of_n_i(bench: Bench) -> None:
     bench.count_by_flags()
-    bench.egress(syn(OUT))
+    bench.handshake_in(LOCAL)
     bench.plane.sweep(SweepTimes(idle_s=1e-9))
     bench.egress(replace(OUT, flags=FIN | ACK))
 

@@ -10,7 +10,7 @@ import pytest
 
 from openflow_ext.switch.dataplane.interface import HostSettings, PortSettings, SweepTimes
 from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
-from tests.support.data_plane.bench import PORT, Bench, reverse
+from tests.support.data_plane.bench import PORT, Bench, reverse, syn
 from tests.support.data_plane.packets import (
     ACK,
     PSH,
@@ -48,10 +48,6 @@ def end_flow(bench: Bench, number: int) -> None:
     bench.ingress(replace(LOCAL, src_port=1 + number, flags=RST | ACK))
 
 
-def syn(segment: Segment, offer: Offer | None = None) -> Segment:
-    return replace(segment, flags=SYN, options=(offer or Offer()).pack())
-
-
 def advertised_scale(frame: bytes, segment: Segment) -> int:
     """The window scale option, where Offer.pack puts it: after the MSS and the timestamps, if any."""
     options = tcp_of(frame, segment)[20:]
@@ -86,7 +82,7 @@ def test_fitted_mss_by_number_of_flows(bench: Bench, flows: int, scale: int, seg
     crowd(bench, flows)
     for run in (bench.ingress, bench.ingress_tc):
         time.sleep(1.2 * BURST_S)
-        offered = syn(replace(LOCAL, seq=len(run.__name__)), Offer(scale=scale))
+        offered = syn(replace(LOCAL, seq=1 + len(run.__name__)), Offer(scale=scale))
         frame = run(offered)
         assert mss_of(frame, offered) == segment_bytes + TIMESTAMPS
         assert checksum_is_right(frame, offered)
@@ -158,7 +154,7 @@ def test_syn_is_not_changed(bench: Bench) -> None:
     for offer in (b"\x01\x01\x01\x01" + Offer().pack(), b"", Offer(524, 7).pack(), Offer(mss=5).pack()):
         segment = replace(LOCAL, flags=SYN, seq=len(offer) + offer.count(b"\x02"), options=offer)
         assert bench.ingress(segment) == segment.pack()
-    out = replace(reverse(LOCAL), flags=SYN, options=Offer().pack())
+    out = syn(reverse(LOCAL))
     assert bench.egress(out) == out.pack(), "the host receives it unchanged"
     bench.plane.configure_host(HostSettings(simple_count=True))
     assert bench.ingress(replace(unknown_queue, seq=76)) == replace(unknown_queue, seq=76).pack()
@@ -306,7 +302,7 @@ def test_a_syn_ack_advertises_what_the_queue_can_hold_of_each_flow(
     """A host that has connected may send that much at once. The window has no scale; the host's is 64 KB."""
     crowd(bench, flows)
     answer = replace(LOCAL, src_port=60_000, flags=SYN | ACK, window=65_535, options=Offer().pack())
-    bench.egress(replace(reverse(answer), flags=SYN, options=Offer().pack()))
+    bench.egress(syn(reverse(answer)))
     frame = getattr(bench, form)(answer)
     assert window_of(frame, answer) == window
     assert checksum_is_right(frame, answer)
@@ -314,7 +310,7 @@ def test_a_syn_ack_advertises_what_the_queue_can_hold_of_each_flow(
 
 def test_a_syn_ack_with_a_smaller_window_is_left_alone(bench: Bench) -> None:
     crowd(bench, 119)
-    bench.egress(replace(reverse(LOCAL), flags=SYN, options=Offer().pack()))
+    bench.egress(syn(reverse(LOCAL)))
     answer = replace(LOCAL, flags=SYN | ACK, window=100, options=Offer().pack())
     assert window_of(bench.ingress(answer), answer) == 100
 
@@ -359,9 +355,10 @@ def keep_sending(bench: Bench, flows: int) -> None:
 
 def test_few_flows_get_their_share_rounded_up_plus_one_segment(bench: Bench) -> None:
     crowd(bench, 119)
-    bench.handshake(LOCAL)
+    bench.opening(LOCAL)
     for number in range(117):
         end_flow(bench, number)
+    bench.ingress(LOCAL)
     data = replace(reverse(LOCAL), payload=bytes(1024))
     assert bench.egress(data) == data.pack()
     keep_sending(bench, 0)

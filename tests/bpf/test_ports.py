@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from openflow_ext.switch.dataplane.interface import DataPlaneError, NoSuchPort
 from openflow_ext.switch.dataplane.structs import constants
-from tests.support.data_plane.bench import BRIDGE, OFPORT, PORT, Bench, reverse
-from tests.support.data_plane.packets import SYN, Offer, Segment
+from tests.support.data_plane.bench import BRIDGE, OFPORT, PORT, Bench
+from tests.support.data_plane.packets import Segment
 
 SLOTS, PORTS = int(constants.WEIR_PORT_SLOTS), int(constants.WEIR_MAX_PORTS)
 RIVALS = [PORT + PORTS * n for n in range(1, SLOTS + 1)]
 
 
 def count_one(bench: Bench) -> None:
-    bench.egress(replace(reverse(Segment()), flags=SYN, options=Offer().pack()))
+    bench.handshake(Segment())
 
 
 def test_port_whose_slot_is_taken_uses_the_next_free_one(bench: Bench) -> None:

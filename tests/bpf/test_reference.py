@@ -1,8 +1,8 @@
 """N_i against the reference model, over many random segments; WEIR_SEGMENTS sets their number.
 
 Connections open and close in every way that TCP allows. Their segments are lost, duplicated, reordered
-and retransmitted before they reach the port. Meanwhile the table is swept, the link flaps, and the
-agent restarts.
+and retransmitted before they reach the port. An adversary forges a segment for each ten. Meanwhile the
+table is swept, the link flaps, and the agent restarts.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ CHECKED_EVERY = 8
 STEPS_A_TICK = 150
 CLOCK_MONOTONIC_COARSE = 6
 LOG = 30
+NUMBERS = 1 << 32
+FORGED = 0.1
 WAYS = ("in", "out")
 
-Step = tuple[int, str, int, int, bool]
-"""Flow, way ("in", "out"), flags, initial sequence number of that way, payload."""
+Step = tuple[int, str, int, int, int, int]
+"""Flow, way ("in", "out"), flags, sequence number, acknowledgement number, bytes of payload."""
 
 OPENINGS = (
     (("in", SYN), ("out", SYN | ACK), ("in", ACK)),
@@ -63,7 +65,6 @@ class Traffic:
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
-        self._isn = itertools.count(1)
         self._waiting: list[deque[Step]] = [deque() for _ in range(KEYS)]
 
     def __iter__(self) -> Iterator[Step]:
@@ -90,28 +91,34 @@ class Traffic:
 
     def _connection(self, key: int) -> list[Step]:
         chance = self._chance
-        isns = {"in": next(self._isn), "out": next(self._isn)}
+        isns = {way: chance.randrange(NUMBERS) for way in WAYS}
+        ends = dict(isns)
         data = [(chance.choice(WAYS), chance.choice(("data", ACK))) for _ in range(chance.randrange(8))]
-        script = (*chance.choice(OPENINGS), *data, *chance.choice(CLOSINGS))
-        return [self._step(key, way, what, isns[way]) for way, what in script]
-
-    @staticmethod
-    def _step(key: int, way: str, what: int | str, isn: int) -> Step:
-        return (key, way, ACK, isn, True) if what == "data" else (key, way, int(what), isn, False)
+        steps = []
+        for way, what in (*chance.choice(OPENINGS), *data, *chance.choice(CLOSINGS)):
+            flags = ACK if what == "data" else int(what)
+            seq = isns[way] if flags & SYN else ends[way]
+            ack = ends["in" if way == "out" else "out"] if flags & ACK else 0
+            payload = int(what == "data")
+            steps.append((key, way, flags, seq, ack, payload))
+            ends[way] = (seq + payload + bool(flags & (SYN | FIN))) % NUMBERS
+        return steps
 
     def _anything(self, key: int) -> Step:
         chance = self._chance
-        return key, chance.choice(WAYS), chance.randrange(0x20), chance.randrange(4), chance.random() < 0.5
+        seq, ack = chance.randrange(NUMBERS), chance.randrange(NUMBERS)
+        return key, chance.choice(WAYS), chance.randrange(0x20), seq, ack, chance.randrange(2)
 
 
-def frame(step: Step) -> bytes:
-    key, way, flags, isn, payload = step
+def frame(step: Step, checksum: int | None = None) -> bytes:
+    key, way, flags, seq, ack, payload = step
     local, remote = ("10.0.0.1", "10.0.0.2") if key % 2 else ("fd00::1", "fd00::2")
     ends = {"src": local, "dst": remote, "src_port": 5000, "dst_port": 1000 + key}
     if way == "out":
         ends = {"src": remote, "dst": local, "src_port": 1000 + key, "dst_port": 5000}
     options = Offer().pack() if flags & SYN else b""
-    return Segment(**ends, flags=flags, seq=isn, options=options, payload=b"x" * payload, checksum=0).pack()
+    numbers = {"seq": seq, "ack": ack, "checksum": checksum}
+    return Segment(**ends, **numbers, flags=flags, options=options, payload=b"x" * payload).pack()
 
 
 class Trial:
@@ -148,6 +155,18 @@ class Trial:
         libbpf.run(self._programs[step[1]], packet=frame(step))
         self.reference.segment(*step, at=self.at)
 
+    def forge(self, step: Step) -> None:
+        """A SYN, FIN or RST with guessed numbers or a wrong checksum."""
+        key, way, _, seq, ack, _ = step
+        flags = self.chance.choice((SYN, SYN | ACK, FIN | ACK, RST, RST | ACK))
+        if self.chance.random() < 0.5:
+            step = (key, way, flags, seq, ack, 0)
+            self.log.append(f"with a wrong checksum: {step}")
+            libbpf.run(self._programs[way], packet=frame(step, checksum=1))
+        else:
+            numbers = (self.chance.randrange(NUMBERS), self.chance.randrange(NUMBERS))
+            self.feed((key, way, flags, *numbers, 0))
+
     def let_time_pass(self) -> None:
         """Wait for the next tick of the coarse clock, which the programs use for most segments."""
         now = time.monotonic_ns()
@@ -162,14 +181,14 @@ class Trial:
 
     def sweep(self) -> None:
         """Flows that were silent since moments of chance leave both."""
-        moments = [self._moment(mean) for mean in (50, 600, 200)]
-        closed_at, silent_at, idle_at = (at for at, _ in moments)
+        moments = [self._moment(mean) for mean in (50, 600, 200, 300)]
+        closed_at, silent_at, idle_at, opening_at = (at for at, _ in moments)
         now = time.monotonic_ns()
-        closed_ns, silent_ns, idle_ns = (now - then for _, then in moments)
-        times = {"closed_ns": closed_ns, "silent_ns": silent_ns, "idle_ns": idle_ns}
+        names = ("closed_ns", "silent_ns", "idle_ns", "opening_ns")
+        times = {name: now - then for name, (_, then) in zip(names, moments, strict=True)}
         removed = self.plane._sweep(now_ns=now, **times).removed
-        self.log.append(f"sweep of what is older than {closed_at}, {silent_at}, {idle_at}")
-        assert removed == self.reference.sweep(closed_at, silent_at, idle_at), self.story()
+        self.log.append(f"sweep of what is older than {closed_at}, {silent_at}, {idle_at}, {opening_at}")
+        assert removed == self.reference.sweep(closed_at, silent_at, idle_at, opening_at), self.story()
 
     def flap(self) -> None:
         self.plane.detach(PORT)
@@ -207,6 +226,8 @@ def test_n_i_equals_that_of_the_reference_model(trial: Trial) -> None:
     most = 0
     for step in itertools.islice(Traffic(trial.chance), SEGMENTS):
         trial.feed(step)
+        if trial.chance.random() < FORGED:
+            trial.forge(step)
         if trial.at % CHECKED_EVERY == 0:
             trial.check()
         if trial.at % STEPS_A_TICK == 0:

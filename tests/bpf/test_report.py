@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from openflow_ext.switch.dataplane.interface import HostSettings, SweepTimes
-from tests.support.data_plane.bench import BRIDGE, OFPORT, Bench, reverse
-from tests.support.data_plane.packets import ACK, FIN, RST, SYN, Offer, Segment
+from tests.support.data_plane.bench import BRIDGE, OFPORT, Bench, reverse, syn
+from tests.support.data_plane.packets import ACK, FIN, RST, Offer, Segment
 
 LOCAL = Segment()
 OUT = reverse(LOCAL)
@@ -30,14 +30,13 @@ def test_report_wakes_the_agent_only_if_configured(bench: Bench, wakes: bool) ->
     with select.epoll() as waiting:
         waiting.register(bench.plane.reports_fd(), select.EPOLLIN)
         bench.handshake(LOCAL)
-        bench.ingress(LOCAL)
         assert bool(waiting.poll(2 if wakes else 0.1)) is wakes
     assert len(records(bench)) == 1
 
 
 def test_third_segment_of_the_handshake_reports_the_opening(bench: Bench) -> None:
     bench.plane.configure_host(ALL)
-    bench.handshake(LOCAL, Offer(mss=1400, scale=7), Offer(mss=1460, scale=9))
+    bench.opening(LOCAL, Offer(mss=1400, scale=7), Offer(mss=1460, scale=9))
     assert records(bench) == []
 
     bench.ingress(LOCAL)
@@ -59,9 +58,8 @@ def test_third_segment_of_the_handshake_reports_the_opening(bench: Bench) -> Non
 
 def test_handshake_with_a_repeated_syn_has_no_rtt(bench: Bench) -> None:
     bench.plane.configure_host(ALL)
-    bench.ingress(replace(LOCAL, flags=SYN, options=Offer().pack()))
+    bench.ingress(syn(LOCAL))
     bench.handshake(LOCAL)
-    bench.ingress(LOCAL)
 
     (record,) = records(bench)
     assert int.from_bytes(record[80:84]) == 0
@@ -104,7 +102,7 @@ def test_roll_call_reports_every_open_flow_each_time(bench: Bench) -> None:
         bench.handshake(replace(LOCAL, src_port=port))
         bench.ingress(replace(LOCAL, src_port=port))
     bench.egress(replace(OUT, dst_port=1001, flags=FIN | ACK))
-    bench.handshake(replace(LOCAL, src_port=1003))  # its third segment has not arrived
+    bench.opening(replace(LOCAL, src_port=1003))  # its third segment has not arrived
     bench.plane.configure_host(ALL)
 
     bench.plane.sweep(SweepTimes(roll_call=True))

@@ -20,8 +20,8 @@ SEGMENT_BYTES = 500
 def share_fairly(bench: Bench) -> None:
     """A port of figure 2: 1 Gbit/s and a common RTT of 200 µs give a BDP of 25,000 bytes."""
     bench.plane.configure(PORT, PortSettings(common_rtt_us=200), GBIT)
-    bench.put(Rule(1, 100, 0, TcpMatch(), WindowOp.FAIR_SHARE))
     bench.handshake(ACK_BACK, *[Offer(mss=SEGMENT_BYTES, scale=0, timestamps=False)] * 2)
+    bench.put(Rule(1, 100, 0, TcpMatch(), WindowOp.FAIR_SHARE))
 
 
 def set_n_i(bench: Bench, n_i: int) -> None:

@@ -37,7 +37,7 @@ def begin(bench: Bench) -> None:
     share = TcpMatch(ip_version=4, flags=0, flags_mask=SYN)
     bench.put(Rule(1, 100, 0, share, window_op=WindowOp.FAIR_SHARE))
     for number in range(FLOWS):
-        bench.handshake(flow(number), Offer(scale=7), Offer(scale=7))
+        bench.handshake_in(flow(number), Offer(scale=7), Offer(scale=7))
     assert bench.counters.n_i == FLOWS
 
 

@@ -133,7 +133,8 @@ class SweepTimes:
     ``closed_s``: a closed flow leaves the flow table after this time. ``silent_s``: a flow without segments
     leaves the flow table and N_i. ``translated_s``: the same for a flow with a translated window scale. It
     exceeds two hours, the period of TCP keepalive, because without its entry the scale would be unknown.
-    Such a flow also leaves N_i after ``silent_s``.
+    Such a flow also leaves N_i after ``silent_s``. ``opening_s``: a flow whose handshake is not complete
+    leaves the flow table so long after its first SYN.
     ``idle_s``: a flow without payload leaves N_i; 0: never. ``active_s``: the time between two reports of an
     active flow; 0: none. ``roll_call``: this sweep reports every flow, as active or as idle.
     """
@@ -141,6 +142,7 @@ class SweepTimes:
     closed_s: float = 10.0
     silent_s: float = 300.0
     translated_s: float = 9_000.0
+    opening_s: float = 10.0
     idle_s: float = 0.0
     active_s: float = 0.0
     roll_call: bool = False

@@ -52,6 +52,8 @@ _REPORT_HEADER_BYTES = 8
 _U32_MAX = 0xFFFFFFFF
 _NEVER_NS = (1 << 64) - 1
 _SHORT_TURN_RTTS = 2
+_OPENING_FRACTION, _LEAST_OPENING = 4, 1024
+"""The reserve for flows that are being opened, beside max_flows: this part of them, and at least so many."""
 _LINK_NS_BYTES = 1 << 16
 """struct weir_port.link_ns is the time of so many bytes on the link."""
 _COPIED_SETTINGS = (
@@ -287,7 +289,7 @@ class KernelDataPlane:
 
     def sweep_is_due(self, times: SweepTimes) -> bool:
         if not self._last_sweep.visited:
-            return self._maps["flow_keys"].peek()
+            return self._maps["flow_keys"].peek() or self._maps["opening_keys"].peek()
         return self._last_sweep.is_due(times, self._states(), time.monotonic_ns())
 
     def _states(self) -> dict[int, bytes]:
@@ -301,6 +303,7 @@ class KernelDataPlane:
             closed_ns=int(times.closed_s * 1e9),
             silent_ns=int(times.silent_s * 1e9),
             translated_ns=int(times.translated_s * 1e9),
+            opening_ns=int(times.opening_s * 1e9),
             idle_ns=int(times.idle_s * 1e9),
             active_ns=int(times.active_s * 1e9),
             report_all=times.roll_call,
@@ -388,7 +391,10 @@ class KernelDataPlane:
         try:
             loading.leave_out(unwanted)
             loading.pin_maps(self.folder)
-            for name in ("other_flows", "flow_keys", "exact_rules"):
+            opening = max(_LEAST_OPENING, self._max_flows // _OPENING_FRACTION)
+            loading.resize("opening_keys", opening)
+            loading.resize("other_flows", self._max_flows + opening)
+            for name in ("flow_keys", "exact_rules"):
                 loading.resize(name, self._max_flows)
             loading.resize("flow_buckets", -(-self._max_flows // int(constants.WEIR_FLOWS_PER_BUCKET)))
             loading.load()

@@ -28,6 +28,7 @@ _TYPES = {
     "reports_lost": ("__u32", "__u64"),
     "rules_epoch": ("__u32", "__u32"),
     "flow_keys": ("__u32", "struct weir_flow_key"),
+    "opening_keys": ("__u32", "struct weir_flow_key"),
     "armed_rules": ("struct weir_exact_key", "struct weir_rule"),
     "exact_rules": ("struct weir_exact_key", "struct weir_rule"),
     "lists": ("struct weir_list_key", "struct weir_list"),

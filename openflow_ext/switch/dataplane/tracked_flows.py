@@ -83,7 +83,7 @@ def _read(key: Any, flow: Any, now_ns: int) -> TrackedFlow:
         remote=_address(key.remote),
         remote_port=socket.ntohs(key.remote_port),
         state=next((name for bits, name in _STATES if flags & bits), "opening"),
-        counted=bool(flow.counted),
+        counted=bool(flow.member & constants.WEIR_IN_N_I),
         local_scale=_scale(flow.local),
         remote_scale=_scale(flow.remote),
         local_mss=int(flow.local.mss),

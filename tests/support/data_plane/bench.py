@@ -33,6 +33,9 @@ class Bench:
     def ingress(self, segment: Segment) -> bytes:
         return libbpf.run(self._ingress, packet=segment.pack())[1]
 
+    def run(self, program: str, frame: bytes) -> bytes:
+        return libbpf.run(self.plane.program(program), packet=frame)[1]
+
     def egress(self, segment: Segment) -> bytes:
         return self.egress_raw(segment.pack())
 
@@ -42,10 +45,21 @@ class Bench:
     def ingress_tc(self, segment: Segment) -> bytes:
         return libbpf.run(self._ingress_tc, packet=segment.pack())[1]
 
-    def handshake(self, local: Segment, ours: Offer | None = None, theirs: Offer | None = None) -> None:
+    def opening(self, local: Segment, ours: Offer | None = None, theirs: Offer | None = None) -> None:
         """The local host opens the connection: its SYN enters by the port, the SYN-ACK leaves by it."""
-        self.ingress(replace(local, flags=SYN, options=(ours or Offer()).pack()))
-        self.egress(replace(reverse(local), flags=SYN | ACK, options=(theirs or Offer()).pack()))
+        self.ingress(syn(local, ours))
+        self.egress(replace(syn(reverse(local), theirs), flags=SYN | ACK, ack=local.seq))
+
+    def handshake(self, local: Segment, ours: Offer | None = None, theirs: Offer | None = None) -> None:
+        """As opening(), and the local host acknowledges. Its next segment is ``local``."""
+        self.opening(local, ours, theirs)
+        self.ingress(replace(local, flags=ACK, options=b"", payload=b""))
+
+    def handshake_in(self, local: Segment, theirs: Offer | None = None, ours: Offer | None = None) -> None:
+        """The remote host opens the connection: its SYN leaves by the port."""
+        self.egress(syn(reverse(local), theirs))
+        self.ingress(replace(syn(local, ours), flags=SYN | ACK, ack=reverse(local).seq))
+        self.egress(replace(reverse(local), flags=ACK, options=b"", payload=b""))
 
     def configure(self, **settings: Any) -> None:
         self.plane.configure(PORT, PortSettings(**settings), 100_000_000)
@@ -104,9 +118,17 @@ class Bench:
         return self.plane.counters(PORT)
 
 
+def syn(segment: Segment, offer: Offer | None = None) -> Segment:
+    """The SYN before a segment."""
+    return replace(segment, flags=SYN, seq=segment.seq - 1, payload=b"", options=(offer or Offer()).pack())
+
+
 def reverse(segment: Segment) -> Segment:
+    """The answer of the other side, which has received all before the segment."""
     return replace(
         segment,
+        seq=segment.ack,
+        ack=segment.seq,
         src=segment.dst,
         dst=segment.src,
         src_port=segment.dst_port,
