@@ -25,6 +25,7 @@ SLEEPS = {
     "tests/support/waiting.py": (2, "the polling interval of wait_until and wait_until_async"),
     "tests/support/lab/echo.py": (1, "the caller's pace: a byte each 20 ms on every connection"),
     "tests/support/lab/forged_arp.py": (1, "the sender's pace"),
+    "tests/support/lab/inject.py": (1, "the sender's pace"),
     "tests/support/lab/diamond.py": (1, "tcpdump prints a packet that it has received some ms later"),
     "tests/bpf/test_allowance.py": (
         5,
