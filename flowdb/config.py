@@ -6,8 +6,9 @@ import os
 
 from pydantic import Field
 
+from flowdb.database_url import has_password
 from flowdb.retention import Retention
-from weir_base.settings import Section
+from weir_base.settings import Section, SettingsError
 
 DEFAULT_URL = "sqlite:////var/lib/weir/weir.db"
 
@@ -15,6 +16,19 @@ DEFAULT_URL = "sqlite:////var/lib/weir/weir.db"
 def database_url(value: str) -> str:
     """A database URL from a URL or a plain path, which means an SQLite file."""
     return value if "://" in value else f"sqlite:///{os.path.abspath(value)}"
+
+
+def database_url_of_argument(value: str) -> str:
+    """``database_url`` for the argument of a command. Raises SettingsError if it contains a password.
+
+    Every user of a machine can see the arguments of all programs.
+    """
+    if has_password(url := database_url(value)):
+        raise SettingsError(
+            "--db: a password in an argument is visible to other users; put the URL into $WEIR_DB or"
+            " [flowdb] url, or the password into ~/.pgpass"
+        )
+    return url
 
 
 class FlowDbSettings(Section):

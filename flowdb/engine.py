@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import create_engine, event
-from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from flowdb.database_url import UnusableUrl, hide_password, parsed, without_password
 from flowdb.postgres_priority import share_priority
 
 _LOCKED_S = 5
@@ -58,18 +59,13 @@ def open_reader(url: str, pooled: bool = False) -> Engine:
     return _engine(url, read_only=True, pooled=pooled)
 
 
-def without_password(url: str) -> str:
-    """A URL for messages: its password is replaced by asterisks."""
-    return make_url(url).render_as_string()
-
-
 @contextmanager
 def reporting_errors(url: str, action: str = "open") -> Iterator[None]:
     """Turn a database error into DatabaseUnavailable: "cannot ``action`` the flow database", and why."""
     try:
         yield
     except (SQLAlchemyError, sqlite3.Error) as error:
-        reason = first_line(error)
+        reason = hide_password(first_line(error), url)
         raise DatabaseUnavailable(
             f"cannot {action} the flow database {without_password(url)}: {reason}; {_remedy(url, reason)}"
         ) from error
@@ -83,17 +79,18 @@ def first_line(error: BaseException) -> str:
 
 def _engine(url: str, read_only: bool = False, pooled: bool = False) -> Engine:
     try:
-        parsed = make_url(url)
-        if parsed.get_backend_name() == "sqlite":
-            return _sqlite(parsed, read_only)
-        if parsed.get_backend_name() != "postgresql":
-            raise ArgumentError("neither SQLite nor PostgreSQL")
+        place = parsed(url)
+        if place.get_backend_name() == "sqlite":
+            return _sqlite(place, read_only)
+        if place.get_backend_name() != "postgresql":
+            raise UnusableUrl("neither SQLite nor PostgreSQL")
         pool: dict[str, Any] = _POOL if pooled else {"poolclass": NullPool}
-        parsed = parsed.set(drivername="postgresql+psycopg")
-        engine = create_engine(parsed, connect_args={"connect_timeout": _CONNECT_S}, **pool)
-    except ArgumentError as error:
+        place = place.set(drivername="postgresql+psycopg")
+        engine = create_engine(place, connect_args={"connect_timeout": _CONNECT_S}, **pool)
+    except (UnusableUrl, ArgumentError) as error:
+        why = hide_password(str(error), url)
         raise DatabaseUnavailable(
-            f"{url!r} is not a usable database ({error}); give a path, or a URL such as"
+            f"{without_password(url)!r} is not a usable database ({why}); give a path, or a URL such as"
             " sqlite:////var/lib/weir/weir.db or postgresql://weir@host/weir, in [flowdb] url or $WEIR_DB"
         ) from error
     event.listen(engine, "connect", share_priority)
@@ -131,7 +128,7 @@ def _make_file(path: Path) -> None:
 
 
 def _remedy(url: str, reason: str) -> str:
-    if make_url(url).get_backend_name() != "sqlite":
+    if parsed(url).get_backend_name() != "sqlite":
         first = "start the server, give this user access"
     elif "locked" in reason:
         first = "try again when the other program has finished"

@@ -14,7 +14,8 @@ from alembic.util import CommandError
 from sqlalchemy import inspect
 from sqlalchemy.engine import Connection, Engine
 
-from flowdb.engine import SchemaMismatch, reporting_errors, without_password
+from flowdb.database_url import without_password
+from flowdb.engine import SchemaMismatch, reporting_errors
 from flowdb.models import Base
 
 BEFORE_VERSIONS = "0001"

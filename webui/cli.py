@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import click
 from flask import Flask
 
-from flowdb.config import FlowDbSettings, database_url
+from flowdb.config import FlowDbSettings, database_url_of_argument
 from webui.access.accounts import Accounts, AccountsError
 from webui.app import create_app
 from webui.config import WebSettings
@@ -57,7 +57,8 @@ def web(db: str | None, as_json: bool, **given: Any) -> None:
     read_without_login is true. Actions always need a login. Create one: `weir accounts add NAME`.
     """
     settings = _settings(given)
-    url = database_url(db) if db else load("flowdb", FlowDbSettings).database_url
+    with _reporting_errors():
+        url = database_url_of_argument(db) if db else load("flowdb", FlowDbSettings).database_url
     _serve(settings, url, as_json)
 
 
@@ -68,16 +69,23 @@ def accounts() -> None:
 
 @accounts.command("add")
 @click.argument("name")
-@click.option("--password", help="Default: the command asks for it.")
+@click.option(
+    "--password-file",
+    type=click.File(),
+    help="Read the password from the first line of a file; - is standard input. Default: ask for it.",
+)
 @_accounts_file
-def add(name: str, password: str | None, **given: Any) -> None:
+def add(name: str, password_file: TextIO | None, **given: Any) -> None:
     """Add the user NAME, or change a password.
 
     A new password ends the sessions of NAME.
     """
     with _reporting_errors():
         known = _accounts(given)
-        secret = password or click.prompt("Password", hide_input=True, confirmation_prompt=True)
+        if password_file is not None:
+            secret = password_file.readline().rstrip("\r\n")
+        else:
+            secret = click.prompt("Password", hide_input=True, confirmation_prompt=True)
         known.put_person(name, secret)
     click.echo(f"user {name} may log in")
 

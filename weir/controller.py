@@ -15,6 +15,7 @@ from typing import NamedTuple, NoReturn
 
 import click
 
+from flowdb.config import database_url_of_argument
 from openflow_ext import engine as framework
 
 DEFAULT_LISTEN = "127.0.0.1:6653"
@@ -76,7 +77,7 @@ def controller(engine: str, listen: str, apps: str, config: str | None, db: str 
     if config:
         os.environ["WEIR_CONFIG"] = os.path.abspath(config)
     if db:
-        os.environ["WEIR_DB"] = db
+        os.environ["WEIR_DB"] = database_url_of_argument(db)
     if engine == "ryu":
         run_ryu(address, modules)
     run_os_ken(address, modules)

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 from sqlalchemy.orm import Session
 
-from flowdb.config import FlowDbSettings, database_url
+from flowdb.config import FlowDbSettings, database_url_of_argument
 from flowdb.engine import open_reader, reporting_errors
 from flowdb.explanation import (
     ExplainedDecision,
@@ -47,7 +47,7 @@ def why(flow: str, last: int, config: str | None, db: str | None, as_json: bool)
     """
     if config:
         os.environ[VARIABLE] = config
-    url = database_url(db) if db else load("flowdb", FlowDbSettings).database_url
+    url = database_url_of_argument(db) if db else load("flowdb", FlowDbSettings).database_url
     engine = open_reader(url)
     with reporting_errors(url, "read"), Session(engine) as session:
         try:

@@ -13,8 +13,9 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from flowdb import schema
 from flowdb.clock import Clock
-from flowdb.config import FlowDbSettings, database_url
-from flowdb.engine import FlowDbError, open_engine, open_reader, reporting_errors, without_password
+from flowdb.config import FlowDbSettings, database_url_of_argument
+from flowdb.database_url import without_password
+from flowdb.engine import FlowDbError, open_engine, open_reader, reporting_errors
 from flowdb.flow import NS_PER_S
 from flowdb.maintenance.stats import Stats, stats
 from flowdb.models import Base
@@ -43,7 +44,7 @@ class _Errors(click.Group):
 @click.pass_context
 def db(ctx: click.Context, place: str | None) -> None:
     """Create, upgrade, measure, export and prune the flow database."""
-    ctx.obj = database_url(place) if place else load("flowdb", FlowDbSettings).database_url
+    ctx.obj = database_url_of_argument(place) if place else load("flowdb", FlowDbSettings).database_url
 
 
 @db.command()
