@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import json
 import multiprocessing
+import os
 import sys
 import tempfile
 import threading
@@ -40,6 +41,7 @@ from flowdb.engine import open_engine
 from tests.support.dashboard.browser import dashboard
 from tests.support.database.postgres import Postgres
 from webui.server import yield_processors
+from weir_base.settings import VARIABLE
 
 GOAL = 1.1
 SETTLE_S = 4.0
@@ -59,6 +61,13 @@ class Page:
 def opened(url: str) -> Any:
     """An answer of the dashboard, as a stream."""
     return urllib.request.urlopen(url)  # noqa: S310 - always http
+
+
+def let_one_client_have(viewers: int, folder: Path) -> None:
+    """Let the dashboard that starts next accept so many viewers from this machine."""
+    settings = folder / "weir.toml"
+    settings.write_text(f"[web]\nmost_viewers = {viewers}\nmost_viewers_per_client = {viewers}\n")
+    os.environ[VARIABLE] = str(settings)
 
 
 def pages(root: str) -> list[Page]:
@@ -171,6 +180,7 @@ def main(
         remember(url, flows)
         if postgres:
             know_tables(open_engine(url))
+        let_one_client_have(viewers, folder)
         how = "--yields" if yields else "--no-yields"
         with controller(engine, folder, url) as (_, switch), dashboard(url, folder, how) as root:
             switch.serve(time.perf_counter() + 3)

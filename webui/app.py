@@ -18,7 +18,10 @@ from werkzeug.urls import uri_to_iri
 from flowdb.engine import FlowDbError
 from webui import errors, template_filters
 from webui.access.accounts import Accounts, AccountsError
-from webui.access.security import Attempts, protect
+from webui.access.forwarding import ForwardedAddresses
+from webui.access.guard import Guard
+from webui.access.security import protect
+from webui.access.sessions import Sessions
 from webui.api import api_blueprints
 from webui.config import WebSettings
 from webui.database import Database
@@ -79,14 +82,22 @@ def create_app(settings: WebSettings, database_url: str) -> Flask:
     )
     database = Database(database_url, settings.query_limit_s)
     shown_errors = (FlowDbError, BadParameters)
-    hub = Hub(lambda address: render(app, address), shown_errors, settings.poll_s, settings.most_viewers)
-    Services(settings, database, accounts, hub, Attempts()).attach(app)
-    protect(app, accounts, settings.open_to_read)
+    hub = Hub(
+        lambda address: render(app, address),
+        shown_errors,
+        settings.poll_s,
+        settings.most_viewers,
+        settings.most_viewers_per_client,
+    )
+    Services(settings, database, hub).attach(app)
+    Guard(settings, accounts, Sessions(settings.session_hours * 3600)).attach(app)
+    protect(app)
     template_filters.install(app)
     errors.install(app, (FlowDbError, SQLAlchemyError, AccountsError))
     for blueprint in (*page_blueprints(), live.blueprint, stream.blueprint, *api_blueprints()):
         app.register_blueprint(blueprint)
     app.add_url_rule(f"/static/{CHARTS}", "static_charts", charts)
+    app.wsgi_app = ForwardedAddresses(app.wsgi_app, settings.proxies)  # type: ignore[method-assign]
     return app
 
 

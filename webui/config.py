@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from pathlib import Path
 
-from pydantic import Field, field_validator
+from pydantic import Field, IPvAnyNetwork, field_validator
 
 from weir_base.settings import Section
 
@@ -15,7 +15,9 @@ class WebSettings(Section):
 
     listen: str = Field("127.0.0.1:8080", description="ADDRESS:PORT of the dashboard")
     read_without_login: bool | None = Field(
-        None, description="whether anybody may read the pages; none: only if `listen` is a loopback address"
+        None,
+        description="whether anybody may read the pages; none: only if `listen` is a loopback address, "
+        "`hosts`, `proxies` and `secure_cookies` are not set, and the request came through no proxy",
     )
     hosts: tuple[str, ...] = Field(
         (),
@@ -24,6 +26,11 @@ class WebSettings(Section):
     )
     secure_cookies: bool = Field(
         False, description="whether cookies are sent over HTTPS only; set it behind a proxy that speaks TLS"
+    )
+    proxies: tuple[IPvAnyNetwork, ...] = Field(
+        (),
+        description="addresses or networks of proxies in front of the dashboard. Only their header "
+        "X-Forwarded-For is believed; the limits then count each client behind them by itself",
     )
     accounts: Path = Field(
         Path("/var/lib/weir/web-accounts.json"),
@@ -38,6 +45,9 @@ class WebSettings(Section):
     )
     most_viewers: int = Field(
         100, ge=1, le=1000, description="limit of live pages at a time; each needs a thread"
+    )
+    most_viewers_per_client: int = Field(
+        20, ge=1, le=1000, description="limit of live pages at a time of one address, user or token"
     )
     yields: bool = Field(
         True, description="whether the dashboard leaves the CPU to all other programs (SCHED_IDLE)"
@@ -60,7 +70,10 @@ class WebSettings(Section):
 
     @property
     def open_to_read(self) -> bool:
-        return self.on_loopback if self.read_without_login is None else self.read_without_login
+        """Whether reading needs no login. A proxy makes a loopback address reachable from elsewhere."""
+        if self.read_without_login is not None:
+            return self.read_without_login
+        return self.on_loopback and not (self.hosts or self.proxies or self.secure_cookies)
 
     @property
     def trusted_hosts(self) -> list[str] | None:

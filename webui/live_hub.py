@@ -4,8 +4,9 @@ A viewer watches a page by its address. While a page has viewers, the poller ren
 of them, and each viewer gets the regions that changed since its last event. A viewer that connects, or
 connects again, gets all regions, so the hub needs no history.
 
-NoSuchPage       the address does not belong to a live page
-TooManyViewers   the limit of viewers is reached
+NoSuchPage        the address does not belong to a live page
+TooManyViewers    the limit of viewers is reached
+TooManyOfClient   the limit of viewers of one client is reached
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,6 +34,10 @@ class NoSuchPage(LookupError):
 
 class TooManyViewers(RuntimeError):
     """The limit of viewers is reached."""
+
+
+class TooManyOfClient(RuntimeError):
+    """The limit of viewers of one client is reached."""
 
 
 @dataclass
@@ -98,11 +104,14 @@ class Hub:
         shown_errors: tuple[type[Exception], ...],
         poll_s: float = 0.5,
         most_viewers: int = 100,
+        most_of_client: int = 100,
     ) -> None:
         self._render = render
         self._shown_errors = shown_errors
         self._poll_s = poll_s
         self._most_viewers = most_viewers
+        self._most_of_client = most_of_client
+        self._of_clients: Counter[str] = Counter()
         self._watched: dict[str, _Watched] = {}
         self._lock = Lock()
         self._thread: Thread | None = None
@@ -113,22 +122,26 @@ class Hub:
         with self._lock:
             return sum(page.viewers for page in self._watched.values())
 
-    def watch(self, address: str) -> Stream:
-        """The events of a page. Raises NoSuchPage and TooManyViewers immediately."""
+    def watch(self, address: str, client: str = "", is_admitted: Callable[[], bool] = lambda: True) -> Stream:
+        """The events of a page. Raises NoSuchPage, TooManyViewers and TooManyOfClient immediately.
+
+        The stream ends when ``is_admitted`` is no longer true.
+        """
         with self._lock:
             page = self._watched.get(address)
+            self._require_room(client)
         if page is None:
             page = _Watched(Condition(self._lock))
             self._refresh(address, page)
         with self._lock:
-            if sum(page.viewers for page in self._watched.values()) >= self._most_viewers:
-                raise TooManyViewers(f"the limit of {self._most_viewers} open live pages is reached")
+            self._require_room(client)
             page = self._watched.setdefault(address, page)
             page.viewers += 1
+            self._of_clients[client] += 1
             if self._thread is None:
                 self._thread = Thread(target=self._poll, name="live-poller", daemon=True)
                 self._thread.start()
-        return Stream(self._events(page), lambda: self._leave(address, page))
+        return Stream(self._events(page, is_admitted), lambda: self._leave(address, page, client))
 
     def close(self) -> None:
         """End every stream, because the server stops."""
@@ -137,7 +150,15 @@ class Hub:
             for page in self._watched.values():
                 page.changed.notify_all()
 
-    def _events(self, page: _Watched) -> Iterator[str]:
+    def _require_room(self, client: str) -> None:
+        if self._of_clients[client] >= self._most_of_client:
+            raise TooManyOfClient(
+                f"the limit of {self._most_of_client} open live pages of one client is reached"
+            )
+        if self._of_clients.total() >= self._most_viewers:
+            raise TooManyViewers(f"the limit of {self._most_viewers} open live pages is reached")
+
+    def _events(self, page: _Watched, is_admitted: Callable[[], bool]) -> Iterator[str]:
         seen, ends_s = 0, time.monotonic() + MAX_STREAM_S
         yield "retry: 1000\n\n"
         while time.monotonic() < ends_s:
@@ -147,14 +168,17 @@ class Hub:
                     return
                 event = page.event_since(seen) if has_changes else ": keep-alive\n\n"
                 seen = page.version
+            if not is_admitted():
+                return
             yield event
 
     def _has_changes(self, page: _Watched, seen: int) -> bool:
         return self._closed or page.version > seen
 
-    def _leave(self, address: str, page: _Watched) -> None:
+    def _leave(self, address: str, page: _Watched, client: str) -> None:
         with self._lock:
             page.viewers -= 1
+            self._of_clients -= Counter([client])
             if not page.viewers and self._watched.get(address) is page:
                 del self._watched[address]
 

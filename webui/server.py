@@ -52,6 +52,7 @@ def make_server(app: Flask, settings: WebSettings) -> waitress.server.BaseWSGISe
             channel_timeout=60,
             asyncore_use_poll=True,
             ident="weir",
+            clear_untrusted_proxy_headers=False,  # webui.access.forwarding decides which are believed
         )
     except (OSError, socket.gaierror, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)

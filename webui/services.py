@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from flask import Flask, current_app
 
-from webui.access.accounts import Accounts
-from webui.access.security import Attempts
 from webui.config import WebSettings
 from webui.database import Database
 from webui.live_hub import Hub
@@ -19,9 +17,7 @@ _EXTENSION = "weir"
 class Services:
     settings: WebSettings
     database: Database
-    accounts: Accounts
     hub: Hub
-    attempts: Attempts
 
     def attach(self, app: Flask) -> None:
         """Make these the services of an application."""

@@ -3,6 +3,7 @@
 It is one JSON file that only its owner may read. A changed password ends the person's sessions.
 
 AccountsError   the file cannot be read or written, or a name is unknown or already taken
+TooManyChecks   many passwords are being checked now
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 import secrets
 import tempfile
 from pathlib import Path
+from threading import BoundedSemaphore
 from typing import Literal
 
 from argon2 import PasswordHasher
@@ -23,12 +25,21 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 Scope = Literal["read", "act"]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 MIN_PASSWORD_LENGTH = 10
+MOST_HASHES = 2
+"""Passwords that are hashed at a time. Each takes 64 MiB of memory and 50 ms or more of a CPU."""
+MOST_QUEUED = 6
 _HASHER = PasswordHasher()
+_HASHES = BoundedSemaphore(MOST_HASHES)
+_CHECKS = BoundedSemaphore(MOST_HASHES + MOST_QUEUED)
 _UNKNOWN = _HASHER.hash(secrets.token_hex())
 
 
 class AccountsError(Exception):
     """The accounts cannot be used; the message says why, and what to do."""
+
+
+class TooManyChecks(Exception):
+    """Many passwords are being checked now; the message says what to do."""
 
 
 class Token(BaseModel):
@@ -67,13 +78,21 @@ class Accounts:
     def tokens(self) -> dict[str, Scope]:
         return {name: token.scope for name, token in sorted(self._refresh().tokens.items())}
 
-    def admits(self, name: str, password: str) -> bool:
-        """Whether this is the person's password. An unknown name takes as long as a known one."""
+    def admits(self, name: str, password: str, wait_s: float = 0.0) -> bool:
+        """Whether this is the person's password. An unknown name takes as long as a known one.
+
+        ``wait_s``: how long to wait for a place in the queue of checks. Raises TooManyChecks without one.
+        """
         hashed = self._refresh().people.get(name)
+        if not _CHECKS.acquire(timeout=wait_s):
+            raise TooManyChecks("too many logins are being checked; try again in a few seconds")
         try:
-            return _HASHER.verify(hashed or _UNKNOWN, password) and hashed is not None
+            with _HASHES:
+                return _HASHER.verify(hashed or _UNKNOWN, password) and hashed is not None
         except (VerificationError, InvalidHashError):
             return False
+        finally:
+            _CHECKS.release()
 
     def session_mark(self, name: str) -> str | None:
         """A value that sessions store besides the name; it changes with the password. None: unknown name."""
@@ -128,7 +147,9 @@ class Accounts:
             try:
                 self._file = _File.model_validate_json(self._path.read_bytes())
             except OSError as error:
-                raise AccountsError(f"{self._path}: cannot be read ({error.strerror})") from error
+                raise AccountsError(
+                    f"{self._path}: cannot be read ({error.strerror}); give the file to the user of weir web"
+                ) from error
             except ValidationError as error:
                 raise AccountsError(f"{self._path} is not an accounts file; move it away") from error
             self._read_at = state
@@ -138,9 +159,14 @@ class Accounts:
         text = json.dumps(self._file.model_dump(), indent=1)
         try:
             self._path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+            owner = (self._path if self._path.exists() else self._path.parent).stat()
             handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}-")
             with os.fdopen(handle, "w") as file:
+                if os.geteuid() == 0:  # an administrator writes the file, and the service reads it
+                    os.fchown(handle, owner.st_uid, owner.st_gid)
                 file.write(text)
+                file.flush()
+                os.fsync(handle)
             os.replace(name, self._path)
         except OSError as error:
             raise AccountsError(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from threading import Lock
 
-from flask import Flask, Response, abort, current_app, g, redirect, request, session, url_for
+from flask import Flask, Response, abort, g, redirect, request, session, url_for
 from flask_wtf.csrf import CSRFProtect
 from werkzeug.wrappers import Response as BaseResponse
 
-from webui.access.accounts import Accounts
+from webui.access.forwarding import WAS_FORWARDED
+from webui.access.guard import Guard, guard
+from webui.access.login_limits import client_of
 
 PUBLIC = {"static", "static_charts", "session.login", "session.enter", "session.health"}
 CONTENT_POLICY = (
@@ -21,9 +22,6 @@ CONTENT_POLICY = (
 REPORT_POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
 )
-MAX_FAILURES = 5
-FORGET_AFTER_S = 300.0
-MAX_REMEMBERED = 10_000
 csrf = CSRFProtect()
 
 
@@ -36,41 +34,15 @@ class Visitor:
     is_script: bool = False
 
 
-class Attempts:
-    """Failed logins by user name and address. After a few, further logins have to wait."""
-
-    def __init__(self) -> None:
-        self._failures: OrderedDict[tuple[str, str], list[float]] = OrderedDict()
-        self._lock = Lock()
-
-    def must_wait(self, name: str, address: str) -> bool:
-        with self._lock:
-            recent = [
-                at for at in self._failures.get((name, address), []) if at > time.monotonic() - FORGET_AFTER_S
-            ]
-            return len(recent) >= MAX_FAILURES
-
-    def failed(self, name: str, address: str) -> None:
-        with self._lock:
-            times = self._failures.setdefault((name, address), [])
-            times[:] = [*times[1 - MAX_FAILURES :], time.monotonic()]
-            self._failures.move_to_end((name, address))
-            while len(self._failures) > MAX_REMEMBERED:
-                self._failures.popitem(last=False)
-
-
-def protect(app: Flask, accounts: Accounts, open_to_read: bool) -> None:
+def protect(app: Flask) -> None:
     """Install the checks of every request and the headers of every answer."""
     csrf.init_app(app)
 
     @app.before_request
     def _check() -> BaseResponse | None:
-        g.visitor = _visitor(accounts)
-        if request.endpoint in PUBLIC or request.endpoint is None:
-            readable = True
-        else:
-            readable = open_to_read or g.visitor.name is not None
-        if not readable:
+        g.visitor = _visitor(guard())
+        is_public = request.endpoint in PUBLIC or request.endpoint is None
+        if not is_public and g.visitor.name is None and not _open_to_read():
             if is_for_scripts():
                 abort(401, "log in, or send the header Authorization: Bearer TOKEN")
             return redirect(url_for("session.login", next=request.full_path.rstrip("?")))
@@ -108,10 +80,31 @@ def is_for_scripts() -> bool:
     return request.path.startswith("/api/") or request.path in ("/metrics", "/live")
 
 
+def client() -> str:
+    """The client that sent the request: an address, or an IPv6 network."""
+    return client_of(request.remote_addr or "")
+
+
 def log_in(name: str, mark: str) -> None:
-    session.clear()
-    session.update(name=name, mark=mark)
+    log_out()
+    session["id"] = guard().sessions.begin(name, mark, time.monotonic())
     session.permanent = True
+
+
+def log_out() -> None:
+    """End the visitor's session, on the server too: a copy of its cookie is worthless."""
+    guard().sessions.end(session.get("id"))
+    session.clear()
+
+
+def admission() -> Callable[[], bool]:
+    """A function that says whether the visitor of this request may still read, for answers that go on."""
+    if g.visitor.name is None:
+        return lambda: True
+    known, secret, session_id = guard(), _bearer_token(), session.get("id")
+    if g.visitor.is_script:
+        return lambda: known.accounts.token_named(secret) is not None
+    return lambda: _person(known, session_id) is not None
 
 
 def is_local(target: str) -> bool:
@@ -126,15 +119,31 @@ def _can_be_forged(visitor: Visitor) -> bool:
     return changes and not visitor.is_script and not is_anonymous_script
 
 
-def _visitor(accounts: Accounts) -> Visitor:
-    scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
-    if scheme:
-        known = accounts.token_named(secret.strip()) if scheme.lower() == "bearer" else None
+def _open_to_read() -> bool:
+    """Whether this request may read without a login. By default a request through a proxy may not."""
+    settings = guard().settings
+    was_forwarded = bool(request.environ.get(WAS_FORWARDED))
+    return settings.open_to_read and (settings.read_without_login is True or not was_forwarded)
+
+
+def _visitor(of: Guard) -> Visitor:
+    if request.headers.get("Authorization", "").partition(" ")[0]:
+        known = of.accounts.token_named(_bearer_token())
         if known is None:
-            current_app.logger.warning("unknown token from %s", request.remote_addr)
+            of.refusals.note("unknown_token", client())
             abort(401, "unknown token; create one: weir accounts add-token NAME")
         return Visitor(f"token {known[0]}", known[1] == "act", is_script=True)
-    name = session.get("name")
-    if name is not None and session.get("mark") == accounts.session_mark(name):
-        return Visitor(name, may_act=True)
-    return Visitor(None, may_act=False)
+    name = _person(of, session.get("id"))
+    return Visitor(name, may_act=name is not None)
+
+
+def _bearer_token() -> str:
+    """The token in the request; empty if there is none, or the scheme is another one."""
+    scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else ""
+
+
+def _person(of: Guard, session_id: str | None) -> str | None:
+    """The name of a session's person. A changed password and a removed person end the session."""
+    found = of.sessions.person(session_id, time.monotonic())
+    return found[0] if found is not None and of.accounts.session_mark(found[0]) == found[1] else None

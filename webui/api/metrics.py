@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from flask import Blueprint, Response
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from flowdb.engine import FlowDbError
+from webui.access.guard import guard
 from webui.queries import network
 from webui.queries.ports import ports
 from webui.services import Services, services
@@ -42,6 +43,10 @@ class _Figures:
 
     def collect(self) -> Iterator[Metric]:
         yield _gauge("weir_live_viewers", "Open live pages.", self._services.hub.viewers)
+        refused = CounterMetricFamily("weir_web_refused", "Requests that were refused.", labels=("reason",))
+        for reason, count in guard().refusals.counts.items():
+            refused.add_metric((reason,), count)
+        yield refused
         begun, now_ns = time.perf_counter(), time.time_ns()
         try:
             with self._services.database.reading() as session:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
+from webui.access.guard import guard
 from webui.live.page import Query, Values, live_page
 from webui.parameters import NoParameters, parse
 from webui.queries import network
@@ -16,5 +17,5 @@ def settings(session: Session, query: Query, now_ns: int) -> Values:
     return {
         "runs": network.runs(session, now_ns),
         "web": services().settings,
-        "accounts": services().accounts,
+        "accounts": guard().accounts,
     }
