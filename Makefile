@@ -32,8 +32,8 @@ demo: root setup bpf ## run an incast under plain TCP and Weir's schemes (as roo
 test: setup bpf check ## run every test that this machine allows (as root, 22 minutes)
 	$(BIN)/pytest $(WORKERS) $(shell expr $$(nproc) + 1)
 
-setup: ## install packages, .venv and Open vSwitch; quick if nothing is missing
-	@tools/setup.sh
+setup: ## install packages, .venv and Open vSwitch; quick if nothing is missing (PRODUCTION=1: no test tools)
+	@tools/setup.sh $(if $(PRODUCTION),--production)
 
 bpf: $(BPF_OBJECTS) $(PROGRAMS) ## build the BPF programs and the C programs in build/
 

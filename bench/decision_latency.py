@@ -183,7 +183,7 @@ def controller(
 
 def calm(switch: Switch, ports: int = PORTS) -> list[float]:
     """The times from alarms, sent one at a time, to their FLOW_MODs, in ms."""
-    chance, taken = random.Random(1), []  # noqa: S311
+    chance, taken = random.Random(1), []  # noqa: S311 - an order, not a secret
     for _ in range(CALM):
         switch.clamped.clear()
         sent = switch.alarm(chance.randrange(ports) + 1)

@@ -25,7 +25,7 @@ def enter() -> None:
     if module is None:
         raise click.ClickException("run it as a module from the project's folder: python -m bench.NAME")
     command = ["unshare", *_NAMESPACES, sys.executable, "-m", module, *sys.argv[1:]]
-    os.execvpe(command[0], command, os.environ | {_MARK: "1"})  # noqa: S606
+    os.execvpe(command[0], command, os.environ | {_MARK: "1"})  # noqa: S606 - no shell
 
 
 def run(*command: str) -> str:

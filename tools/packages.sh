@@ -1,7 +1,10 @@
 #!/bin/bash
 # Install the system packages whose programs, libraries or modules are missing.
+# usage: packages.sh [--production]   without those of the lab, the tests and the documentation
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
+
+MODE=${1:-}
 
 has() { command -v "$1" >/dev/null; }
 has_lib() { ldconfig -p | grep "$1 " >/dev/null; }
@@ -9,9 +12,13 @@ has_module() { "$PYTHON" -c "import $*" 2>/dev/null; }
 
 # Print the packages whose feature is missing.
 missing() {
+    missing_to_run
+    [ "$MODE" = --production ] || missing_to_test
+}
+
+missing_to_run() {
     has "$PYTHON" || echo python3
     has_module ensurepip, venv || echo python3-venv
-    has_module mininet.net && has mnexec || echo mininet
     has ovs-vswitchd && [ -x /usr/share/openvswitch/scripts/ovs-ctl ] || echo openvswitch-switch
     has clang || echo clang
     has llvm-strip || echo llvm
@@ -19,6 +26,10 @@ missing() {
     has_lib libbpf.so.1 && [ -e /usr/include/bpf/bpf_helpers.h ] || echo libbpf-dev
     "$PROJECT/tools/bpftool.sh" >/dev/null 2>&1 || bpftool_packages
     has ip && has tc && has ss || echo iproute2
+}
+
+missing_to_test() {
+    has_module mininet.net && has mnexec || echo mininet
     has ifconfig || echo net-tools # Mininet uses it
     has ethtool || echo ethtool
     has tcpdump || echo tcpdump

@@ -1,21 +1,36 @@
 #!/bin/bash
 # Make the virtual environment .venv on the system's Python, again whenever one of its inputs has changed.
 # It is isolated from the system's Python packages, except Mininet, which is linked in: PyPI does not have it.
+# pip accepts only the files whose hashes are in tools/requirements-*.txt (tools/lock.py writes them).
+#
+# usage: venv.sh [--production]   without the packages of tests, checks, documentation and lab, and without Mininet
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 STAMP=$VENV/weir-stamp
-PIP=("$VENV/bin/python" -m pip --quiet --disable-pip-version-check install -c "$PROJECT/tools/constraints.txt")
+PIP=("$VENV/bin/python" -m pip --quiet --disable-pip-version-check install)
+LISTED=("${PIP[@]}" --require-hashes --no-build-isolation)
+PRODUCTION=
+[ "${1:-}" != --production ] || PRODUCTION=yes
+
+list() { echo "$PROJECT/tools/requirements-$1.txt"; }
 
 fingerprint() {
-    echo "$PROJECT"
+    echo "$PROJECT${PRODUCTION:+ without test tools}"
     "$PYTHON" --version
-    cd "$PROJECT" && sha256sum pyproject.toml tools/constraints.txt tools/venv.sh tools/ryu_build/*.py
+    cd "$PROJECT" && sha256sum pyproject.toml tools/requirements-*.txt tools/venv.sh tools/ryu_build/*.py
 }
 
 # Ryu's build imports a name that setuptools no longer has; ryu_build/sitecustomize.py supplies it.
-install_ryu() {
-    PYTHONWARNINGS=ignore PYTHONPATH=$PROJECT/tools/ryu_build "${PIP[@]}" --no-build-isolation ryu==4.34
+install_packages() {
+    local lists=(-r "$(list run)")
+    [ -n "$PRODUCTION" ] || lists+=(-r "$(list dev)")
+    PYTHONWARNINGS=ignore PYTHONPATH=$PROJECT/tools/ryu_build "${LISTED[@]}" "${lists[@]}"
+}
+
+# Every dependency is in the lists, so pip installs nothing else here.
+install_weir() {
+    "${PIP[@]}" --no-deps --no-build-isolation -e "$PROJECT" && "$VENV/bin/python" -m pip --quiet check
 }
 
 link_mininet() {
@@ -42,8 +57,8 @@ fresh=(--clear)
 net="check that the Python package index can be reached"
 rm -f "$STAMP"
 step "virtual environment $VENV" "remove .venv and run this again" "$PYTHON" -m venv "${fresh[@]}" "$VENV"
-step "build tools" "$net" "${PIP[@]}" --upgrade pip setuptools wheel pbr
-step "Ryu 4.34" "$net" install_ryu
-step "Weir and its Python packages" "$net" "${PIP[@]}" --no-build-isolation -e "${PROJECT}[lab,dev]"
-step "Mininet from the system's Python" "reinstall the package mininet" link_mininet
+step "build tools" "$net" "${LISTED[@]}" -r "$(list build)"
+step "Python packages" "$net" install_packages
+step "Weir" "see the log" install_weir
+[ -n "$PRODUCTION" ] || step "Mininet from the system's Python" "reinstall the package mininet" link_mininet
 printf '%s\n' "$made_of" >"$STAMP"

@@ -89,10 +89,10 @@ def _for_sqlite(table: Table, verb: Verb, names: tuple[str, ...], count: int) ->
     place = {name: f"given.column{number}" for number, name in enumerate(names, 1)}
     where = " AND ".join(f"{table.name}.{name} = {place[name]}" for name in key)
     if verb == "delete":
-        return f"DELETE FROM {table.name} WHERE ({', '.join(names)}) IN ({rows})"  # noqa: S608
+        return f"DELETE FROM {table.name} WHERE ({', '.join(names)}) IN ({rows})"  # noqa: S608 - our names
     if verb == "update":
         changes = ", ".join(f"{name} = {place[name]}" for name in others)
-        return f"UPDATE {table.name} SET {changes} FROM ({rows}) AS given WHERE {where}"  # noqa: S608
+        return f"UPDATE {table.name} SET {changes} FROM ({rows}) AS given WHERE {where}"  # noqa: S608 - ours
     insert = f"INSERT INTO {table.name} ({', '.join(names)}) {rows} ON CONFLICT"
     if verb == "insert" or not others:
         return f"{insert} DO NOTHING"

@@ -43,11 +43,11 @@ def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
     store, is_last = RunStore(pickle.load(requests)), False  # noqa: S301 - from our own controller
     while not is_last:
         try:
-            request: WriterRequest = pickle.load(requests)  # noqa: S301
+            request: WriterRequest = pickle.load(requests)  # noqa: S301 - from our own controller
         except (EOFError, pickle.UnpicklingError):
             return
         changes, is_last = io.BytesIO(request.changes), request.is_last
-        store.put(unpacked(pickle.load(changes)) for _ in range(request.count))  # noqa: S301
+        store.put(unpacked(pickle.load(changes)) for _ in range(request.count))  # noqa: S301 - the same
         commands = store.commands.take() if request.wants_commands else []
         if is_last:
             store.close()
