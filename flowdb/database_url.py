@@ -16,7 +16,7 @@ _SECRET_KEYS = re.compile("pass(word|wd|phrase)?$|secret|token", re.IGNORECASE)
 
 
 class UnusableUrl(ValueError):
-    """The text is no database URL. The message says why, and shows no part of it that may be secret."""
+    """The text is not a database URL. The message says why, and shows no part of it that may be secret."""
 
 
 def parsed(url: str) -> URL:
@@ -31,7 +31,7 @@ def parsed(url: str) -> URL:
 
 
 def without_password(url: str) -> str:
-    """A URL for messages. Of a text that is no URL only the part before :// is shown."""
+    """A URL for messages. Of a text that is not a URL only the part before :// is shown."""
     try:
         found = parsed(url)
     except UnusableUrl:

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Install the system packages whose programs, libraries or modules are missing.
-# usage: packages.sh [--production]   without those of the lab, the tests and the documentation
+# usage: packages.sh [--production]   without the packages of the lab, the tests and the documentation
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -38,6 +38,7 @@ missing_to_test() {
     has chromium && has chromedriver || echo chromium chromium-driver
     has fc-list && [ -n "$(fc-list)" ] || echo fonts-dejavu-core fontconfig
     has git || echo git
+    has systemd-analyze || echo systemd # rates the units
     has npm || echo npm # fetches the documentation's Mermaid
     has java || echo default-jre-headless # the tests' HTML checker runs on Java
     ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || echo postgresql # tests start a server of their own

@@ -7,13 +7,13 @@ import json
 import logging
 import os
 import signal
-import socket
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
+from openflow_ext.switch import service_manager
 from openflow_ext.switch.agent import Agent, detach
 from openflow_ext.switch.config import SwitchSettings
 from openflow_ext.switch.dataplane.interface import DataPlaneError
@@ -80,7 +80,7 @@ def switch(keep: bool, do_detach: bool, as_json: bool, quiet: bool, **options: A
     \b
     Examples:
       weir switch --bridge br0 --controller tcp:192.0.2.1:6653
-      weir switch --bridge br0 --keep      under a service manager (supports sd_notify)
+      weir switch --bridge br0 --keep      under a service manager (sd_notify, watchdog)
       weir switch --bridge br0 --detach    after a crash, to restore the bridge
 
     If the agent cannot start, it changes nothing, prints one line with the reason and exits with code 1.
@@ -135,18 +135,13 @@ async def _run(settings: SwitchSettings, keep: bool, as_json: bool) -> None:
             click.echo(
                 f"weir switch: ready, {ports} ports" + (f", failed: {', '.join(failed)}" if failed else "")
             )
-        _notify_service_manager("READY=1")
+        service_manager.notify(service_manager.READY)
 
-    await Agent(settings, lambda: _open_dataplane(settings), ready).run(stop, keep)
-
-
-def _notify_service_manager(state: str) -> None:
-    """sd_notify(3), if a service manager listens."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if address:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
-            notify.connect(address.replace("@", "\0", 1) if address.startswith("@") else address)
-            notify.send(state.encode())
+    alive = asyncio.create_task(service_manager.report_alive())
+    try:
+        await Agent(settings, lambda: _open_dataplane(settings), ready).run(stop, keep)
+    finally:
+        alive.cancel()
 
 
 def _report_detached(bridges: list[str], as_json: bool) -> None:

@@ -37,7 +37,7 @@ def client_address(peer: str, forwarded_for: str, proxies: Sequence[Network]) ->
     """The last address of the chain that is not a named proxy. ``forwarded_for``: as in X-Forwarded-For.
 
     Each proxy appends the address that it sees, so the end of the list is true and its beginning is the
-    client's claim. An entry that is no address ends the search at the proxy that passed it on.
+    client's claim. An entry that is not an address ends the search at the proxy that passed it on.
     """
     address = _parsed(peer)
     for entry in reversed(forwarded_for.split(",")):

@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +90,9 @@ class OpenVSwitch:
 class Agent:
     """``weir switch`` as a process."""
 
-    def __init__(self, *argv: str, env: dict[str, str]) -> None:
+    def __init__(self, *argv: str, env: dict[str, str], within: Sequence[str] = ()) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "weir", "switch", "--json", *argv],
+            [*within, sys.executable, "-W", "ignore", "-m", "weir", "switch", "--json", *argv],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -223,6 +223,8 @@ class Bench:
         self.name = f"wt{os.getpid() % 100000}"
         self.bridge = f"{self.name}b"
         self.agents: list[Agent] = []
+        self.within: Sequence[str] = ()
+        """A command that the agents' command line is given to, such as one that takes rights away."""
 
     def port(self, number: int) -> str:
         return f"{self.name}p{number}"
@@ -265,7 +267,7 @@ class Bench:
     def agent(self, *argv: str, env_only: bool = False) -> Agent:
         """Start an agent for this bridge."""
         options = () if env_only else ("--bridge", self.bridge)
-        agent = Agent("--name", self.name, *options, *argv, env=self.ovs.env)
+        agent = Agent("--name", self.name, *options, *argv, env=self.ovs.env, within=self.within)
         self.agents.append(agent)
         return agent
 

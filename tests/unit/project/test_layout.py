@@ -44,6 +44,7 @@ SLEEPS = {
         "a rate and a share are observed over a time; kills are 0.5 s apart",
     ),
     "tests/unit/sdtcp_app/test_process.py": (1, "nothing shows that the writer waits for a locked database"),
+    "tests/unit/switch/test_cli.py": (2, "the watchdog hears a loop that runs, and none that hangs"),
     "tests/unit/switch/openflow/test_flow_reports.py": (1, "lets the event loop run once"),
     "tests/unit/switch/ovs/test_ovsdb.py": (1, "lets the event loop run the end of a connection"),
     "tests/unit/webui/test_api.py": (1, "a chart that takes long to make"),

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import configparser
+import asyncio
+import contextlib
 import json
+import os
 import socket
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from openflow_ext.switch import cli
+from openflow_ext.switch import cli, service_manager
 from openflow_ext.switch.config import SwitchSettings
 from openflow_ext.switch.errors import SwitchError
 from openflow_ext.switch.locks import locked
+from tests.support.confined import service
+from tests.support.waiting import wait_until_async
 from weir_base.paths import PROJECT
 
 
@@ -80,18 +86,68 @@ def test_a_lock_is_held_by_one_agent_at_a_time(tmp_path: Path) -> None:
 
 
 def test_the_service_unit_uses_existing_options() -> None:
-    unit = configparser.ConfigParser(interpolation=None)
-    unit.optionxform = str  # type: ignore[assignment,method-assign]
-    assert unit.read(PROJECT / "packaging" / "weir-switch.service")
-    program, command, *options = unit["Service"]["ExecStart"].split()
+    unit = service(PROJECT / "packaging" / "weir-switch.service")
+    program, command, *options = unit["ExecStart"][0].split()
     assert (Path(program).name, command) == ("weir", "switch")
     cli.switch.make_context("switch", options)
-    assert unit["Service"]["Type"] == "notify"
+    assert unit["Type"] == ["notify"]
 
 
-def test_the_service_manager_is_notified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind(str(tmp_path / "notify"))
+@pytest.fixture
+def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """The socket of a service manager, whose watchdog kills after 60 ms."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made:
+        made.bind(str(tmp_path / "notify"))
+        made.setblocking(False)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        cli._notify_service_manager("READY=1")
-        assert manager.recv(100) == b"READY=1"
+        monkeypatch.setenv("WATCHDOG_USEC", "60000")
+        monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()))
+        yield made
+
+
+def states(manager: socket.socket) -> list[bytes]:
+    """The states that the service manager has received since the last call."""
+    found = []
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            found.append(manager.recv(100))
+    return found
+
+
+def test_the_service_manager_is_notified(manager: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    service_manager.notify(service_manager.READY)
+    assert states(manager) == [b"READY=1"]
+    for _ in range(100):  # more than the socket holds
+        service_manager.notify(service_manager.ALIVE)
+    assert 0 < len(states(manager)) < 100
+    monkeypatch.setenv("NOTIFY_SOCKET", "/nowhere/notify")
+    service_manager.notify(service_manager.READY)
+
+
+def test_the_watchdog_hears_a_loop_that_runs_and_not_one_that_hangs(manager: socket.socket) -> None:
+    async def run() -> tuple[list[bytes], list[bytes]]:
+        alive = asyncio.create_task(service_manager.report_alive())
+        await wait_until_async(lambda: states(manager), "the first report")
+        await asyncio.sleep(0.3)
+        running = states(manager)
+        time.sleep(0.3)
+        hanging = states(manager)
+        alive.cancel()
+        return running, hanging
+
+    running, hanging = asyncio.run(run())
+    assert set(running) == {b"WATCHDOG=1"}
+    assert len(running) >= 5, "three reports in the time of the watchdog"
+    assert hanging == []
+
+
+@pytest.mark.parametrize(
+    ("usec", "pid", "limit_s"),
+    [("30000000", "", 30.0), ("0", "", None), ("x", "", None), ("30000000", "1", None)],
+)
+def test_the_watchdog_is_used_only_if_it_is_set_for_this_process(
+    monkeypatch: pytest.MonkeyPatch, usec: str, pid: str, limit_s: float | None
+) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", usec)
+    monkeypatch.setenv("WATCHDOG_PID", pid or str(os.getpid()))
+    assert service_manager.watchdog_s() == limit_s
