@@ -74,6 +74,11 @@ CHECKS = (
     Check(
         "switch", "BPF programs", probes.bpf_programs, "make bpf, then run weir doctor again", needs_root=True
     ),
+    Check(
+        *("switch", "fail mode", probes.fail_mode, "ovs-vsctl set-fail-mode BRIDGE secure"),
+        required=False,
+        needs_root=True,
+    ),
     Check("switch", "flow table", probes.flow_table, "correct [switch] max_flows in the settings"),
     Check("lab", "Mininet", probes.mininet, SETUP),
     Check("lab", "traffic programs", lambda: probes.artifacts("weir-traffic", "weir-stalls"), "make bpf"),

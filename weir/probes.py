@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.metadata
+import json
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from pathlib import Path
 
 from openflow_ext.switch.config import SwitchSettings
 from openflow_ext.switch.dataplane.flow_table_size import FLOW_BYTES, default_max_flows
+from openflow_ext.switch.ovs import takeover
 from transports import congestion
 from weir_base import paths
 from weir_base.settings import load
@@ -248,6 +250,17 @@ def open_vswitch() -> str:
     version = run("ovs-appctl", "--timeout=5", "-t", "ovs-vswitchd", "version").splitlines()[0].split()[-1]
     run("ovs-vsctl", "--timeout=5", "show")
     return f"running, {version}"
+
+
+def fail_mode() -> str:
+    """The extended bridges keep their entries when the controller is gone."""
+    columns = "--columns=name,fail_mode,external_ids"
+    listed = json.loads(run("ovs-vsctl", "--timeout=5", "--format=json", columns, "list", "bridge"))["data"]
+    extended = {name: mode for name, mode, (_, ids) in listed if takeover.NAME in dict(ids)}
+    if loose := sorted(name for name, mode in extended.items() if mode != takeover.SECURE):
+        names = ", ".join(loose)
+        raise ProbeFailed(f"bridge {names}: not secure, so its entries vanish when the controller is gone")
+    return f"secure on {', '.join(sorted(extended))}" if extended else "no bridge is extended"
 
 
 def flow_table() -> str:

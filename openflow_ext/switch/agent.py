@@ -44,12 +44,13 @@ Ready = Callable[[int, list[str]], None]
 class Extended:
     """One bridge that the agent extends, with a proxy for each of its controllers.
 
-    ``bypassed``: somebody has given the bridge other controllers.
+    ``bypassed``: somebody has given the bridge other controllers. ``insecure``: or another fail mode.
     """
 
     def __init__(self, bridge: Bridge, controllers: list[Controller], rundir: Path) -> None:
         self.bridge = bridge
         self.bypassed = False
+        self.insecure = False
         self.proxies = [
             Proxy(socket_path(rundir, bridge.name, index), controller, partial(Session, bridge))
             for index, controller in enumerate(controllers)
@@ -289,7 +290,7 @@ class Agent:
             log.info("reconnected to OVSDB")
 
     async def _sync_bridges(self) -> None:
-        """Take over bridges that were created again, and log if somebody replaced the agent as controller."""
+        """Take over bridges that were created again, and log which settings of the agent somebody changed."""
         for extended in self._extended:
             found = takeover.find_bridge(self._db, extended.bridge.name)
             if found is None:
@@ -308,6 +309,15 @@ class Agent:
                     "bridge %s is not extended any more: its controllers are now %s", row["name"], now
                 )
             extended.bypassed = bypassed
+            insecure = not takeover.is_secure(row)
+            if insecure and not extended.insecure:
+                log.warning(
+                    "bridge %s: its fail mode is no longer secure: it loses its entries when the controller"
+                    " is gone: ovs-vsctl set-fail-mode %s secure",
+                    row["name"],
+                    row["name"],
+                )
+            extended.insecure = insecure
 
     def _sync_ports(self) -> None:
         links = {e.bridge.name: links_of(self._db, e.bridge.name) for e in self._extended}
@@ -344,7 +354,9 @@ class Agent:
             await takeover.restore(self._db, name, str(self._settings.rundir))
         except SwitchError as error:
             log.error(
-                "bridge %s: its controllers are not restored: %s. Run weir switch --detach", name, error
+                "bridge %s: controllers and fail mode are not restored: %s. Run weir switch --detach",
+                name,
+                error,
             )
 
 

@@ -1,13 +1,17 @@
-"""The bridge's controllers replaced by the agent's sockets, and restored.
+"""The bridge's controllers and fail mode replaced by the agent's, and restored.
 
-The transaction that replaces the controllers also saves them in the bridge's external_ids. If the agent is
-killed, its successor or ``weir switch --detach`` finds there what to restore.
+The transaction that replaces them also saves them in the bridge's external_ids. If the agent is killed, its
+successor or ``weir switch --detach`` finds there what to restore.
+
+In the fail mode ``standalone``, Open vSwitch deletes all entries when its controllers have been gone for
+three inactivity probes, and then forwards like a learning switch. In ``secure`` it keeps the entries.
 
 | external_ids key | holds |
 |---|---|
 | weir-name | the name of the agent's data plane |
 | weir-number | the bridge's number in the data plane |
 | weir-controllers | the Controller rows that were there before, as JSON |
+| weir-fail-mode | the fail mode that was there before; empty: none was set |
 """
 
 from __future__ import annotations
@@ -22,10 +26,12 @@ from openflow_ext.switch.ovs.ovsdb import Ovsdb, Row, as_list
 NAME = "weir-name"
 NUMBER = "weir-number"
 CONTROLLERS = "weir-controllers"
-_KEYS = (NAME, NUMBER, CONTROLLERS)
+FAIL_MODE = "weir-fail-mode"
+_KEYS = (NAME, NUMBER, CONTROLLERS, FAIL_MODE)
+SECURE = "secure"
 
 COLUMNS = {
-    "Bridge": ("name", "ports", "controller", "external_ids", "datapath_type"),
+    "Bridge": ("name", "ports", "controller", "external_ids", "datapath_type", "fail_mode"),
     "Port": ("name", "interfaces"),
     "Interface": ("name", "ofport", "ifindex", "type"),
     "Controller": ("target",),
@@ -96,6 +102,16 @@ def is_ours(db: Ovsdb, bridge: Row, rundir: str) -> bool:
     return bool(now) and all(target.startswith(ours) for target in now)
 
 
+def fail_mode(bridge: Row) -> str:
+    """The fail mode of the bridge; empty if none is set, which means standalone."""
+    return "".join(as_list(bridge["fail_mode"]))
+
+
+def is_secure(bridge: Row) -> bool:
+    """Whether the bridge keeps its entries while it has no controller."""
+    return fail_mode(bridge) == SECURE
+
+
 def numbers(db: Ovsdb, bridges: Sequence[str]) -> dict[str, tuple[int, bool]]:
     """A number for each bridge, and whether the bridge already had it. Then its rules are still valid."""
     known: dict[str, int] = {}
@@ -124,12 +140,13 @@ async def take_over(
     number: int,
     packet_ins_per_s: int,
 ) -> None:
-    """Make the agent's sockets ``ours`` the bridge's controllers. Raises OvsdbError, SwitchError.
+    """Make the agent's sockets ``ours`` the bridge's controllers, and its fail mode ``secure``.
 
     ``packet_ins_per_s``: the limit of packet-ins for each controller, if the controllers before had none.
+    Raises OvsdbError, SwitchError.
     """
     uuid, bridge = require(db, bridge_name)
-    ids = {NAME: name, NUMBER: str(number)}
+    ids = {NAME: name, NUMBER: str(number), FAIL_MODE: _fail_mode_to_restore(bridge)}
     if is_ours(db, bridge, rundir):
         ids[CONTROLLERS] = bridge["external_ids"].get(CONTROLLERS, "[]")
     else:
@@ -137,7 +154,17 @@ async def take_over(
         ids[CONTROLLERS] = json.dumps(await _rows(db, [u for u, t in controllers if not _is_passive(t)]))
     before = json.loads(ids[CONTROLLERS])
     rows = [controller_row(target, before, packet_ins_per_s) for target in ours]
-    await db.transact(_unchanged(uuid, bridge), *_replace(db, uuid, bridge, rows), *_set_ids(uuid, ids))
+    await db.transact(
+        _unchanged(uuid, bridge),
+        *_replace(db, uuid, bridge, rows),
+        _on_bridge(uuid, "update", row={"fail_mode": SECURE}),
+        *_set_ids(uuid, ids),
+    )
+
+
+def _fail_mode_to_restore(bridge: Row) -> str:
+    """The saved fail mode. If the mode is not the agent's, it was set later and replaces the saved one."""
+    return bridge["external_ids"].get(FAIL_MODE, SECURE) if is_secure(bridge) else fail_mode(bridge)
 
 
 def controller_row(target: str, before: Sequence[Row], packet_ins_per_s: int) -> Row:
@@ -164,7 +191,10 @@ def _first(rows: Sequence[Row], column: str) -> int | None:
 
 
 async def restore(db: Ovsdb, bridge_name: str, rundir: str) -> None:
-    """Restore the bridge's controllers, unless somebody has set others meanwhile. Raises OvsdbError."""
+    """Restore the bridge's controllers and fail mode, unless somebody has set others meanwhile.
+
+    Raises OvsdbError.
+    """
     found = find_bridge(db, bridge_name)
     if found is None:
         return
@@ -172,6 +202,8 @@ async def restore(db: Ovsdb, bridge_name: str, rundir: str) -> None:
     operations = [_unchanged(uuid, bridge)]
     if is_ours(db, bridge, rundir):
         operations += _replace(db, uuid, bridge, _saved(bridge))
+    before = _fail_mode_to_restore(bridge)
+    operations.append(_on_bridge(uuid, "update", row={"fail_mode": before or ["set", []]}))
     await db.transact(*operations, *_set_ids(uuid, {}))
 
 
@@ -186,15 +218,15 @@ async def _rows(db: Ovsdb, uuids: Iterable[str]) -> list[Row]:
 
 
 def _unchanged(uuid: str, bridge: Row) -> Row:
-    """An operation that fails the transaction if the bridge's controllers have changed meanwhile."""
+    """An operation that fails the transaction if controllers or fail mode have changed meanwhile."""
     now: list[Any] = ["set", [["uuid", controller] for controller in as_list(bridge["controller"])]]
     return {
         "op": "wait",
         "table": "Bridge",
         "where": [["_uuid", "==", ["uuid", uuid]]],
-        "columns": ["controller"],
+        "columns": ["controller", "fail_mode"],
         "until": "==",
-        "rows": [{"controller": now}],
+        "rows": [{"controller": now, "fail_mode": fail_mode(bridge) or ["set", []]}],
         "timeout": 0,
     }
 
