@@ -18,7 +18,8 @@ _YOUNG_OBJECTS = 100_000
 class FlowDbContext(FlowDb):
     """FlowDb as configured. The framework creates one for all apps and closes it when it stops.
 
-    If the database cannot be opened the process ends with one line: the apps cannot work without it.
+    A database that is down does not stop the controller. If the database can never be used as configured (a
+    wrong URL, tables of another version), the process ends with one line.
     """
 
     def __init__(self) -> None:
@@ -31,6 +32,7 @@ class FlowDbContext(FlowDb):
                 settings.max_pending,
                 settings.retention,
                 ProcessStore,
+                waits=True,
             )
         except FlowDbError as error:
             raise SystemExit(f"weir: {error}") from error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import logging
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -13,18 +15,20 @@ from sqlalchemy.orm import sessionmaker
 from flowdb import schema
 from flowdb.clock import Clock
 from flowdb.commands import Command
-from flowdb.engine import open_engine, reporting_errors
+from flowdb.engine import DatabaseDown, open_engine, reporting_errors
 from flowdb.flow import Flow, FlowState
 from flowdb.index import FlowIndex
 from flowdb.models import Base, CommandRow, FlowRow, RunRow, SettingRow
 from flowdb.retention import Retention
-from flowdb.runs import RUN_SHIFT, Start, start_run
+from flowdb.runs import RUN_SHIFT, Start, own_run_id, start_run
 from flowdb.writing.changes import make_change
 from flowdb.writing.flow_changes import FlowOpened, changes_of_flow
 from flowdb.writing.process_store import ProcessStore
-from flowdb.writing.run_store import RunSpec, RunStore
+from flowdb.writing.run_store import RunSpec, RunStore, Unrecorded
 from flowdb.writing.store import StoreCounters
 from weir_base.settings import Section
+
+LOG = logging.getLogger(__name__)
 
 
 class FlowDb:
@@ -36,7 +40,9 @@ class FlowDb:
     Rows older than ``retention`` are deleted in the background; None keeps all. ``store`` is the writer: a
     thread of this process (RunStore) or, in a controller that answers alarms, a process (ProcessStore).
 
-    Creates the tables of an empty SQLite database. Raises FlowDbError if the database cannot be used.
+    Creates the tables of an empty SQLite database. Raises FlowDbError if the database cannot be used. With
+    ``waits`` the run also starts while the database is down, then without earlier flows. The store writes its
+    changes as soon as the database answers.
     """
 
     def __init__(
@@ -46,16 +52,26 @@ class FlowDb:
         max_pending: int = 250_000,
         retention: Retention | None = None,
         store: Callable[[RunSpec], RunStore | ProcessStore] = RunStore,
+        waits: bool = False,
     ) -> None:
         self.index = FlowIndex()
         self.clock = Clock()
-        engine = open_engine(url)
-        start = self._start(engine, url, adopt_within_s)
+        engine, unrecorded = open_engine(url), None
+        try:
+            start = self._start(engine, url, adopt_within_s)
+        except DatabaseDown as error:
+            if not waits:
+                raise
+            LOG.error("%s; the controller starts without it", error)
+            start = Start(own_run_id(), ())
+            unrecorded = Unrecorded(os.getpid(), self.clock.now_ns())
         self._run_id = start.run_id
         for flow in start.adopted:
             self.index.add(flow)
         self._counter = itertools.count(1)
-        self._store = store(RunSpec(url, start.run_id, self.clock.boot_ns, retention, max_pending))
+        self._store = store(
+            RunSpec(url, start.run_id, self.clock.boot_ns, retention, max_pending, unrecorded)
+        )
         self._closed = False
         atexit.register(self.close)
 

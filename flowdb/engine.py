@@ -2,6 +2,7 @@
 
 FlowDbError             the database cannot be used
   DatabaseUnavailable   it cannot be reached, created, read or written
+    DatabaseDown        it does not answer now, but may later: a stopped server, a lock
   SchemaMismatch        its tables are missing, or belong to another version
 """
 
@@ -17,7 +18,7 @@ from typing import Any
 
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine import URL, Connection, Engine
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from flowdb.database_url import UnusableUrl, hide_password, parsed, without_password
@@ -37,6 +38,10 @@ class FlowDbError(Exception):
 
 class DatabaseUnavailable(FlowDbError):
     """The database cannot be reached, created, read or written."""
+
+
+class DatabaseDown(DatabaseUnavailable):
+    """The database does not answer now. It may later, without a change of the configuration."""
 
 
 class SchemaMismatch(FlowDbError):
@@ -66,7 +71,8 @@ def reporting_errors(url: str, action: str = "open") -> Iterator[None]:
         yield
     except (SQLAlchemyError, sqlite3.Error) as error:
         reason = hide_password(first_line(error), url)
-        raise DatabaseUnavailable(
+        kind = DatabaseDown if _may_pass(url, error, reason) else DatabaseUnavailable
+        raise kind(
             f"cannot {action} the flow database {without_password(url)}: {reason}; {_remedy(url, reason)}"
         ) from error
 
@@ -125,6 +131,13 @@ def _make_file(path: Path) -> None:
             f"cannot write the flow database {path}: {error.strerror}; give this user write access, or"
             f" {_OTHER_DATABASE}"
         ) from error
+
+
+def _may_pass(url: str, error: Exception, reason: str) -> bool:
+    """Whether an error may pass without a change of the configuration."""
+    if parsed(url).get_backend_name() == "sqlite":
+        return "locked" in reason
+    return isinstance(error, OperationalError)
 
 
 def _remedy(url: str, reason: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 from collections import defaultdict
 from collections.abc import Iterator
@@ -34,6 +35,15 @@ class Start:
     adopted: tuple[Flow, ...]
 
 
+_FIRST_OWN_ID, _OWN_IDS = 1 << 30, 1 << 29
+"""Run ids that a controller chooses itself. The database numbers runs from 1, and ids must be below 2**31."""
+
+
+def own_run_id() -> int:
+    """A run id for a controller that starts while its database is down: random, from a range of its own."""
+    return _FIRST_OWN_ID + secrets.randbelow(_OWN_IDS)
+
+
 def start_run(session: Session, clock: Clock, adopt_within_s: float) -> Start:
     """Record a new run, and settle the flows and clamps that earlier runs left open.
 
@@ -51,21 +61,47 @@ def start_run(session: Session, clock: Clock, adopt_within_s: float) -> Start:
             _in_time_of(flow, shifts_ns.get(flow.id >> RUN_SHIFT, 0), now_ns) for flow in _open_flows(session)
         )
     else:
-        lost = {"closed_ns": now_ns, "close_reason": "lost", "state": FlowState.CLOSED}
-        session.execute(update(FlowRow).where(FlowRow.closed_ns.is_(None)).values(lost))
-    open_clamps = update(ClampRow).where(ClampRow.lifted_ns.is_(None))
-    session.execute(open_clamps.values(lifted_ns=now_ns, lift_reason="controller restarted"))
-    run = RunRow(
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        boot_id=boot_id(),
-        boot_ns=clock.boot_ns,
-        started_ns=now_ns,
-        last_seen_ns=now_ns,
-    )
+        _end_open_flows(session, now_ns)
+    _end_open_clamps(session, now_ns)
+    run = _run_row(clock, os.getpid(), now_ns)
     session.add(run)
     session.flush()
     return Start(run.id, adopted)
+
+
+def record_own_run(session: Session, clock: Clock, run_id: int, pid: int, started_ns: int) -> None:
+    """Record a run that started while the database was down, before any of its rows.
+
+    What earlier runs left open ends as in ``start_run``, but no flow is adopted: the run has learnt the live
+    flows from the switches. Nothing happens if the run is recorded already.
+    """
+    if session.get(RunRow, run_id) is None:
+        _end_open_flows(session, started_ns)
+        _end_open_clamps(session, started_ns)
+        run = _run_row(clock, pid, started_ns)
+        run.id = run_id
+        session.add(run)
+
+
+def _end_open_flows(session: Session, now_ns: int) -> None:
+    lost = {"closed_ns": now_ns, "close_reason": "lost", "state": FlowState.CLOSED}
+    session.execute(update(FlowRow).where(FlowRow.closed_ns.is_(None)).values(lost))
+
+
+def _end_open_clamps(session: Session, now_ns: int) -> None:
+    open_clamps = update(ClampRow).where(ClampRow.lifted_ns.is_(None))
+    session.execute(open_clamps.values(lifted_ns=now_ns, lift_reason="controller restarted"))
+
+
+def _run_row(clock: Clock, pid: int, started_ns: int) -> RunRow:
+    return RunRow(
+        host=socket.gethostname(),
+        pid=pid,
+        boot_id=boot_id(),
+        boot_ns=clock.boot_ns,
+        started_ns=started_ns,
+        last_seen_ns=clock.now_ns(),
+    )
 
 
 def silent_ns(run: RunRow | Row[Any], clock: Clock) -> int:

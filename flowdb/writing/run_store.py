@@ -6,14 +6,16 @@ from dataclasses import dataclass
 
 from sqlalchemy import update
 from sqlalchemy.engine import Connection
+from sqlalchemy.orm import Session
 
+from flowdb import schema
 from flowdb.clock import Clock
 from flowdb.commands import claim_commands
 from flowdb.engine import open_engine
 from flowdb.flow import NS_PER_S
 from flowdb.models import RunRow
 from flowdb.retention import Retention, prune
-from flowdb.runs import HEARTBEAT_S
+from flowdb.runs import HEARTBEAT_S, record_own_run
 from flowdb.writing.command_inbox import CommandInbox
 from flowdb.writing.store import PeriodicTask, Store
 
@@ -22,14 +24,26 @@ _PRUNE_ROWS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
+class Unrecorded:
+    """A run that the database does not know: the controller's process, and when it started."""
+
+    pid: int
+    started_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunSpec:
-    """The database and the run that a store writes for. ``boot_ns`` is that of the run's clock."""
+    """The database and the run that a store writes for. ``boot_ns`` is that of the run's clock.
+
+    ``unrecorded``: the database was down when the run started, so the store has to record the run first.
+    """
 
     url: str
     run_id: int
     boot_ns: int
     retention: Retention | None
     max_pending: int
+    unrecorded: Unrecorded | None = None
 
 
 class RunStore(Store):
@@ -42,10 +56,19 @@ class RunStore(Store):
         self._spec = spec
         self._clock = Clock(spec.boot_ns)
         self.commands = CommandInbox()
+        self._unrecorded = spec.unrecorded
         tasks = [PeriodicTask(HEARTBEAT_S, self._heartbeat), PeriodicTask(_COMMANDS_S, self._claim_commands)]
         if spec.retention:
             tasks.append(PeriodicTask(_PRUNE_S, self._prune))
         super().__init__(open_engine(spec.url), tasks, spec.max_pending)
+
+    def _use(self, connection: Connection) -> None:
+        if self._unrecorded is not None:
+            schema.prepare(self._engine, self._spec.url)
+            run = self._unrecorded
+            with Session(connection) as session, session.begin():
+                record_own_run(session, self._clock, self._spec.run_id, run.pid, run.started_ns)
+            self._unrecorded = None
 
     def _heartbeat(self, connection: Connection) -> bool:
         if jump_ns := self._clock.jump_ns():
@@ -64,4 +87,4 @@ class RunStore(Store):
     def _prune(self, connection: Connection) -> bool:
         assert self._spec.retention is not None  # noqa: S101 - the task exists only with a retention
         deleted = prune(connection, self._spec.retention, self._clock.now_ns(), _PRUNE_ROWS)
-        return max(deleted.values()) == _PRUNE_ROWS
+        return sum(deleted.values()) >= _PRUNE_ROWS

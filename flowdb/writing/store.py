@@ -215,7 +215,11 @@ class Store:
     def _connected(self) -> Connection:
         if self._connection is None:
             self._connection = self._engine.connect()
+            self._use(self._connection)
         return self._connection
+
+    def _use(self, connection: Connection) -> None:
+        """A new connection, before anything is written. An error is handled like one of a write."""
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
