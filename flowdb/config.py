@@ -59,10 +59,19 @@ class FlowDbSettings(Section):
         7.0, gt=0, le=36_500, description="days for which samples of port counters are kept"
     )
 
+    keep_gb: float = Field(
+        10.0,
+        ge=0,
+        le=1_000_000,
+        description="GB of rows that are kept; above that the oldest are deleted before their days are over; "
+        "0: no limit",
+    )
+
     @property
     def database_url(self) -> str:
         return database_url(os.environ.get("WEIR_DB") or self.url)
 
     @property
     def retention(self) -> Retention:
-        return Retention(self.keep_flows_days, self.keep_samples_days)
+        most_bytes = round(self.keep_gb * 1e9) or None
+        return Retention(self.keep_flows_days, self.keep_samples_days, most_bytes)

@@ -2,42 +2,81 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import CursorResult, Select, delete, select, tuple_
+from sqlalchemy import CursorResult, Select, delete, select, text, tuple_
 from sqlalchemy.engine import Connection
 
-from flowdb.models import AlarmRow, Base, CommandRow, FlowRow, HopRow, PortSampleRow
+from flowdb.models import TIMES, AlarmRow, Base, CommandRow, FlowRow, HopRow, PortSampleRow
 
 NS_PER_DAY = 86_400_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long rows are kept, in days. Open flows are always kept.
+    """How long rows are kept, in days, and how much may be kept. Open flows are always kept.
 
     ``flows_days``: closed flows with their hops, alarms, decisions, clamps, and commands that are done.
-    ``samples_days``: samples of port counters.
+    ``samples_days``: samples of port counters. ``most_bytes``: limit of ``used_bytes``. Above it the oldest
+    rows are deleted, whatever their age; None: no limit.
     """
 
     flows_days: float
     samples_days: float
+    most_bytes: int | None = None
+
+
+_USED_IN_SQLITE = """
+SELECT (page_count - freelist_count) * page_size
+FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()
+"""
+_USED_IN_POSTGRESQL = """
+SELECT COALESCE(SUM(n_live_tup * (28 + COALESCE(width, 100))
+    * (1 + pg_indexes_size(relid)::float / GREATEST(pg_table_size(relid), 8192))), 0)
+FROM pg_stat_user_tables LEFT JOIN (
+    SELECT schemaname, tablename, SUM(avg_width) AS width FROM pg_stats GROUP BY schemaname, tablename
+) AS widths ON widths.schemaname = pg_stat_user_tables.schemaname AND tablename = relname
+"""
+"""Rows that are not deleted x their mean width with header, and the same for their part of the indexes."""
+
+
+def used_bytes(connection: Connection) -> int:
+    """The bytes that hold rows, without the free space that deleted rows left.
+
+    PostgreSQL does not count them, so they are estimated from its statistics of rows and columns.
+    """
+    is_sqlite = connection.dialect.name == "sqlite"
+    return int(connection.execute(text(_USED_IN_SQLITE if is_sqlite else _USED_IN_POSTGRESQL)).scalar_one())
 
 
 def prune(connection: Connection, retention: Retention, now_ns: int, limit: int) -> dict[str, int]:
     """Delete at most ``limit`` old rows of each table, oldest first, with the rows that refer to them.
 
-    Returns the number of deleted rows by table. Less than ``limit`` means that no old row is left.
+    Returns the number of deleted rows by table. A sum below ``limit`` means that no row is left to delete.
     """
-    deleted = {}
-    for row, oldest in _too_old(retention, now_ns):
-        keys = oldest.limit(limit)
-        if row is FlowRow:
-            connection.execute(delete(HopRow).where(HopRow.flow_id.in_(keys)))
-        deleted[row.__tablename__] = _delete(connection, row, keys)
+    deleted = {
+        row.__tablename__: _delete(connection, row, oldest.limit(limit))
+        for row, oldest in _too_old(retention, now_ns)
+    }
+    if retention.most_bytes is None:
+        return deleted
+    while (left := limit - sum(deleted.values())) > 0 and used_bytes(connection) > retention.most_bytes:
+        row, oldest = min(_too_old(Retention(0, 0), now_ns), key=lambda kind: _age(connection, *kind))
+        gone = _delete(connection, row, oldest.limit(left))
+        deleted[row.__tablename__] += gone
+        if not gone:
+            break
     return deleted
+
+
+def _age(connection: Connection, row: type[Base], oldest: Select[*tuple[Any, ...]]) -> float:
+    """The time of the oldest row of a table that may be deleted; infinity if there is none."""
+    at = getattr(row, TIMES[row.__tablename__])
+    found = connection.execute(oldest.with_only_columns(at, maintain_column_froms=True).limit(1)).scalar()
+    return math.inf if found is None else float(found)
 
 
 def _too_old(retention: Retention, now_ns: int) -> Iterator[tuple[type[Base], Select[*tuple[Any, ...]]]]:
@@ -54,6 +93,8 @@ def _too_old(retention: Retention, now_ns: int) -> Iterator[tuple[type[Base], Se
 
 
 def _delete(connection: Connection, row: type[Base], keys: Select[*tuple[Any, ...]]) -> int:
+    if row is FlowRow:
+        connection.execute(delete(HopRow).where(HopRow.flow_id.in_(keys)))
     key = list(row.__table__.primary_key)
     is_chosen = key[0].in_(keys) if len(key) == 1 else tuple_(*key).in_(keys)
     result = connection.execute(delete(row).where(is_chosen))

@@ -148,9 +148,16 @@ def export(
     type=click.FloatRange(min=0),
     help="Age limit of samples of port counters. Default: [flowdb] keep_samples_days.",
 )
+@click.option(
+    "--gb",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Limit of the rows in GB; the oldest are deleted. Default: [flowdb] keep_gb.",
+)
 @_JSON
 @click.pass_obj
-def prune_command(url: str, flows_days: float | None, samples_days: float | None, as_json: bool) -> None:
+def prune_command(
+    url: str, flows_days: float | None, samples_days: float | None, gb: float | None, as_json: bool
+) -> None:
     """Delete old rows.
 
     Old rows are closed flows, alarms, decisions and clamps, and samples of port counters. Open flows are
@@ -160,6 +167,7 @@ def prune_command(url: str, flows_days: float | None, samples_days: float | None
     retention = Retention(
         kept.flows_days if flows_days is None else flows_days,
         kept.samples_days if samples_days is None else samples_days,
+        kept.most_bytes if gb is None else round(gb * 1e9),
     )
     with reporting_errors(url, "prune"), _working("pruning", as_json):
         pruned = _prune_all(url, retention)
@@ -181,7 +189,7 @@ def _prune_all(url: str, retention: Retention) -> dict[str, int]:
         with engine.begin() as connection:
             pruned = prune(connection, retention, now_ns, _PRUNE_ROWS)
         total = {table: total.get(table, 0) + rows for table, rows in pruned.items()}
-        if max(pruned.values()) < _PRUNE_ROWS:
+        if sum(pruned.values()) < _PRUNE_ROWS:
             return total
 
 

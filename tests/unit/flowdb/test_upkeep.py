@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime
 
@@ -25,7 +26,7 @@ from flowdb.models import (
     PortSampleRow,
     RunRow,
 )
-from flowdb.retention import Retention
+from flowdb.retention import Retention, used_bytes
 from tests.support.database.rows import BIG_DPID, new_flow, rows, wait_written
 from tests.support.waiting import wait_until
 from weir_base.port_counters import PORT_COUNTERS
@@ -129,6 +130,48 @@ def test_prune_deletes_dependent_rows_and_keeps_open_flows(url, open_db):
     assert json.loads(done.output)["deleted"] == {"flows": 3, "alarms": 1, "commands": 0, "port_samples": 1}
     assert count(url, *everything) == [5, 5, 1, 1, 1, 1]
     assert "0 flows, 0 alarms" in run(url, "prune", "--flows-days", "5").output
+
+
+def analyse(url):
+    """PostgreSQL estimates the width of rows when it analyses a table. In service autovacuum does that."""
+    if url.startswith("postgresql"):
+        with open_engine(url).begin() as connection:
+            connection.execute(text("ANALYZE"))
+
+
+def used(url):
+    analyse(url)
+    with open_engine(url).begin() as connection:
+        return used_bytes(connection)
+
+
+def test_above_its_size_limit_the_oldest_rows_of_all_tables_go(url, open_db, monkeypatch):
+    monkeypatch.setattr("flowdb.maintenance.cli._PRUNE_ROWS", 100)
+    db = open_db(url)
+    for days in (4, 3, 2):
+        fill(db, age_days=days, flows=1000)
+    now_ns = db.clock.now_ns()
+    db.close()
+    full = used(url)
+    assert "0 flows, 0 alarms" in run(url, "prune", "--gb", str(2 * full / 1e9)).output
+    run(url, "prune", "--gb", str(full / 2 / 1e9))
+    assert used(url) <= 0.55 * full
+    closed = Counter((now_ns - row.opened_ns) // DAY_NS for row in rows(url, FlowRow) if row.closed_ns)
+    assert (closed[4], closed[2]) == (0, 1000), "the oldest go first"
+    assert 0 < closed[3] < 1000, "and no more than necessary"
+    assert sum(row.closed_ns is None for row in rows(url, FlowRow)) == 3, "open flows stay"
+
+
+def test_a_controller_keeps_its_size_limit(url, open_db, monkeypatch):
+    monkeypatch.setattr("flowdb.writing.run_store._PRUNE_ROWS", 100)
+    first = open_db(url)
+    fill(first, age_days=3, flows=2000)
+    first.close()
+    half = used(url) // 2
+    second = open_db(url, retention=Retention(30, 30, half))
+    wait_until(lambda: used(url), "the limit is kept", lambda size: size <= half)
+    second.close()
+    assert count(url, FlowRow) != [0]
 
 
 def test_a_controller_prunes_in_small_steps(url, open_db, monkeypatch):
