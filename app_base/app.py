@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -35,6 +36,8 @@ CONNECTED = [CONFIG_DISPATCHER, MAIN_DISPATCHER]
 """The states of a session in which the switch is known by its datapath id."""
 
 _EXPERIMENTER_ERROR = 0xFFFF
+_TICK_MARGIN_S = 0.001
+"""A tick may be this late."""
 
 
 class EventTick(EventBase):
@@ -76,6 +79,8 @@ class ControllerApp(App, Generic[SettingsT]):
         self.metrics = AppMetrics(self.DECLARATION, flowdb)
         self.datapaths: dict[int, Any] = {}
         self._tick_waits = False
+        self._tick_due_s = 0.0
+        self._interval_shrank = hub.Queue()  # os-ken's Event does not wake up after a timeout
 
     def start(self) -> Any:
         """The framework calls this when all apps have been made."""
@@ -112,14 +117,24 @@ class ControllerApp(App, Generic[SettingsT]):
 
     def _send_ticks(self) -> None:
         while self.is_active:
-            hub.sleep(self.tick_interval_s())
-            if not self._tick_waits:
-                self._tick_waits = True
-                self.send_event(self.name, EventTick())
+            interval_s = self.tick_interval_s()
+            self._tick_due_s = time.monotonic() + interval_s
+            try:
+                self._interval_shrank.get(timeout=interval_s)
+            except hub.QueueEmpty:
+                if not self._tick_waits:
+                    self._tick_waits = True
+                    self.send_event(self.name, EventTick())
 
     def tick_interval_s(self) -> float:
         """Seconds until the next tick. If the first answer is 0, the app gets no ticks."""
         return 0.0
+
+    def check_interval(self) -> None:
+        """Call this if ``tick_interval_s`` may have become shorter, so that the next tick comes in time."""
+        if time.monotonic() + self.tick_interval_s() < self._tick_due_s - _TICK_MARGIN_S:
+            self._tick_due_s = 0.0
+            self._interval_shrank.put(None)
 
     def switch_connected(self, datapath: Any) -> None:
         """A session with a switch began; ``datapaths`` has it."""

@@ -1,6 +1,7 @@
 """Measure what the agent costs on a bridge without traffic, and how long its start, its end and a port take.
 
-    python -m bench.agent_idle [--ports N ...] [--seconds N] [--controller scripted|weir] [--json]
+    python -m bench.agent_idle [--ports N ...] [--seconds N] [--controller scripted|weir] [--apps APPS]
+        [--engine ryu|os-ken] [--json]
 
 A private Open vSwitch has one bridge with so many veth ports, each with HTB and a FIFO. "start s" is the
 time from the start of the process `weir switch` until it is ready, "end s" from SIGTERM until the process
@@ -8,9 +9,9 @@ has ended. "agent" is the part of one core that the agent uses while nothing hap
 ms": a port joins or leaves the bridge; the time from the end of ovs-vsctl, which waits for Open vSwitch,
 until the programs are attached or detached. Shown are the median, the least and the greatest of --changes.
 
-With "scripted" the controller answers echo requests only. With "weir" it is `weir controller` with its
-default apps and settings, so LLDP and telemetry run. "controller" is the part of one core that all its
-processes use.
+With "scripted" the controller answers echo requests only. With "weir" it is `weir controller` with default
+settings, so LLDP and telemetry run. "controller" is the part of one core that all its processes use, with
+the database writer.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
 from tests.support.agent.switch_bench import Agent, Controller, OpenVSwitch, open_vswitch
 from tests.support.controllers.processes import free_port
 from tests.support.waiting import wait_until
+from weir.controller import DEFAULT_APPS
 
 NAME, BRIDGE = "weir-bench", "busy"
 SETTLE_S = 5.0
@@ -75,9 +77,10 @@ def make_links(names: Sequence[str], folder: Path) -> None:
 
 
 def tree_cpu_s(pid: int) -> float:
-    """The CPU time of a process and its children."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return cpu_s(pid) + sum(tree_cpu_s(int(child)) for child in children)
+    """The CPU time of a process and its children, which any of its threads may have started."""
+    lists = Path(f"/proc/{pid}/task").glob("*/children")
+    children = [int(child) for each in lists for child in each.read_text().split()]
+    return cpu_s(pid) + sum(map(tree_cpu_s, children))
 
 
 @contextlib.contextmanager
@@ -101,14 +104,14 @@ def scripted() -> Iterator[tuple[str, int]]:
 
 
 @contextlib.contextmanager
-def weir(folder: Path) -> Iterator[tuple[str, int]]:
-    """`weir controller` with its defaults; its target and its process."""
+def weir(folder: Path, options: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """`weir controller` with its default settings; its target and its process."""
     config = folder / "weir.toml"
     config.write_text(f"[flowdb]\nurl = 'sqlite:///{folder}/weir.db'\n")
     env = os.environ | {"WEIR_CONFIG": str(config)}
     address = f"127.0.0.1:{free_port()}"
     quiet = subprocess.DEVNULL
-    argv = [sys.executable, "-W", "ignore", "-m", "weir", "controller", "--listen", address]
+    argv = [sys.executable, "-W", "ignore", "-m", "weir", "controller", "--listen", address, *options]
     running = subprocess.Popen(argv, env=env, stdout=quiet, stderr=quiet)
     try:
         yield f"tcp:{address}", running.pid
@@ -146,12 +149,14 @@ def change_ports(ovs: OpenVSwitch, changes: int) -> tuple[list[float], list[floa
     return added_ms, removed_ms
 
 
-def measure(ports: int, seconds: float, changes: int, kind: str, env: dict[str, str]) -> dict[str, Any]:
-    """One run of the agent."""
+def measure(
+    ports: int, seconds: float, changes: int, options: Sequence[str] | None, env: dict[str, str]
+) -> dict[str, Any]:
+    """One run of the agent. ``options``: of `weir controller`; None: the controller is scripted."""
     with contextlib.ExitStack() as stack:
         ovs = stack.enter_context(open_vswitch())
         build(ovs, [f"p{number}" for number in range(ports)])
-        chosen = weir(ovs.rundir) if kind == "weir" else scripted()
+        chosen = scripted() if options is None else weir(ovs.rundir, options)
         target, controller = stack.enter_context(chosen)
         began_s = time.perf_counter()
         agent = Agent(
@@ -193,13 +198,18 @@ def measure(ports: int, seconds: float, changes: int, kind: str, env: dict[str, 
 @click.option("--seconds", default=20.0, show_default=True, help="How long the CPU is measured.")
 @click.option("--changes", default=10, show_default=True, help="Ports added and removed.")
 @click.option("--controller", "kind", type=click.Choice(["scripted", "weir"]), default="scripted")
+@click.option("--apps", default=DEFAULT_APPS, show_default=True, help="Of `weir controller`.")
+@click.option("--engine", type=click.Choice(["ryu", "os-ken"]), default="ryu", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def main(ports: tuple[int, ...], seconds: float, changes: int, kind: str, as_json: bool) -> None:
+def main(
+    ports: tuple[int, ...], seconds: float, changes: int, kind: str, apps: str, engine: str, as_json: bool
+) -> None:
     sandbox.enter()
     os.environ.pop("OVS_RUNDIR", None)
     Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
     env = {"PYTHONPATH": os.getcwd()}
-    rows = [measure(count, seconds, changes, kind, env) for count in ports]
+    options = ("--apps", apps, "--engine", engine) if kind == "weir" else None
+    rows = [measure(count, seconds, changes, options, env) for count in ports]
     if not as_json:
         for row in rows:
             row["agent"] = f"{row['agent']:.2%}"

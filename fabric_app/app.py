@@ -15,7 +15,7 @@ from fabric_app import messages
 from fabric_app.config import FabricSettings
 from fabric_app.connections import Changed, Closed, FlowEvent, Opened
 from fabric_app.core import Fabric
-from fabric_app.core_types import Await, Decision, Learned, LinkDown, LinkUp, Lost, Put, Send, Sweep
+from fabric_app.core_types import Await, Decision, Learned, LinkDown, LinkUp, Lost, Probe, Put, Send, Sweep
 from fabric_app.events import EventFlowClosed, EventFlowOpened
 from fabric_app.flow_reports import Doubt
 from fabric_app.frames import MalformedFrame
@@ -23,10 +23,10 @@ from fabric_app.lldp import KEY_BYTES, ForgedFrame
 from fabric_app.recorder import Recorder
 from fabric_app.refusals import Complaint, Refused
 from flowdb.context import FlowDbContext
-from flowdb.flow import PortKey
+from flowdb.flow import NS_PER_S, PortKey
 from openflow_ext.engine import MAIN_DISPATCHER, hub, ofp_event, set_ev_cls
 
-_TICK_S = 0.1
+_TICK_S, _LONGEST_TICK_S = 0.1, 1.0
 _RECORDS_AT_ONCE = 16
 """A flow report may hold hundreds of records: other events are handled after every few of them."""
 _REPORTS_BARRIER = 0
@@ -52,6 +52,7 @@ class FabricApp(ControllerApp[FabricSettings]):
         self.core = Fabric(flowdb.next_id, os.urandom(KEY_BYTES), self.settings.options, self.pipeline)
         self.core.adopt(flowdb.index.flows())
         self.metrics.read_from("hosts", lambda: len(self.core.network.hosts))
+        self._packet_outs = messages.PacketOuts()
         self._generation = int.from_bytes(os.urandom(4), "big")
         self._barriers: dict[tuple[int, int], int] = {}
         self._report_xids: dict[int, int] = {}
@@ -77,6 +78,7 @@ class FabricApp(ControllerApp[FabricSettings]):
         found = messages.inherited(ev.msg.body, self._generation)
         dpid = ev.msg.datapath.id
         self.core.network.inherit(dpid, found.hosts, found.link_ports, found.generations)
+        self.check_interval()
 
     @set_ev_cls(ofp_event.EventOFPPortDescStatsReply, CONNECTED)
     def on_ports(self, ev: Any) -> None:
@@ -125,6 +127,7 @@ class FabricApp(ControllerApp[FabricSettings]):
         number = self._barriers.pop((dpid, ev.msg.xid), None)
         if number == _REPORTS_BARRIER and self._report_xids.pop(dpid, 0):
             self.core.network.reports_flows(dpid)
+            self.check_interval()
         elif number is not None:
             self._carry_out(self.core.reactive_paths.on_done(dpid, number))
 
@@ -138,7 +141,8 @@ class FabricApp(ControllerApp[FabricSettings]):
         self.logger.warning("switch %016x refuses message %#x: %s", dpid, refusal.xid, refusal)
 
     def tick_interval_s(self) -> float:
-        return _TICK_S
+        rest_s = (self.core.due_ns() - self._now_ns()) / NS_PER_S
+        return min(max(rest_s, _TICK_S), _LONGEST_TICK_S)
 
     def tick(self) -> None:
         self._carry_out(self.core.on_tick(self._now_ns()))
@@ -171,7 +175,7 @@ class FabricApp(ControllerApp[FabricSettings]):
     def _carry_out(self, decisions: Iterable[Decision]) -> None:
         for decision in decisions:
             match decision:
-                case Send() | Put() | Await() | Sweep():
+                case Send() | Probe() | Put() | Await() | Sweep():
                     if datapath := self.datapaths.get(decision.dpid):
                         self._instruct(datapath, decision)
                 case Learned(host):
@@ -195,11 +199,14 @@ class FabricApp(ControllerApp[FabricSettings]):
                     self._warn_rarely(self.core.reports.doubts, text)
                 case _:
                     self._publish(decision)
+        self.check_interval()
 
-    def _instruct(self, datapath: Any, decision: Send | Put | Await | Sweep) -> None:
+    def _instruct(self, datapath: Any, decision: Send | Probe | Put | Await | Sweep) -> None:
         match decision:
             case Send(_, ports, frame):
                 datapath.send_msg(messages.packet_out(datapath, ports, frame))
+            case Probe(_, frames):
+                datapath.send(self._packet_outs.encode(datapath, frames))
             case Put(_, added, deleted):
                 for entry in added:
                     datapath.send_msg(messages.add(datapath, entry, self._generation))

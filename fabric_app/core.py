@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from app_base.pipeline import Pipeline
 from fabric_app.claims import Sighting
 from fabric_app.connections import Closed, Connections, FlowEvent
-from fabric_app.core_types import Decision, Send
+from fabric_app.core_types import Decision, Probe, Send
 from fabric_app.discovery import Discovery
 from fabric_app.flow_entries import FlowEntries
 from fabric_app.flow_reports import Doubt, Reports
@@ -112,12 +112,16 @@ class Fabric:
         return [*self.network.forget_port(port), *self._refresh(now_ns)]
 
     def on_tick(self, now_ns: int) -> list[Decision]:
-        """Probes links and hosts, and updates switches. Call it about every tenth of a second."""
+        """Probes links and hosts, and updates switches. Call it at ``due_ns``, and every second."""
         decisions, granted = self.network.track(now_ns)
         for seen in granted:
             if self.network.tracking.owns(seen):
                 decisions += self._answer(parse(seen.frame), seen.frame, seen.at)
         return [*self._probe(now_ns), *decisions, *self._refresh(now_ns), *self.refusals.due(now_ns)]
+
+    def due_ns(self) -> int:
+        """The time at which ``on_tick`` has work if nothing happens until then."""
+        return self.network.due_ns()
 
     def on_packet(self, data: bytes, at: PortKey, now_ns: int, waits: bool = False) -> list[Decision]:
         """A frame, or its first bytes, arrived at a port. ``waits``: no entry has forwarded it.
@@ -171,17 +175,16 @@ class Fabric:
         self.connections.adopt(flows)
 
     def _probe(self, now_ns: int) -> list[Decision]:
-        return [Send(port.dpid, (port.port_no,), frame) for port, frame in self.network.discovery.due(now_ns)]
+        return _by_switch(self.network.discovery.due(now_ns))
 
     def _on_lldp(self, at: PortKey, data: bytes, now_ns: int) -> list[Decision]:
         try:
-            answers = self.network.discovery.heard(at, data, now_ns)
+            return _by_switch(self.network.discovery.heard(at, data, now_ns))
         except ForeignFrame:
             return []
         except MalformedFrame:
             self.malformed += 1
             raise
-        return [Send(port.dpid, (port.port_no,), frame) for port, frame in answers]
 
     def _refresh(self, now_ns: int) -> list[Decision]:
         """Update the switches, and the flows' paths if the topology changed."""
@@ -272,6 +275,14 @@ def _sighting(frame: Frame, at: PortKey, data: bytes) -> Sighting:
         case Segment(key=key):
             used_ip = key.src
     return Sighting(frame.src_mac, at, ip, used_ip, data)
+
+
+def _by_switch(probes: Iterable[tuple[PortKey, bytes]]) -> list[Decision]:
+    """One decision for all probes of a switch."""
+    frames: dict[int, list[tuple[int, bytes]]] = {}
+    for port, frame in probes:
+        frames.setdefault(port.dpid, []).append((port.port_no, frame))
+    return [Probe(dpid, tuple(own)) for dpid, own in frames.items()]
 
 
 def _asks_all(asked: Neighbour, frame: Frame) -> bool:

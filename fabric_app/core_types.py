@@ -47,6 +47,14 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """Send each port of a switch a frame of its own: (port number, frame)."""
+
+    dpid: int
+    frames: tuple[tuple[int, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Put:
     """Add entries to a switch (or replace the entries in their places), and delete others."""
 
@@ -72,5 +80,17 @@ class Sweep:
 
 
 Decision: TypeAlias = (
-    Learned | Lost | LinkUp | LinkDown | Send | Put | Await | Sweep | FlowEvent | Doubt | Refused | Complaint
+    Learned
+    | Lost
+    | LinkUp
+    | LinkDown
+    | Send
+    | Probe
+    | Put
+    | Await
+    | Sweep
+    | FlowEvent
+    | Doubt
+    | Refused
+    | Complaint
 )

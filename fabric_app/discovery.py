@@ -116,6 +116,11 @@ class Discovery:
             return False
         return True if now_ns - state.up_ns >= self._settle_ns else None
 
+    @property
+    def due_ns(self) -> int:
+        """The time at which ``due`` next has something to do."""
+        return min(self._next_ns, *self._settles_ns[:1]) if self._settles_ns else self._next_ns
+
     def due(self, now_ns: int) -> list[tuple[PortKey, bytes]]:
         """The probes that are due, each with its port."""
         if self._settles_ns and self._settles_ns[0] <= now_ns:

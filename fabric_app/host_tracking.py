@@ -122,6 +122,11 @@ class HostTracking:
         owner = self.hosts.with_ip(seen.ip) if seen.ip else None
         return owner is None or owner.mac == seen.mac
 
+    @property
+    def due_ns(self) -> int:
+        """The time at which ``tick`` next has something to do; 0: soon, because a claim is open."""
+        return 0 if len(self._claims) else self._presence.due_ns
+
     def tick(self, now_ns: int) -> tuple[list[Event], list[Sighting]]:
         """Ask hosts, forget lost hosts, and grant claims. Returns the granted claims of IP addresses."""
         events: list[Event] = []

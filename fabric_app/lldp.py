@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 
 from app_base.headers import ETH_LLDP
 from fabric_app.frames import MalformedFrame
@@ -24,6 +25,7 @@ _OUI = b"\x0aWe"  # locally administered: the IEEE has assigned none to Weir
 _SUBTYPE = b"\x01"
 _TTL_S = 2
 _SIGNATURE_BYTES = 16
+_PORTS_CACHED = 8192
 
 
 class ForeignFrame(Exception):
@@ -45,14 +47,18 @@ class Probe:
 def encode(probe: Probe, key: bytes) -> bytes:
     """The frame of a probe. Its source is a locally administered address, derived from switch and port."""
     content = _content(probe)
-    source = b"\x0a" + hashlib.blake2b(content[:12], digest_size=5).digest()
     own = _OUI + _SUBTYPE + content[12:] + _sign(content, key)
+    return _head(content[:12]) + _tlv(_OWN, own) + _tlv(_END, b"")
+
+
+@lru_cache(_PORTS_CACHED)
+def _head(place: bytes) -> bytes:
+    """The part of a port's frames that is always the same. ``place``: the switch and the port."""
+    source = b"\x0a" + hashlib.blake2b(place, digest_size=5).digest()
     tlvs = (
-        _tlv(_CHASSIS, _LOCALLY_ASSIGNED + content[:8])
-        + _tlv(_PORT, _LOCALLY_ASSIGNED + content[8:12])
+        _tlv(_CHASSIS, _LOCALLY_ASSIGNED + place[:8])
+        + _tlv(_PORT, _LOCALLY_ASSIGNED + place[8:])
         + _tlv(_TTL, struct.pack("!H", _TTL_S))
-        + _tlv(_OWN, own)
-        + _tlv(_END, b"")
     )
     return _NEAREST_BRIDGE + source + struct.pack("!H", ETH_LLDP) + tlvs
 

@@ -116,6 +116,30 @@ def packet_out(datapath: Any, ports: Iterable[int], frame: bytes) -> Any:
     return parser.OFPPacketOut(datapath, in_port=ofp.OFPP_CONTROLLER, **common)
 
 
+class PacketOuts:
+    """Encodes the PACKET_OUTs of many ports. The part in front of a frame is made once for each port."""
+
+    def __init__(self) -> None:
+        self._heads: dict[tuple[int, int], bytes] = {}
+
+    def encode(self, datapath: Any, frames: Iterable[tuple[int, bytes]]) -> bytes:
+        """Messages that send each frame out of its port, for ``datapath.send``. Their xid is 0."""
+        version = datapath.ofproto.OFP_VERSION
+        parts = []
+        for port_no, frame in frames:
+            head = self._heads.get((version, port_no))
+            if head is None:
+                head = self._heads[version, port_no] = self._head(datapath, port_no)
+            parts += (head[:2], (len(head) + len(frame)).to_bytes(2, "big"), head[4:], frame)
+        return b"".join(parts)
+
+    def _head(self, datapath: Any, port_no: int) -> bytes:
+        message = packet_out(datapath, (port_no,), b"")
+        message.set_xid(0)
+        message.serialize()
+        return bytes(message.buf)
+
+
 def is_up(datapath: Any, port: Any) -> bool:
     """Whether a port carries frames."""
     ofp = datapath.ofproto

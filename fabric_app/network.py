@@ -200,6 +200,13 @@ class Network:
             decisions += self._put(dpid, table_of(self._wanted(dpid)))
         return decisions
 
+    def due_ns(self) -> int:
+        """The time at which ``refresh`` or a probe is due if nothing happens until then; 0: at once."""
+        waits = any(switch.generations for switch in self._switches.values())
+        if waits or self._version != self.discovery.version:
+            return 0
+        return min(self.discovery.due_ns, self.tracking.due_ns)
+
     def forget_port(self, port: PortKey) -> list[Decision]:
         """A port was removed, with the hosts behind it."""
         gone = self.tracking.forget_port(port)
@@ -241,11 +248,13 @@ class Network:
         """Delete the entries of earlier controllers, as soon as this controller has replaced them."""
         due: list[Decision] = []
         for dpid, switch in self._switches.items():
+            if not switch.generations:
+                continue
             ports = self.discovery.ports(dpid)
             settled = ports and all(self.discovery.is_edge(port, now_ns) is not None for port in ports)
             linked = {end.port_no for link in self._links for end in link.ends if end.dpid == dpid}
             late = now_ns - switch.up_ns > SWEEP_LATEST_NS
-            if switch.generations and settled and (late or switch.was_links <= linked):
+            if settled and (late or switch.was_links <= linked):
                 due.append(Sweep(dpid, frozenset(switch.generations)))
                 switch.generations.clear()
         return due

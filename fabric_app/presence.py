@@ -18,6 +18,7 @@ PROBES = 3
 """The number of unanswered probes after which a host is gone."""
 PROBE_NS = NS_PER_S
 """The time that a host has for its answer to each."""
+NEVER_NS = 1 << 63
 
 
 @dataclass(slots=True)
@@ -65,6 +66,11 @@ class Presence:
     def end(self, mac: str) -> None:
         """A host was forgotten."""
         self._lives.pop(mac, None)
+
+    @property
+    def due_ns(self) -> int:
+        """The time at which ``due`` next has something to do; NEVER_NS if there is no host."""
+        return self._waiting[0][0] if self._waiting else NEVER_NS
 
     def due(self, now_ns: int) -> Iterator[tuple[str, int]]:
         """The hosts that are to be probed now, with the number of unanswered probes.

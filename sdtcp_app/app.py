@@ -30,7 +30,7 @@ from weir_base.settings import SettingsError, Watch
 
 _LARGEST_RATE_BPS = 10**15
 _LARGEST_TIME_NS = 2**63 - 1
-_SHORTEST_TICK_S, _IDLE_TICK_S = 0.001, 0.05
+_SHORTEST_TICK_S, _LONGEST_TICK_S, _IDLE_TICK_S = 0.001, 0.05, 0.25
 _NS_PER_MS = 1_000_000
 _CONFIRM_EVERY_NS = 20_000_000
 
@@ -95,6 +95,7 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
         else:
             self._warn_without_flows(port)
         self.metrics.count("alarms", "decided" if sent else "nothing")
+        self.check_interval()
         self.executor.record_later(port, msg, sent)
         if not self.events.qsize():
             self.executor.record_alarms()
@@ -107,6 +108,7 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
             self.executor.carry_out(self.core.on_reflex(punish, time.monotonic_ns()))
             self.executor.request([Arm(port, ())])
             self.metrics.count("reflexes")
+            self.check_interval()
 
     @set_ev_cls(ofp_event.EventOFPBufNormal, MAIN_DISPATCHER)
     def on_normal(self, ev: Any) -> None:
@@ -160,9 +162,9 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
 
     def tick_interval_s(self) -> float:
         if not self.core.busy:
-            return _IDLE_TICK_S
+            return _LONGEST_TICK_S if self.settings.arms_ports else _IDLE_TICK_S
         step_s = max(self.core.parameters.step_ns / NS_PER_S, _SHORTEST_TICK_S)
-        return min(step_s, _IDLE_TICK_S)
+        return min(step_s, _LONGEST_TICK_S)
 
     def tick(self) -> None:
         now_ns = time.monotonic_ns()

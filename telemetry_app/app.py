@@ -16,6 +16,7 @@ from telemetry_app.config import TelemetrySettings
 from telemetry_app.core import Sampler, TooManyPorts
 from telemetry_app.events import EventPortSamples
 from telemetry_app.record import record
+from telemetry_app.row_choice import RowChoice
 
 
 class TelemetryApp(ControllerApp[TelemetrySettings]):
@@ -27,12 +28,14 @@ class TelemetryApp(ControllerApp[TelemetrySettings]):
     def __init__(self, *args: Any, flowdb: FlowDbContext, **kwargs: Any) -> None:
         super().__init__(*args, flowdb=flowdb, **kwargs)
         self.sampler = Sampler()
+        self.row_choice = RowChoice()
 
     def switch_connected(self, datapath: Any) -> None:
         self.sampler.switch_up(datapath.id)
 
     def switch_disconnected(self, dpid: int) -> None:
         self.sampler.switch_gone(dpid)
+        record(self.flowdb, self.row_choice.switch_gone(dpid))
         self.send_event_to_observers(EventPortSamples(dpid, ()))
 
     @set_ev_cls(ofp_event.EventOFPPortDescStatsReply, CONNECTED)
@@ -75,7 +78,7 @@ class TelemetryApp(ControllerApp[TelemetrySettings]):
             self.logger.warning("switch %016x is not sampled: %s", dpid, error)
             return
         if samples is not None:
-            record(self.flowdb, samples)
+            record(self.flowdb, self.row_choice.choose(dpid, samples))
             self.send_event_to_observers(EventPortSamples(dpid, samples))
 
     def message_refused(self, refusal: Refusal) -> None:

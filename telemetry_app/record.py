@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any
 
 from flowdb.db import FlowDb
@@ -12,7 +11,6 @@ from openflow_ext.wire import PortCountersRecord
 from telemetry_app.core import PortSample
 
 _LARGEST = 2**63 - 1
-_PORTS_CACHED = 8192
 
 
 def record(flowdb: FlowDb, samples: Iterable[PortSample]) -> None:
@@ -22,7 +20,6 @@ def record(flowdb: FlowDb, samples: Iterable[PortSample]) -> None:
         flowdb.merge(PortSampleRow, dpid=port.dpid, port_no=port.port_no, at_ns=sample.at_ns, **columns)
 
 
-@lru_cache(_PORTS_CACHED)
 def _columns(counters: PortCountersRecord) -> dict[str, Any]:
-    """The counters as columns of a row. Of most ports they are those of the last sample."""
+    """The counters as columns of a row."""
     return PortSampleRow.split({name: min(value, _LARGEST) for name, value in counters.values().items()})

@@ -1,8 +1,9 @@
 """A run's store in a process of its own, so that an alarm never waits while rows are turned into SQL.
 
 Two threads of one process share Python's interpreter lock, and a thread that writes rows holds it most of
-the time. Therefore the controller only packs its changes. Every ``EXCHANGE_S`` it sends them to the writer
-process (``writer_process.py``), whose reply holds its counters, log lines and commands.
+the time. Therefore the controller only packs its changes. It collects them for ``EXCHANGE_S`` and sends them
+to the writer process (``writer_process.py``), whose reply holds its counters, log lines and commands. Without
+changes it asks for a reply every ``QUIET_EXCHANGE_S``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import IO, Any
 
 from flowdb.commands import Command
 from flowdb.native_threads import native_threading
@@ -27,6 +28,7 @@ from flowdb.writing.run_store import RunSpec
 from flowdb.writing.store import Notice, StoreCounters, log_notices
 
 EXCHANGE_S = 0.05
+QUIET_EXCHANGE_S = 0.25
 _RESTART_S = 1.0
 _CLOSE_S = 15.0
 """Longer than the time that a store takes to give up at its end."""
@@ -58,23 +60,32 @@ class WriterReply:
 class _WriterProcess:
     """A fresh interpreter: a fork would copy eventlet's state. A terminal's signals do not reach it.
 
-    Raises OSError if the process cannot be started.
+    The pipes are plain files. Pipes of eventlet's ``Popen`` would run a hub in this thread for
+    each message. Raises OSError if the process cannot be started.
     """
 
     def __init__(self, spec: RunSpec) -> None:
         command = [sys.executable, "-P", "-m", "flowdb.writing.writer_process"]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, env=environment, start_new_session=True
-        )
+        requests, replies = os.pipe(), os.pipe()
+        self._requests: IO[bytes] = open(requests[1], "wb")  # noqa: SIM115 - closed by kill
+        self._replies: IO[bytes] = open(replies[0], "rb")  # noqa: SIM115
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=requests[0], stdout=replies[1], env=environment, start_new_session=True
+            )
+        except OSError:
+            self._close_pipes()
+            raise
+        finally:
+            os.close(requests[0])
+            os.close(replies[1])
         self._send(spec)
 
     def exchange(self, request: WriterRequest) -> WriterReply:
         """Send a request and wait for the reply. Raises errors of pipes and pickle if the process ended."""
         self._send(request)
-        assert self._process.stdout  # noqa: S101 - a pipe
-        reply: WriterReply = pickle.load(self._process.stdout)  # noqa: S301 - our own process
+        reply: WriterReply = pickle.load(self._replies)  # noqa: S301 - our own process
         return reply
 
     def kill(self, pause: Callable[[float], Any]) -> None:
@@ -82,14 +93,16 @@ class _WriterProcess:
         self._process.kill()
         while self._process.poll() is None:
             pause(0.005)
-        for pipe in filter(None, (self._process.stdin, self._process.stdout)):
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        for pipe in (self._requests, self._replies):
             with contextlib.suppress(OSError):
                 pipe.close()
 
     def _send(self, message: RunSpec | WriterRequest) -> None:
-        assert self._process.stdin  # noqa: S101 - a pipe
-        pickle.dump(message, self._process.stdin)
-        self._process.stdin.flush()
+        pickle.dump(message, self._requests)
+        self._requests.flush()
 
 
 class ProcessStore:
@@ -112,6 +125,7 @@ class ProcessStore:
         self.commands = CommandInbox()
         self._notices: deque[Notice] = deque(maxlen=100)
         self._stopping = threading.Event()
+        self._has_changes = threading.Event()
         self._never = threading.Event()
         self._writer: _WriterProcess | None = None
         self._thread = threading.Thread(target=self._run, name="flowdb-exchange", daemon=True)
@@ -145,11 +159,13 @@ class ProcessStore:
                 self._full = True
                 text = f"{self._spec.max_pending} changes wait for the writer; further ones are refused"
                 self._notices.append((logging.ERROR, text))
+        self._has_changes.set()
         log_notices(self._notices)
 
     def close(self) -> None:
         """Write the waiting changes, then stop. Changes not written within 10 s are lost, and logged."""
         self._stopping.set()
+        self._has_changes.set()
         self._thread.join(_CLOSE_S)
         if self._thread.is_alive():
             text = f"{self.counters.pending} changes could not be written and are lost"
@@ -159,7 +175,9 @@ class ProcessStore:
     def _run(self) -> None:
         is_last = False
         while not is_last:
+            self._has_changes.wait(QUIET_EXCHANGE_S)
             is_last = self._stopping.wait(EXCHANGE_S)
+            self._has_changes.clear()
             try:
                 self._exchange(is_last)
             except Exception as error:  # no error may stop the exchange

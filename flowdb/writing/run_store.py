@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import update
 from sqlalchemy.engine import Connection
@@ -57,12 +58,17 @@ class RunStore(Store):
         self._clock = Clock(spec.boot_ns)
         self.commands = CommandInbox()
         self._unrecorded = spec.unrecorded
-        tasks = [PeriodicTask(HEARTBEAT_S, self._heartbeat), PeriodicTask(_COMMANDS_S, self._claim_commands)]
+        self._data_version: int | None = None
+        tasks = [
+            PeriodicTask(HEARTBEAT_S, self._heartbeat),
+            PeriodicTask(_COMMANDS_S, self._claim_commands, self._may_have_commands),
+        ]
         if spec.retention:
             tasks.append(PeriodicTask(_PRUNE_S, self._prune))
         super().__init__(open_engine(spec.url), tasks, spec.max_pending)
 
     def _use(self, connection: Connection) -> None:
+        self._data_version = None
         if self._unrecorded is not None:
             schema.prepare(self._engine, self._spec.url)
             run = self._unrecorded
@@ -79,9 +85,16 @@ class RunStore(Store):
         connection.execute(run.values(last_seen_ns=self._clock.now_ns()))
         return False
 
+    def _may_have_commands(self, connection: Connection) -> bool:
+        """SQLite states at little cost whether another process has written since the last look."""
+        if not self.commands.is_read or connection.dialect.name != "sqlite":
+            return self.commands.is_read
+        driver: Any = connection.connection.driver_connection
+        before, (self._data_version,) = self._data_version, driver.execute("PRAGMA data_version").fetchone()
+        return before != self._data_version
+
     def _claim_commands(self, connection: Connection) -> bool:
-        if self.commands.is_read:
-            self.commands.put(claim_commands(connection, self._spec.run_id, self._clock.now_ns()))
+        self.commands.put(claim_commands(connection, self._spec.run_id, self._clock.now_ns()))
         return False
 
     def _prune(self, connection: Connection) -> bool:

@@ -47,11 +47,13 @@ Notice = tuple[int, str]
 class PeriodicTask:
     """Work of the writer's thread besides writing, every ``every_s``, each time in a transaction.
 
-    ``run`` returns whether work is left; if so it runs again after the next batch.
+    ``run`` returns whether work is left; if so it runs again after the next batch. No transaction begins if
+    ``has_work`` denies that there is any; it may use the connection of the driver.
     """
 
     every_s: float
     run: Callable[[Connection], bool]
+    has_work: Callable[[Connection], bool] = lambda _: True
     due_s: float = 0.0
 
 
@@ -160,13 +162,16 @@ class Store:
             if (now_s := time.monotonic()) < task.due_s:
                 continue
             try:
-                with self._connected().begin():
-                    more = task.run(self._connected())
+                more = task.has_work(self._connected()) and self._do(task)
                 task.due_s = 0.0 if more else now_s + task.every_s
                 self._succeed()
             except Exception as error:  # no error may stop the writer
                 self._fail(error)
                 return
+
+    def _do(self, task: PeriodicTask) -> bool:
+        with self._connected().begin():
+            return task.run(self._connected())
 
     def _write_pending(self) -> bool:
         """Write the next batch; returns whether that succeeded. A failed batch is kept for the next call."""

@@ -24,11 +24,11 @@ function frame(extra) {
   return layout;
 }
 
-// A line is interrupted where samples are missing for a long time.
+// A line is interrupted where samples are missing for a long time. A port has a row at least every ten seconds.
 function withGaps(times, values, every) {
   const x = [], y = [];
   times.forEach((time, place) => {
-    if (place && time - times[place - 1] > Math.max(10 * every, 10e9)) { x.push(at((time + times[place - 1]) / 2)); y.push(null); }
+    if (place && time - times[place - 1] > Math.max(10 * every, 25e9)) { x.push(at((time + times[place - 1]) / 2)); y.push(null); }
     x.push(at(time)); y.push(values[place]);
   });
   return { x, y };

@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from fabric_app.core import Fabric, Options
-from fabric_app.core_types import Await, Put, Send, Sweep
+from fabric_app.core_types import Await, Probe, Put, Send, Sweep
 from fabric_app.flow_entries import table_of
 from fabric_app.frames import ARP_REQUEST, PROBE_MAC, Arp, MalformedFrame, parse
 from fabric_app.graph import Link
@@ -111,10 +111,11 @@ class FakeNetwork:
         return {port for port in ends | set(self.hosts.values()) if port.dpid == dpid}
 
     def run(self, seconds: float) -> None:
-        """Let time pass, in ticks."""
+        """Let time pass, in ticks. The core is called each second, and when it says that something is due."""
         for _ in range(round(seconds * 10)):
             self.now_ns += SECOND // 10
-            self.do(self.core.on_tick(self.now_ns))
+            if self.core.due_ns() <= self.now_ns or not self.now_ns % SECOND:
+                self.do(self.core.on_tick(self.now_ns))
 
     def cut(self, link: Link, silently: bool = False) -> None:
         self.dead.add(link)
@@ -155,13 +156,16 @@ class FakeNetwork:
                 case Send(_, ports, frame) if dpid in self.connected:
                     for port_no in ports:
                         self._leave(PortKey(dpid, port_no), frame)
+                case Probe(_, frames) if dpid in self.connected:
+                    for port_no, frame in frames:
+                        self._leave(PortKey(dpid, port_no), frame)
                 case Put(_, added, deleted) if dpid in self.connected:
                     self.tables[dpid] |= table_of(added)
                     for entry in deleted:
                         self.tables[dpid].pop(entry.place, None)
                 case Await(_, number) if dpid in self.connected and dpid not in self.deaf:
                     self._carry_out(self.core.reactive_paths.on_done(dpid, number))
-                case Send() | Put() | Await() | Sweep():
+                case Send() | Probe() | Put() | Await() | Sweep():
                     pass
                 case _:
                     self.events.append(decision)

@@ -32,6 +32,32 @@ def app(tmp_path, monkeypatch):
     flowdb.close()
 
 
+@pytest.mark.parametrize("version", [4, 6])
+def test_probes_are_the_messages_that_the_engine_would_send(version):
+    datapath, packet_outs = FakeDatapath(version=version), messages.PacketOuts()
+    frames = [(1, b"first"), (2, b"second, longer"), (1, b"third")]
+    datapath.send(packet_outs.encode(datapath, frames))
+    ours = [bytes(message.buf) for message in datapath.sent]
+    datapath.sent.clear()
+    for port_no, frame in frames:
+        message = messages.packet_out(datapath, (port_no,), frame)
+        message.set_xid(0)
+        datapath.send_msg(message)
+    assert ours == [bytes(message.buf) for message in datapath.sent]
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_a_quiet_network_ticks_once_a_second_and_a_change_shortens_that(app, version):
+    datapath = FakeDatapath(version=version)
+    come(app, datapath, 1, 2)
+    assert app.tick_interval_s() == 1.0, "the next probe is seconds away"
+    app.on_ports(event(datapath, body=[of_port(datapath, 3)]))
+    assert [message.data for message in datapath.sent if message.msg_type == PACKET_OUT], "probed at once"
+    assert app.tick_interval_s() == 0.1, "the new port is not in the entries"
+    app.on_tick(None)
+    assert 0.1 < app.tick_interval_s() <= 0.5, "the new port settles in half a second"
+
+
 def packet_in(datapath, in_port, data, cookie=FABRIC_COOKIE, table_id=2):
     return event(datapath, data=data, cookie=cookie, match={"in_port": in_port}, table_id=table_id)
 

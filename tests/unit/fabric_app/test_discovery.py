@@ -185,6 +185,17 @@ def test_a_delayed_controller_loses_no_link() -> None:
     assert wire.links
 
 
+def test_nothing_is_due_before_the_stated_time() -> None:
+    wire = Wire(A, B)
+    discovery = wire.discovery
+    wire.cable(A, B)
+    for now_ns in range(1, 20_000, 7):
+        before, version = discovery.due_ns, discovery.version
+        probes = discovery.due(now_ns)
+        assert (now_ns >= before) or (probes, discovery.version) == ([], version)
+        assert discovery.due_ns > now_ns
+
+
 def test_edge_ports_are_probed_rarely() -> None:
     wire = Wire(A)
     wire.tick()
