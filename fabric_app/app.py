@@ -15,7 +15,19 @@ from fabric_app import messages
 from fabric_app.config import FabricSettings
 from fabric_app.connections import Changed, Closed, FlowEvent, Opened
 from fabric_app.core import Fabric
-from fabric_app.core_types import Await, Decision, Learned, LinkDown, LinkUp, Lost, Probe, Put, Send, Sweep
+from fabric_app.core_types import (
+    Await,
+    CallRoll,
+    Decision,
+    Learned,
+    LinkDown,
+    LinkUp,
+    Lost,
+    Probe,
+    Put,
+    Send,
+    Sweep,
+)
 from fabric_app.events import EventFlowClosed, EventFlowOpened
 from fabric_app.flow_reports import Doubt
 from fabric_app.frames import MalformedFrame
@@ -116,8 +128,8 @@ class FabricApp(ControllerApp[FabricSettings]):
             self._carry_out(self.core.on_records(dpid, some, now_ns))
             hub.sleep(0)
         if msg.lost:
-            self.logger.warning("switch %016x lost %d flow reports", dpid, msg.lost)
-            self._carry_out(self.core.roll_not_called(dpid))
+            self._carry_out(self.core.reports_lost(dpid, now_ns))
+            self._warn_rarely(self.core.losses, f"switch {dpid:016x} lost {msg.lost} flow reports")
         if msg.roll_called:
             self._carry_out(self.core.roll_called(dpid))
 
@@ -175,7 +187,7 @@ class FabricApp(ControllerApp[FabricSettings]):
     def _carry_out(self, decisions: Iterable[Decision]) -> None:
         for decision in decisions:
             match decision:
-                case Send() | Probe() | Put() | Await() | Sweep():
+                case Send() | Probe() | Put() | Await() | CallRoll() | Sweep():
                     if datapath := self.datapaths.get(decision.dpid):
                         self._instruct(datapath, decision)
                 case Learned(host):
@@ -201,7 +213,7 @@ class FabricApp(ControllerApp[FabricSettings]):
                     self._publish(decision)
         self.check_interval()
 
-    def _instruct(self, datapath: Any, decision: Send | Probe | Put | Await | Sweep) -> None:
+    def _instruct(self, datapath: Any, decision: Send | Probe | Put | Await | CallRoll | Sweep) -> None:
         match decision:
             case Send(_, ports, frame):
                 datapath.send_msg(messages.packet_out(datapath, ports, frame))
@@ -214,6 +226,8 @@ class FabricApp(ControllerApp[FabricSettings]):
                     datapath.send_msg(messages.delete(datapath, entry))
             case Await(_, number):
                 self._await(datapath, number)
+            case CallRoll():
+                self._ask_reports(datapath)
             case Sweep(_, generations):
                 for generation in generations:
                     datapath.send_msg(messages.sweep(datapath, generation))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from app_base.pipeline import Pipeline
 from fabric_app.claims import Sighting
 from fabric_app.connections import Closed, Connections, FlowEvent
-from fabric_app.core_types import Decision, Probe, Send
+from fabric_app.core_types import CallRoll, Decision, Probe, Send
 from fabric_app.discovery import Discovery
 from fabric_app.flow_entries import FlowEntries
 from fabric_app.flow_reports import Doubt, Reports
@@ -36,6 +36,7 @@ from fabric_app.network import Network
 from fabric_app.rates import Rates
 from fabric_app.reactive_paths import ReactivePaths
 from fabric_app.refusals import Reason
+from fabric_app.roll_calls import RollCalls
 from flowdb.flow import Flow, PortKey
 from openflow_ext.wire import FlowRecord
 
@@ -59,7 +60,8 @@ class Options:
 class Fabric:
     """The network: its switches, links and hosts, and its TCP connections.
 
-    ``lldp_key`` signs the LLDP frames. ``malformed`` counts packet-ins that cannot be parsed.
+    ``lldp_key`` signs the LLDP frames. ``malformed`` counts packet-ins that cannot be parsed, ``losses``
+    messages that say that flow reports were lost.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class Fabric:
         options: Options,
         pipeline: Pipeline | None = None,
     ) -> None:
-        self.malformed = 0
+        self.malformed = self.losses = 0
         discovery = Discovery(lldp_key, options.lldp_interval_ns, options.settle_ns, options.lldp_lost_after)
         entries = FlowEntries(pipeline, options.reactive)
         self.network = Network(discovery, options.hosts, entries)
@@ -81,12 +83,14 @@ class Fabric:
         self._dhcp_ports = options.dhcp_ports
         self.connections = Connections(next_id, self.network.path, max_connections=options.max_connections)
         self.reports = Reports(self.connections, self.network.path_seen)
+        self.roll_calls = RollCalls()
         self.reactive_paths = ReactivePaths(self.network, options.entry_idle_s, options.max_connections)
         self._graph = self.network.paths.graph
 
     def switch_up(self, dpid: int, now_ns: int) -> list[Decision]:
         """A switch connected. The caller asks it for flow reports."""
         self.reports.call_roll(dpid, now_ns)
+        self.roll_calls.begin(dpid)
         return self.network.switch_up(dpid, now_ns)
 
     def switch_down(self, dpid: int, now_ns: int) -> list[Decision]:
@@ -117,11 +121,17 @@ class Fabric:
         for seen in granted:
             if self.network.tracking.owns(seen):
                 decisions += self._answer(parse(seen.frame), seen.frame, seen.at)
-        return [*self._probe(now_ns), *decisions, *self._refresh(now_ns), *self.refusals.due(now_ns)]
+        return [
+            *self._probe(now_ns),
+            *decisions,
+            *self._refresh(now_ns),
+            *self._call_rolls(now_ns),
+            *self.refusals.due(now_ns),
+        ]
 
     def due_ns(self) -> int:
         """The time at which ``on_tick`` has work if nothing happens until then."""
-        return self.network.due_ns()
+        return min(self.network.due_ns(), self.roll_calls.due_ns)
 
     def on_packet(self, data: bytes, at: PortKey, now_ns: int, waits: bool = False) -> list[Decision]:
         """A frame, or its first bytes, arrived at a port. ``waits``: no entry has forwarded it.
@@ -164,10 +174,18 @@ class Fabric:
 
     def roll_called(self, dpid: int) -> list[Decision]:
         """A switch has reported all flows that it had when it was asked."""
+        self.roll_calls.ended(dpid)
         return self._with_consequences(self.reports.roll_called(dpid))
 
     def roll_not_called(self, dpid: int) -> list[Decision]:
-        """A switch will not report all its flows: it cannot, has lost reports, or disconnected."""
+        """A switch will not report all its flows: it cannot, or it disconnected."""
+        self.roll_calls.stop(dpid)
+        return self._with_consequences(self.reports.roll_not_called(dpid))
+
+    def reports_lost(self, dpid: int, now_ns: int) -> list[Decision]:
+        """A switch has lost flow reports: its roll call says nothing, and a new one follows later."""
+        self.losses += 1
+        self.roll_calls.lost(dpid, now_ns)
         return self._with_consequences(self.reports.roll_not_called(dpid))
 
     def adopt(self, flows: Iterable[Flow]) -> None:
@@ -176,6 +194,12 @@ class Fabric:
 
     def _probe(self, now_ns: int) -> list[Decision]:
         return _by_switch(self.network.discovery.due(now_ns))
+
+    def _call_rolls(self, now_ns: int) -> list[Decision]:
+        due = self.roll_calls.take_due(now_ns)
+        for dpid in due:
+            self.reports.call_roll(dpid, now_ns)
+        return [CallRoll(dpid) for dpid in due]
 
     def _on_lldp(self, at: PortKey, data: bytes, now_ns: int) -> list[Decision]:
         try:

@@ -72,6 +72,13 @@ class Await:
 
 
 @dataclass(frozen=True, slots=True)
+class CallRoll:
+    """Ask a switch again to report all its flows."""
+
+    dpid: int
+
+
+@dataclass(frozen=True, slots=True)
 class Sweep:
     """Delete the entries of earlier controllers, by their generations."""
 
@@ -88,6 +95,7 @@ Decision: TypeAlias = (
     | Probe
     | Put
     | Await
+    | CallRoll
     | Sweep
     | FlowEvent
     | Doubt

@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from fabric_app.core import Fabric, Options
-from fabric_app.core_types import Await, Probe, Put, Send, Sweep
+from fabric_app.core_types import Await, CallRoll, Probe, Put, Send, Sweep
 from fabric_app.flow_entries import table_of
 from fabric_app.frames import ARP_REQUEST, PROBE_MAC, Arp, MalformedFrame, parse
 from fabric_app.graph import Link
@@ -165,7 +165,7 @@ class FakeNetwork:
                         self.tables[dpid].pop(entry.place, None)
                 case Await(_, number) if dpid in self.connected and dpid not in self.deaf:
                     self._carry_out(self.core.reactive_paths.on_done(dpid, number))
-                case Send() | Probe() | Put() | Await() | Sweep():
+                case Send() | Probe() | Put() | Await() | CallRoll() | Sweep():
                     pass
                 case _:
                     self.events.append(decision)

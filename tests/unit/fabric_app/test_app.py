@@ -342,6 +342,32 @@ def test_flows_missing_from_a_complete_roll_call_are_closed(app, version, lost, 
     assert closed == ([] if lost else [("10.0.0.1", "missing"), ("10.0.0.3", "missing")])
 
 
+@pytest.mark.parametrize("version", [4, 6])
+def test_flows_that_ended_in_a_lost_report_are_closed_after_a_new_roll_call(app, version, caplog):
+    datapath = FakeDatapath(version=version)
+    app.on_switch(event(datapath))
+    app.on_flow_report(event(datapath, records=(), lost=0, roll_called=True))
+    record = wire.FlowRecord(
+        wire.FlowKind.OPENED, ip_address("10.0.0.1"), ip_address("10.0.0.3"), 1000, 80, 3, mss_dst=1460
+    )
+    records = tuple(record._replace(src_port=port) for port in (1000, 1001))
+    app.on_flow_report(event(datapath, records=records, lost=0, roll_called=False))
+    app.on_tick(None)
+    datapath.sent.clear()
+    app.on_flow_report(event(datapath, records=(), lost=1, roll_called=False))
+    assert 0.1 <= app.tick_interval_s() <= 1.0
+    app.on_tick(None)
+    assert datapath.sent == [], "not at once: the switch may be overloaded"
+    app.flowdb.clock.now_ns = lambda now_ns=app.flowdb.clock.now_ns: now_ns() + 2 * 10**9
+    app.on_tick(None)
+    ask, _ = asked_for_reports(datapath)
+    assert ask.to_wire().kinds == wire.FlowKinds(0x1E)
+    alive = record._replace(kind=wire.FlowKind.ACTIVE)
+    app.on_flow_report(event(datapath, records=(alive,), lost=0, roll_called=True))
+    assert [flow.key.src_port for flow in app.flowdb.index.flows()] == [1000]
+    assert "switch 0000000000000001 lost 1 flow reports (number 1)" in caplog.text
+
+
 def test_a_switch_without_flow_reports_keeps_copying_segments(app, caplog):
     datapath = FakeDatapath()
     app.on_switch(event(datapath))
