@@ -39,6 +39,7 @@ from flowdb.flow import NS_PER_S, PortKey
 from openflow_ext.engine import MAIN_DISPATCHER, hub, ofp_event, set_ev_cls
 
 _TICK_S, _LONGEST_TICK_S = 0.1, 1.0
+_NS_PER_MS = 1_000_000
 _RECORDS_AT_ONCE = 16
 """A flow report may hold hundreds of records: other events are handled after every few of them."""
 _REPORTS_BARRIER = 0
@@ -123,6 +124,8 @@ class FabricApp(ControllerApp[FabricSettings]):
     @set_ev_cls(ofp_event.EventOFPFlowReport, CONNECTED)
     def on_flow_report(self, ev: Any) -> None:
         msg, dpid, now_ns = ev.msg, ev.msg.datapath.id, self._now_ns()
+        if msg.now_s:
+            self.core.clocks.note(dpid, (msg.now_s * 1000 + msg.now_ms) * _NS_PER_MS, now_ns)
         for start in range(0, len(msg.records), _RECORDS_AT_ONCE):
             some = msg.records[start : start + _RECORDS_AT_ONCE]
             self._carry_out(self.core.on_records(dpid, some, now_ns))

@@ -37,6 +37,7 @@ from fabric_app.rates import Rates
 from fabric_app.reactive_paths import ReactivePaths
 from fabric_app.refusals import Reason
 from fabric_app.roll_calls import RollCalls
+from fabric_app.switch_clocks import SwitchClocks
 from flowdb.flow import Flow, PortKey
 from openflow_ext.wire import FlowRecord
 
@@ -84,6 +85,7 @@ class Fabric:
         self.connections = Connections(next_id, self.network.path, max_connections=options.max_connections)
         self.reports = Reports(self.connections, self.network.path_seen)
         self.roll_calls = RollCalls()
+        self.clocks = SwitchClocks()
         self.reactive_paths = ReactivePaths(self.network, options.entry_idle_s, options.max_connections)
         self._graph = self.network.paths.graph
 
@@ -91,6 +93,7 @@ class Fabric:
         """A switch connected. The caller asks it for flow reports."""
         self.reports.call_roll(dpid, now_ns)
         self.roll_calls.begin(dpid)
+        self.clocks.forget(dpid)
         return self.network.switch_up(dpid, now_ns)
 
     def switch_down(self, dpid: int, now_ns: int) -> list[Decision]:
@@ -165,10 +168,10 @@ class Fabric:
                 decisions += self._set_up_path(frame.content, frame, data, at)
         return decisions
 
-    def on_records(self, dpid: int, records: Iterable[FlowRecord], now_ns: int) -> list[Decision]:
+    def on_records(self, dpid: int, records: Sequence[FlowRecord], now_ns: int) -> list[Decision]:
         """A switch sent flow reports."""
         decisions: list[Decision] = []
-        for record in records:
+        for record in self.clocks.in_our_time(dpid, records):
             decisions += self._with_consequences(self.reports.on_record(dpid, record, now_ns))
         return decisions
 

@@ -12,6 +12,8 @@ from flowdb.models import AlarmRow, ClampRow, DecisionRow
 from sdtcp_app.core_types import Equation, Lift, Punish, Resume
 
 NOT_PUSHED = "not pushed: another port wants a smaller window"
+_SAME_CLOCK_NS = NS_PER_S
+"""An alarm arrives within this time, so a larger difference is one of clocks."""
 _POLICIES = {Equation.BY_HAND: "by hand", Equation.SHARED: "equal share"}
 
 
@@ -39,7 +41,11 @@ class Recorder:
         return port in self._without_alarm
 
     def alarm(self, port: PortKey, kind: str, msg: Any, now_ns: int) -> int:
-        """Record a BUF_ALARM ("alarm") or BUF_NORMAL ("normal"); returns the id of the row."""
+        """Record a BUF_ALARM ("alarm") or BUF_NORMAL ("normal"); returns the id of the row.
+
+        A crossing far from ``now_ns`` is of another clock: the time of arrival replaces it.
+        """
+        same_clock = abs(now_ns - msg.crossing_ns) < _SAME_CLOCK_NS
         alarm_id = self._flowdb.insert(
             AlarmRow,
             dpid=port.dpid,
@@ -49,7 +55,7 @@ class Recorder:
             queue_bytes=msg.port_buf_bytes,
             port_rate_bps=msg.port_rate_bps,
             n_i=msg.n_i,
-            crossing_ns=msg.crossing_ns,
+            crossing_ns=msg.crossing_ns if same_clock else now_ns,
             received_ns=now_ns,
             repeats=self._repeats.pop(port, 0),
         )

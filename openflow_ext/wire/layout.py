@@ -104,6 +104,13 @@ def positive(value: int) -> int:
     return value
 
 
+def thousandth(value: int) -> int:
+    """Converter of a field that counts thousandths of the next larger unit: 0 to 999."""
+    if not 0 <= value < 1000:
+        raise ValueError(value)
+    return value
+
+
 def bits(flags: type[IntFlag]) -> Callable[[int], int]:
     """Converter of a field that holds ``flags``.
 

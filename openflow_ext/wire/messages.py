@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
 from openflow_ext.wire.errors import ErrorCode
-from openflow_ext.wire.layout import Layout, bits, flag
+from openflow_ext.wire.layout import Layout, bits, flag, thousandth
 from openflow_ext.wire.openflow import OFPP_ANY
 from openflow_ext.wire.port_counters import PortCountersRecord
 from openflow_ext.wire.types import (
@@ -164,18 +164,29 @@ class PortConfigReply(_PortSettings):
     """PORT_CONFIG_REPLY: the settings in force; ``capacity_bps`` is never 0."""
 
 
-@_experimenter_message(5, "flow_report", "lost:Q roll_called:B 7x", "switch", roll_called=flag)
+@_experimenter_message(
+    5,
+    "flow_report",
+    "lost:Q roll_called:B 1x now_ms:H now_s:I",
+    "switch",
+    roll_called=flag,
+    now_ms=thousandth,
+)
 @dataclass(frozen=True, slots=True)
 class FlowReport(Message):
     """FLOW_REPORT: at most FLOW_REPORT_MAX flow records.
 
     ``lost``: records that the switch dropped since its last FLOW_REPORT. ``roll_called``: the roll call is
     complete. The switch has now reported every flow that existed when this connection asked for reports.
+    ``now_s`` and ``now_ms``: the switch's Unix time when it sent the message, by the clock of the records'
+    times, in seconds and further milliseconds. 0 s: not stated (switches of version 0.1).
     """
 
     records: tuple[FlowRecord, ...] = ()
     lost: int = 0
     roll_called: bool = False
+    now_ms: int = 0
+    now_s: int = 0
 
 
 @_experimenter_message(6, "arm", "port_no:I count:H 2x", "controller")

@@ -232,6 +232,13 @@ class DataPlane(Protocol):
     def sweep(self, times: SweepTimes) -> int:
         """Remove the flows whose time has come. Returns the number removed."""
 
+    def now_ns(self) -> int:
+        """The data plane's clock, from which the times in events and reports come.
+
+        Unix time as it was when the agent started, advanced by the kernel's clock: setting the system's clock
+        changes nothing.
+        """
+
     def reports_fd(self) -> int:
         """A descriptor that is readable while flow reports wait. See HostSettings.report_wakes."""
 

@@ -100,10 +100,10 @@ class KernelDataPlane:
             raise self._failure(error, fresh) from error
         self._maps = self.pinned.maps
         self._slots = self.pinned.slots_by_port()
+        self._unix_offset_ns = _unix_offset_ns()
         self._sweeping = threading.Lock()
         self._last_sweep = LastSweep()
         self._events: list[QueueEvent] = []
-        self._event_offset_ns = 0
         events = self._object.map("events", ffi, "__u32", "__u32")
         self._event_ring = libbpf.RingBuffer(events.fd, self._take_event)
         self._reports: dict[int, bytearray] = {}
@@ -226,18 +226,13 @@ class KernelDataPlane:
 
     def configure_host(self, settings: HostSettings) -> None:
         held = self._maps["settings"].value()
-        held.unix_offset_ns = _unix_offset_ns()
+        held.unix_offset_ns = self._unix_offset_ns
         held.report_kinds, held.simple_count = settings.report_kinds, settings.simple_count
         held.report_wakes = settings.report_wakes
         self._maps["settings"].put(self._maps["settings"].key(0), held)
 
-    def _update_clock(self) -> None:
-        """Update the offset by which the programs convert their clock into Unix time for reports."""
-        settings = self._maps["settings"]
-        held = settings.get(settings.key(0))
-        if held is not None:
-            held.unix_offset_ns = _unix_offset_ns()
-            settings.put(settings.key(0), held)
+    def now_ns(self) -> int:
+        return time.monotonic_ns() + self._unix_offset_ns
 
     def counters(self, ifindex: int) -> PortCountersRecord:
         return self.pinned.counters(ifindex)
@@ -297,7 +292,6 @@ class KernelDataPlane:
         return self.pinned.records.states(tuple(self._slots.values()))
 
     def sweep(self, times: SweepTimes) -> int:
-        self._update_clock()
         states = self._states()
         sweep = self._sweep(
             closed_ns=int(times.closed_s * 1e9),
@@ -325,7 +319,6 @@ class KernelDataPlane:
         return self._event_ring.fd
 
     def events(self) -> list[QueueEvent]:
-        self._event_offset_ns = _unix_offset_ns()
         self._event_ring.consume()
         events, self._events = self._events, []
         return events
@@ -339,7 +332,7 @@ class KernelDataPlane:
                 queue_pkts=int(event.queue_pkts),
                 queue_bytes=int(event.queue_bytes),
                 n_i=int(event.n_i),
-                crossing_ns=int(event.crossing_ns) + self._event_offset_ns,
+                crossing_ns=int(event.crossing_ns) + self._unix_offset_ns,
                 rank=int(event.rank) if event.kind == QueueEventKind.REFLEX_ON else 0,
             )
         )

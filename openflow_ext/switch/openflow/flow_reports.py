@@ -73,12 +73,16 @@ class Listener:
         """Every flow has been added: the last of the messages sent now marks the roll call complete."""
         self.awaits_roll_call, self._roll_called = False, True
 
-    def flush(self) -> bool:
-        """Send the waiting records. False: some still wait, because the controller reads too slowly."""
+    def flush(self, now_ns: int) -> bool:
+        """Send the waiting records at a time of the data plane's clock.
+
+        False: some still wait, because the controller reads too slowly.
+        """
         size = wire.FLOW_REPORT_MAX * RECORD_BYTES
+        now_s, now_ms = divmod(now_ns // 1_000_000, 1000)
         while self.has_news:
             ends = self._roll_called and len(self._waiting) <= size
-            head = wire.FlowReport(lost=self._lost, roll_called=ends)
+            head = wire.FlowReport(lost=self._lost, roll_called=ends, now_ms=now_ms, now_s=now_s)
             if not self._send(_message(head, bytes(self._waiting[:size]), self._version)):
                 return False
             self._lost, self._roll_called = 0, self._roll_called and not ends
@@ -229,5 +233,5 @@ class FlowReports:
     def _flush(self, listener: Listener) -> None:
         listener.stop()
         listener.timer = None
-        if not listener.flush():
+        if not listener.flush(self._dataplane.now_ns()):
             listener.timer = asyncio.get_running_loop().call_later(RETRY_S, self._flush, listener)

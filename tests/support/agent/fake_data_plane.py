@@ -36,6 +36,7 @@ class FakeDataPlane:
         self.no_share: dict[int, NoShare] = {}
         self.refused = 0
         self.quiet = False
+        self.clock_ns = 0
         self.state = "open"
         self._waiting: list[QueueEvent] = []
         self._reader, self._writer = os.pipe()
@@ -131,6 +132,9 @@ class FakeDataPlane:
 
     def armed(self, ifindex: int) -> list[tuple[Rule, RuleStats]]:
         return [(rule, RuleStats()) for rule in self.armings.get(ifindex, [])]
+
+    def now_ns(self) -> int:
+        return self.clock_ns
 
     def reports_fd(self) -> int:
         return self._report_reader

@@ -63,6 +63,7 @@ SPECIAL: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (wire.FlowRecord, "kind"): st.sampled_from(wire.FlowKind),
     (wire.FlowRecord, "reason"): st.sampled_from(wire.CloseReason),
     (wire.FlowReport, "roll_called"): st.booleans(),
+    (wire.FlowReport, "now_ms"): st.integers(0, 999),
     (wire.FlowReportConfig, "kinds"): st.integers(0, 15).map(lambda bits: wire.FlowKinds(bits << 1)),
     (wire.Reflex, "on"): st.booleans(),
 }

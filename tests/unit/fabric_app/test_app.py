@@ -293,7 +293,7 @@ def test_a_switch_that_reports_flows_copies_no_segments_of_known_hosts(app, mode
         wire.FlowKind.OPENED, ip_address("10.0.0.1"), ip_address("10.0.0.3"), 1000, 80, 3,
         scale_src=7, scale_dst=9, mss_src=1460, mss_dst=1460, first_ns=5, handshake_rtt_us=250,
     )  # fmt: skip
-    app.on_flow_report(event(datapath, records=(record,), lost=0, roll_called=False))
+    app.on_flow_report(event(datapath, records=(record,), lost=0, roll_called=False, now_s=0))
     (flow,) = app.flowdb.index.flows()
     assert (flow.receiver_wscale, flow.sender_wscale, flow.handshake_rtt_us) == (9, 7, 250)
 
@@ -307,7 +307,7 @@ def test_other_events_run_during_a_long_flow_report(app, monkeypatch):
         wire.FlowKind.OPENED, ip_address("10.0.0.1"), ip_address("10.0.0.3"), 0, 80, 3, mss_dst=1460
     )
     records = tuple(record._replace(src_port=port) for port in range(1, 631))
-    app.on_flow_report(event(datapath, records=records, lost=0, roll_called=False))
+    app.on_flow_report(event(datapath, records=records, lost=0, roll_called=False, now_s=0))
     assert len(app.flowdb.index) == 630
     assert max(later - earlier for earlier, later in itertools.pairwise([0, *known])) <= 16
 
@@ -319,7 +319,7 @@ def test_contradicting_reports_are_logged_more_and_more_rarely(app, caplog):
         wire.FlowKind.OPENED, ip_address("10.0.0.1"), ip_address("10.0.0.3"), 1000, 80, 3, mss_src=1460
     )
     for mss in (0, 1000, 1001, 1002, 1003):
-        report = {"records": (record._replace(mss_dst=mss),), "lost": 0, "roll_called": False}
+        report = {"records": (record._replace(mss_dst=mss),), "lost": 0, "roll_called": False, "now_s": 0}
         app.on_flow_report(event(datapath, **report))
     said = [one.getMessage() for one in caplog.records if "another MSS" in one.getMessage()]
     assert [text.rpartition("(")[2] for text in said] == ["number 1)", "number 2)", "number 4)"]
@@ -336,7 +336,7 @@ def test_flows_missing_from_a_complete_roll_call_are_closed(app, version, lost, 
         app.on_packet_in(packet_in(datapath, port, frame))
     app.flowdb.clock.now_ns = lambda now_ns=app.flowdb.clock.now_ns: now_ns() + 2 * 10**9
     app.on_switch(event(datapath))
-    app.on_flow_report(event(datapath, records=(), lost=lost, roll_called=True))
+    app.on_flow_report(event(datapath, records=(), lost=lost, roll_called=True, now_s=0))
     assert len(app.flowdb.index) == 2 * lost
     closed = [(one.flow.key.src, one.reason) for one in events if isinstance(one, EventFlowClosed)]
     assert closed == ([] if lost else [("10.0.0.1", "missing"), ("10.0.0.3", "missing")])
@@ -346,15 +346,15 @@ def test_flows_missing_from_a_complete_roll_call_are_closed(app, version, lost, 
 def test_flows_that_ended_in_a_lost_report_are_closed_after_a_new_roll_call(app, version, caplog):
     datapath = FakeDatapath(version=version)
     app.on_switch(event(datapath))
-    app.on_flow_report(event(datapath, records=(), lost=0, roll_called=True))
+    app.on_flow_report(event(datapath, records=(), lost=0, roll_called=True, now_s=0))
     record = wire.FlowRecord(
         wire.FlowKind.OPENED, ip_address("10.0.0.1"), ip_address("10.0.0.3"), 1000, 80, 3, mss_dst=1460
     )
     records = tuple(record._replace(src_port=port) for port in (1000, 1001))
-    app.on_flow_report(event(datapath, records=records, lost=0, roll_called=False))
+    app.on_flow_report(event(datapath, records=records, lost=0, roll_called=False, now_s=0))
     app.on_tick(None)
     datapath.sent.clear()
-    app.on_flow_report(event(datapath, records=(), lost=1, roll_called=False))
+    app.on_flow_report(event(datapath, records=(), lost=1, roll_called=False, now_s=0))
     assert 0.1 <= app.tick_interval_s() <= 1.0
     app.on_tick(None)
     assert datapath.sent == [], "not at once: the switch may be overloaded"
@@ -363,9 +363,26 @@ def test_flows_that_ended_in_a_lost_report_are_closed_after_a_new_roll_call(app,
     ask, _ = asked_for_reports(datapath)
     assert ask.to_wire().kinds == wire.FlowKinds(0x1E)
     alive = record._replace(kind=wire.FlowKind.ACTIVE)
-    app.on_flow_report(event(datapath, records=(alive,), lost=0, roll_called=True))
+    app.on_flow_report(event(datapath, records=(alive,), lost=0, roll_called=True, now_s=0))
     assert [flow.key.src_port for flow in app.flowdb.index.flows()] == [1000]
     assert "switch 0000000000000001 lost 1 flow reports (number 1)" in caplog.text
+
+
+@pytest.mark.parametrize("ahead_s", [-7 * 3600, 0, 7 * 3600])
+def test_the_age_of_a_flow_does_not_depend_on_the_switch_s_clock(app, ahead_s):
+    datapath = FakeDatapath()
+    app.on_switch(event(datapath))
+    now_ns = app.flowdb.clock.now_ns()
+    switch_now_ms = (now_ns + ahead_s * 10**9) // 10**6
+    record = wire.FlowRecord(
+        wire.FlowKind.ACTIVE, ip_address("10.0.0.1"), ip_address("10.0.0.3"), 1000, 80, 3, mss_dst=1460,
+        first_ns=switch_now_ms * 10**6 - 60 * 10**9, last_ns=switch_now_ms * 10**6 - 10**9,
+    )  # fmt: skip
+    report = {"lost": 0, "now_s": switch_now_ms // 1000, "now_ms": switch_now_ms % 1000}
+    app.on_flow_report(event(datapath, records=(record,), roll_called=False, **report))
+    (flow,) = app.flowdb.index.flows()
+    assert flow.opened_ns == pytest.approx(now_ns - 60 * 10**9, abs=10**9)
+    assert flow.last_active_ns == pytest.approx(now_ns - 10**9, abs=10**9)
 
 
 def test_a_switch_without_flow_reports_keeps_copying_segments(app, caplog):

@@ -81,6 +81,15 @@ def test_a_flow_that_reconnects_is_slowed_before_flows_that_opened_after_its_fir
     ]
 
 
+@pytest.mark.parametrize("apart_s", [-7 * 3600, 0, 7 * 3600])
+def test_an_alarm_of_another_clock_is_recorded_with_its_arrival(app, datapath, apart_s):
+    now_ns = app.flowdb.clock.now_ns()
+    app.on_normal(alarm(datapath, crossing_ns=now_ns + apart_s * 10**9))
+    app.flowdb.close()
+    (row,) = rows(app.database, AlarmRow)
+    assert row.crossing_ns == (row.received_ns if apart_s else now_ns)
+
+
 def test_a_connecting_switch_loses_old_clamps_and_gets_the_alarm_settings(app):
     datapath = FakeDatapath()
     app.on_switch(event(datapath))

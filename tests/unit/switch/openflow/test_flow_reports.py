@@ -46,6 +46,18 @@ async def ask(ends: tuple[End, End], config: wire.FlowReportConfig) -> None:
     assert await switch.message() == barrier(4)
 
 
+def test_a_report_states_the_data_plane_s_time(play: Play) -> None:
+    async def script(bench: Bench) -> None:
+        ends = await bench.join_ready()
+        await ask(ends, wire.FlowReportConfig(FlowKinds.OPENED))
+        bench.plane.clock_ns = 1_732_100_000_224_999_999
+        bench.plane.report(1, raw(record()))
+        stated = wire.FlowReport((record(),), now_ms=224, now_s=1_732_100_000)
+        assert wire.decode_message(await ends[1].message()) == stated
+
+    play(script)
+
+
 def test_each_controller_gets_the_kinds_that_it_asked_for(play: Play) -> None:
     async def script(bench: Bench) -> None:
         all_of_them, openings = await bench.join_ready(), await bench.join_ready()
@@ -149,12 +161,12 @@ def test_a_slow_reader_loses_records_and_learns_how_many() -> None:
     listener.add(raw(record()) * (WAITING_MAX - 1), 5)
     listener.add(raw(record()) * 3, 0)
     assert len(listener) == WAITING_MAX
-    assert not listener.flush()
+    assert not listener.flush(now_ns=0)
     takes = True
-    assert listener.flush()
+    assert listener.flush(now_ns=0)
     assert sum(len(message) - 32 for message in sent) == WAITING_MAX * RECORD_BYTES
     assert [int.from_bytes(message[16:24], "big") for message in sent[:2]] == [7, 0]
-    assert listener.flush()
+    assert listener.flush(now_ns=0)
     assert sent[0][0] == wire.OFP15
 
 
