@@ -1,7 +1,7 @@
 """When a switch is asked for a new roll call, because it has lost flow reports. Pure; time in nanoseconds.
 
-A lost report may have said that a flow opened or ended. Only a new roll call shows what is open. It makes as
-many reports as the switch has flows, so the pauses between roll calls grow while reports are lost: from
+A lost report may have said that a flow opened or ended. Only a new roll call names the open flows. It makes
+as many reports as the switch has flows, so the pauses between roll calls grow while reports are lost: from
 ``FIRST_WAIT_NS``, doubled each time, up to ``LONGEST_WAIT_NS``. They are short again after a time without
 losses that is twice as long as the last pause.
 
