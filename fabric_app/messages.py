@@ -125,7 +125,7 @@ class PacketOuts:
     def encode(self, datapath: Any, frames: Iterable[tuple[int, bytes]]) -> bytes:
         """Messages that send each frame out of its port, for ``datapath.send``. Their xid is 0."""
         version = datapath.ofproto.OFP_VERSION
-        parts = []
+        parts: list[bytes] = []
         for port_no, frame in frames:
             head = self._heads.get((version, port_no))
             if head is None:
