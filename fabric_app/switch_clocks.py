@@ -2,8 +2,10 @@
 
 Both clocks are Unix time as it was when agent or controller started. They differ by what somebody set the
 system's clock between the two starts, or by the error of one machine's clock. A flow report states the
-switch's time at which it was sent. A report takes time to arrive, so the least difference of a session is the
-best estimate. A difference below ``SYNCHRONOUS_NS`` counts as none.
+switch's time at which it was sent. A report takes time to arrive, so the first report of a session gives a
+difference that is a little too large. It is kept, because two differences could change the order of a flow's
+times. Only a difference that is smaller by ``SYNCHRONOUS_NS`` replaces it: the first report was late. A
+difference below ``SYNCHRONOUS_NS`` counts as none.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ class SwitchClocks:
     def note(self, dpid: int, switch_now_ns: int, now_ns: int) -> None:
         """A report that a switch sent at its ``switch_now_ns`` arrived at the controller's ``now_ns``."""
         shift_ns = now_ns - switch_now_ns
-        self._shifts_ns[dpid] = min(shift_ns, self._shifts_ns.get(dpid, shift_ns))
+        held_ns = self._shifts_ns.get(dpid)
+        if held_ns is None or shift_ns <= held_ns - SYNCHRONOUS_NS:
+            self._shifts_ns[dpid] = shift_ns
 
     def in_our_time(self, dpid: int, records: Sequence[FlowRecord]) -> Sequence[FlowRecord]:
         """A switch's records with times of the controller's clock. An old switch's stay as they are."""
