@@ -6,39 +6,46 @@ After ``install()`` an app writes ``@set_ev_cls(ofp_event.EventOFPBufAlarm, MAIN
 ``PortConfig`` becomes the class ``OFPPortConfig``, and so on. ``openflow_ext.wire`` encodes and decodes;
 ``registry_classes`` builds the engine's classes.
 
-A message that cannot be decoded is counted in ``malformed`` under its datapath id, logged and dropped. The
-session continues. This also holds for messages that the engine itself decodes, because the engines neither
-count them nor name the switch. In Ryu, a truncated match ends a 1.3 session and a property of length 0
-hangs the 1.5 parser. Errors under Weir's experimenter id remain the engine's OFPErrorMsg, with
-``experimenter`` and ``exp_type`` (a ``wire.ErrorCode``).
+A message that cannot be decoded is counted in ``malformed`` under its datapath id, logged at most once in
+LOG_EVERY_S for a switch, and dropped. The session continues, but a malformed HELLO ends it. This also holds
+for messages that the engine itself decodes, because the engines neither count them nor name the switch.
+``message_check`` checks the lengths of a message before an engine's parser sees it: many loops of these
+parsers do not end at a length of 0. Errors under Weir's experimenter id remain the engine's OFPErrorMsg,
+with ``experimenter`` and ``exp_type`` (a ``wire.ErrorCode``).
 
 Only this module and ``registry_classes`` use private names of an engine. Not implemented: ``tcp_window`` in
-OFPActionSetField (MOD_WINDOW and SET_WINDOW change a window); a guard against a length of 0 in a HELLO
-element, a flow entry or an instruction, which hangs the parsers of both engines.
+OFPActionSetField (MOD_WINDOW and SET_WINDOW change a window).
 """
 
 from __future__ import annotations
 
 import logging
 import struct
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from openflow_ext import engine, wire
+from openflow_ext import engine, message_check, wire
 from openflow_ext.registry_classes import (
     action_class,
     counters_reply_class,
     counters_request_class,
     message_class,
 )
+from weir_base.log_limit import LogLimit
 
 LOG = logging.getLogger(__name__)
 
+LOG_EVERY_S = 1.0
 malformed: Counter[int | None] = Counter()
 """Dropped messages by datapath id; None counts messages from before the switch sent its id."""
 
+log_limit = LogLimit(LOG_EVERY_S)
+_MOST_COUNTED = 10_000
+"""Datapath ids in ``malformed``. A peer can invent ids, so further ones are counted under None."""
 _VERSIONS = {wire.OFP13: "v1_3", wire.OFP15: "v1_5"}
+_OTHER_VERSIONS = {1: "v1_0", 3: "v1_2", 5: "v1_4"}
 _RECORDS: dict[str, type[Any]] = {
     "OFPFlowRecord": wire.FlowRecord,
     "OFPArmEntry": wire.ArmEntry,
@@ -55,10 +62,15 @@ _FROM_SWITCH = {
 def install(name: str | None = None) -> None:
     """Add the extension to the engine ``name`` ("ryu" or "os_ken"; default: the chosen one). Idempotent."""
     name = name or engine.name
+    ofproto_parser = engine.load("ofproto.ofproto_parser", name)
+    if hasattr(engine.load("ofproto.ofproto_v1_3_parser", name), "OFPBufAlarm"):
+        return
+    for version in range(256):
+        suffix = _OTHER_VERSIONS.get(version)
+        parser = engine.load(f"ofproto.ofproto_{suffix}_parser", name).msg_parser if suffix else None
+        ofproto_parser.register_msg_parser(version)(_other_version(parser))
     for version, suffix in _VERSIONS.items():
-        parser = engine.load(f"ofproto.ofproto_{suffix}_parser", name)
-        if not hasattr(parser, "OFPBufAlarm"):
-            _install_version(name, version, suffix, parser)
+        _install_version(name, version, suffix, engine.load(f"ofproto.ofproto_{suffix}_parser", name))
 
 
 def ordered_match(parser: Any, fields: list[tuple[str, Any]]) -> Any:
@@ -90,6 +102,22 @@ def _install_version(name: str, version: int, suffix: str, parser: Any) -> None:
     ofproto_parser.register_msg_parser(version)(_message_parser(parser.msg_parser, received))
 
 
+def _other_version(engine_parser: Callable[..., Any] | None) -> Callable[..., Any]:
+    """A parser for an OpenFlow version in which no switch may speak, except to say HELLO."""
+
+    def parse(datapath: Any, version: int, msg_type: int, msg_len: int, xid: int, buf: bytes) -> Any:
+        try:
+            message_check.check(bytes(buf))
+            if engine_parser is None:
+                raise wire.UnknownType("ofp_header.version", f"{version} is unknown to the controller")
+            return engine_parser(datapath, version, msg_type, msg_len, xid, buf)
+        except Exception as error:  # no parser error may end the session
+            _drop(datapath, msg_type, error)
+            return None
+
+    return parse
+
+
 def _add_class(parser: Any, cls: Any) -> None:
     """Make ``cls`` an attribute of ``parser``. The engine's JSON finds a class by module and name."""
     cls.__module__ = parser.__name__
@@ -104,12 +132,13 @@ def _message_parser(engine_parser: Callable[..., Any], received: dict[type, Any]
         data = bytes(buf)
         try:
             if not _is_extension(data):
+                message_check.check(data)
                 return engine_parser(datapath, version, msg_type, msg_len, xid, buf)
             message = wire.decode_message(data)
             if type(message) not in received:
                 raise wire.UnknownType("ofp_header.type", f"a switch does not send {type(message).__name__}")
         except Exception as error:  # no parser error may end the session
-            _drop(datapath, error)
+            _drop(datapath, msg_type, error)
             return None
         msg = received[type(message)].from_wire(datapath, message)
         msg.cls_msg_type = msg_type  # native framing has a message type of its own
@@ -126,18 +155,27 @@ def _is_extension(data: bytes) -> bool:
     return data[1] != wire.OFPT_ERROR and wire.is_extension_message(data)
 
 
-def _drop(datapath: Any, error: Exception) -> None:
-    """Count and log a malformed message, with a traceback if the engine's parser failed."""
-    malformed[datapath.id] += 1
+def _drop(datapath: Any, msg_type: int, error: Exception) -> None:
+    """Count and log a malformed message, with a traceback if the engine's parser failed.
+
+    After a malformed HELLO the session ends: without it there is no version to speak.
+    """
+    known = datapath.id in malformed or len(malformed) < _MOST_COUNTED
+    malformed[datapath.id if known else None] += 1
     dpid = "unknown" if datapath.id is None else f"{datapath.id:016x}"
-    engine_error = None if isinstance(error, wire.WireError) else error
-    LOG.warning(
-        "switch %s at %s: malformed message dropped: %s",
-        dpid,
-        datapath.address,
-        repr(engine_error) if engine_error else error,
-        exc_info=engine_error,
-    )
+    held_back = log_limit.passes(datapath.id or datapath.address[0], time.monotonic())
+    if held_back is not None:
+        engine_error = None if isinstance(error, wire.WireError) else error
+        LOG.warning(
+            "switch %s at %s: malformed message dropped: %s%s",
+            dpid,
+            datapath.address,
+            repr(engine_error) if engine_error else error,
+            f" ({held_back} more were not logged)" if held_back else "",
+            exc_info=engine_error,
+        )
+    if msg_type == message_check.OFPT_HELLO:
+        datapath.close()
 
 
 def _hook_actions(parser: Any, actions: dict[type, Any]) -> None:

@@ -26,6 +26,7 @@ class Engine:
 
     def __init__(self, name: str, version: int = wire.OFP13) -> None:
         registry.install(name)
+        registry.log_limit.clear()
         self.name = name
         self.version = version
         self.suffix = {wire.OFP13: "v1_3", wire.OFP15: "v1_5"}[version]
@@ -33,9 +34,17 @@ class Engine:
         self.ofproto: Any = engine.load(f"ofproto.ofproto_{self.suffix}", name)
         self.ofproto_parser: Any = engine.load("ofproto.ofproto_parser", name)
         self.ofp_event: Any = engine.load("controller.ofp_event", name)
+        self.closed = 0
         self.datapath = SimpleNamespace(
-            ofproto=self.ofproto, ofproto_parser=self.parser, id=0x2A, address=("127.0.0.1", 6653)
+            ofproto=self.ofproto,
+            ofproto_parser=self.parser,
+            id=0x2A,
+            address=("127.0.0.1", 6653),
+            close=self._close,
         )
+
+    def _close(self) -> None:
+        self.closed += 1
 
     def receive(self, data: bytes) -> Any:
         """Parse a message as an engine's receive loop does."""

@@ -144,8 +144,11 @@ class ScriptedSwitch:
         head = struct.pack("!IHBBQ", 0xFFFFFFFF, len(frame), 1, 2, cookie)
         self.send(PACKET_IN, head + match + b"\0\0" + frame)
 
+    def send_raw(self, data):
+        self._socket.sendall(data)
+
     def extension(self, message):
-        self._socket.sendall(wire.encode_message(message, xid=next(self._xids)))
+        self.send_raw(wire.encode_message(message, xid=next(self._xids)))
 
     def flow_mods(self, **wanted):
         """The FLOW_MODs received so far whose fields have the wanted values."""
