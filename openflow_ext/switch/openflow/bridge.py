@@ -16,39 +16,26 @@ from openflow_ext.switch.ovs.ports import Ports
 class Roles:
     """The roles of a bridge's sessions, as Open vSwitch gives them. At most one session is MASTER.
 
-    A requested role counts as soon as the session requests it: its next message may already depend on it.
+    A requested role does not count: Open vSwitch may refuse it.
     """
 
     def __init__(self) -> None:
         self._given: dict[Hashable, int] = {}
-        self._requested: dict[Hashable, int] = {}
-
-    def requested(self, session: Hashable, role: int) -> None:
-        """A session requests a role (OFPT_ROLE_REQUEST)."""
-        if role != of.OFPCR_ROLE_NOCHANGE:
-            self._requested[session] = role
 
     def given(self, session: Hashable, role: int) -> None:
         """Open vSwitch states a session's role. A new MASTER makes the previous one a SLAVE."""
-        self._requested.pop(session, None)
         if role == of.OFPCR_ROLE_MASTER:
             for other in [other for other, has in self._given.items() if has == of.OFPCR_ROLE_MASTER]:
                 self._given[other] = of.OFPCR_ROLE_SLAVE
         self._given[session] = role
 
-    def refused(self, session: Hashable) -> None:
-        """Open vSwitch refused the role that a session requested."""
-        self._requested.pop(session, None)
-
     def left(self, session: Hashable) -> None:
         """A session has ended."""
         self._given.pop(session, None)
-        self._requested.pop(session, None)
 
     def is_slave(self, session: Hashable) -> bool:
         """Whether a session is a SLAVE, which may only read."""
-        role = self._requested.get(session, self._given.get(session))
-        return role == of.OFPCR_ROLE_SLAVE
+        return self._given.get(session) == of.OFPCR_ROLE_SLAVE
 
 
 @dataclass(slots=True, eq=False)

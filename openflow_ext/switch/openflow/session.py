@@ -64,12 +64,13 @@ class Session:
         self._entries = FlowEntries(bridge.table, self._own, self._name)
         self._version = 0
         self._descriptions: dict[int, wire.OfpPort] = {}
+        self._role_request: bytes | None = None
         self.ready = False
 
     @property
     def holding(self) -> bool:
         """Whether the controller's messages wait for an answer of Open vSwitch."""
-        return self._entries.holding
+        return self._entries.holding or self._role_request is not None
 
     def due(self) -> bytes:
         """A request that the agent has to send to Open vSwitch now; empty if there is none."""
@@ -79,17 +80,25 @@ class Session:
         """The verdict on a message of one of the types FROM_CONTROLLER."""
         if message[0] < of.OFP13:
             return Verdict(forward=message)
+        if message[1] == of.OFPT_ROLE_REQUEST:
+            # Open vSwitch may refuse the role, so the messages behind the request wait for its answer.
+            self._role_request = message[4:8]
+            return Verdict(forward=message, hold=True)
+        if self._changes_entries(message) and self._bridge.roles.is_slave(self):
+            return Verdict(forward=message)  # Open vSwitch refuses it before it looks at the actions
         if message[1] == of.OFPT_FLOW_MOD:
             return self._entries.flow_mod(message)
         if message[1] in (of.OFPT_GROUP_MOD, of.OFPT_METER_MOD):
             return self._group_or_meter_mod(message)
         if is_bundle_message(message):
             return self._entries.bundled(message)
-        if message[1] == of.OFPT_ROLE_REQUEST:
-            self._bridge.roles.requested(self, _role(message))
-        elif wire.is_extension_message(message):
+        if wire.is_extension_message(message):
             return Verdict(answer=self._answer(message))
         return Verdict(forward=message)
+
+    @staticmethod
+    def _changes_entries(message: bytes) -> bool:
+        return message[1] == of.OFPT_FLOW_MOD or is_bundle_message(message)
 
     def _answer(self, message: bytes) -> bytes:
         bridge = self._bridge
@@ -119,6 +128,8 @@ class Session:
 
     def from_switch(self, message: bytes) -> Verdict:
         """The verdict on a message of one of the types FROM_SWITCH."""
+        if message[1] in (of.OFPT_ROLE_REPLY, of.OFPT_ERROR) and message[4:8] == self._role_request:
+            self._role_request = None
         match message[1]:
             case of.OFPT_ERROR:
                 return self._error(message)
@@ -141,8 +152,6 @@ class Session:
         return Verdict(forward=message)
 
     def _error(self, message: bytes) -> Verdict:
-        if message[8:10] == of.OFPET_ROLE_REQUEST_FAILED.to_bytes(2, "big"):
-            self._bridge.roles.refused(self)
         if self._entries.answers_discard(message):
             return Verdict()
         return self._own.take(message) or self._entries.refused(message)

@@ -186,7 +186,10 @@ def test_flow_statistics_show_both_parts_of_an_entry(play: Play) -> None:
 
 
 def test_a_slave_session_changes_nothing(play: Play) -> None:
-    config = wire.encode_message(wire.PortConfig(1, wire.PortConfigFlags.WINDOW, common_rtt_us=9), xid=3)
+    config, other = (
+        wire.encode_message(wire.PortConfig(1, wire.PortConfigFlags.WINDOW, common_rtt_us=rtt_us), xid=3)
+        for rtt_us in (9, 77)
+    )
 
     async def is_refused(ends: tuple[End, End]) -> bool:
         ends[1].send(config)
@@ -205,12 +208,17 @@ def test_a_slave_session_changes_nothing(play: Play) -> None:
         await become(first, MASTER)
         await become(second, SLAVE)
         assert [await is_refused(first), await is_refused(second)] == [False, True]
-        second[1].send(role(ROLE_REQUEST, MASTER))
-        assert not await is_refused(second)
-        await second[0].message()
-        second[0].send(of.error(role(ROLE_REQUEST, MASTER), of.OFPET_ROLE_REQUEST_FAILED, 0), echo(1))
-        assert (await second[1].message())[1] == of.OFPT_ERROR
+        before = dict(bench.plane.held), dict(bench.plane.configured)
+        second[1].send(role(ROLE_REQUEST, MASTER), other, WHOLE, barrier(5))
+        assert await second[0].message() == role(ROLE_REQUEST, MASTER)
+        second[0].send(echo(1))
         assert await second[1].message() == echo(1)
+        assert (bench.plane.held, bench.plane.configured) == before
+        second[0].send(of.error(role(ROLE_REQUEST, MASTER), 11, 0))
+        assert (await second[1].message())[8:10] == b"\0\x0b"
+        assert (await second[1].message())[8:12] == b"\0\x01\0\x0a"
+        assert [await second[0].message(), await second[0].message()] == [WHOLE, barrier(5)]
+        assert (bench.plane.held, bench.plane.configured) == before
         assert await is_refused(second)
         await become(second, MASTER)
         assert [await is_refused(first), await is_refused(second)] == [True, False]

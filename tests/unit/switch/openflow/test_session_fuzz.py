@@ -88,6 +88,11 @@ class Sessions:
             entries = reply(message[0], entry_13() if message[0] < of.OFP15 else entry_15())
             for request in messages(verdict.forward):
                 assert self.session.holding
+                if request[1] == of.OFPT_ROLE_REQUEST:
+                    self.session.from_switch(
+                        of.resized(request[:1] + bytes([of.OFPT_ROLE_REPLY]) + request[2:])
+                    )
+                    continue
                 told = entries[8:] if request[8:10] == entries[8:10] else request[8:] + bytes(1056)
                 self.session.from_switch(of.resized(entries[:4] + request[4:8] + told))
             assert not self.session.holding
