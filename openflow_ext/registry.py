@@ -33,6 +33,7 @@ from openflow_ext.registry_classes import (
     counters_request_class,
     message_class,
 )
+from openflow_ext.sessions import guard
 from weir_base.log_limit import LogLimit
 
 LOG = logging.getLogger(__name__)
@@ -62,13 +63,14 @@ _FROM_SWITCH = {
 def install(name: str | None = None) -> None:
     """Add the extension to the engine ``name`` ("ryu" or "os_ken"; default: the chosen one). Idempotent."""
     name = name or engine.name
+    guard.install(name)
     ofproto_parser = engine.load("ofproto.ofproto_parser", name)
     if hasattr(engine.load("ofproto.ofproto_v1_3_parser", name), "OFPBufAlarm"):
         return
     for version in range(256):
         suffix = _OTHER_VERSIONS.get(version)
         parser = engine.load(f"ofproto.ofproto_{suffix}_parser", name).msg_parser if suffix else None
-        ofproto_parser.register_msg_parser(version)(_other_version(parser))
+        ofproto_parser.register_msg_parser(version)(_heard(_other_version(parser)))
     for version, suffix in _VERSIONS.items():
         _install_version(name, version, suffix, engine.load(f"ofproto.ofproto_{suffix}_parser", name))
 
@@ -99,7 +101,17 @@ def _install_version(name: str, version: int, suffix: str, parser: Any) -> None:
     if hasattr(parser, "OFPPropBase"):
         _guard_properties(parser.OFPPropBase)
     received = {cls.wire_cls: cls for cls in messages if cls.wire_cls in _FROM_SWITCH}
-    ofproto_parser.register_msg_parser(version)(_message_parser(parser.msg_parser, received))
+    ofproto_parser.register_msg_parser(version)(_heard(_message_parser(parser.msg_parser, received)))
+
+
+def _heard(parse: Callable[..., Any]) -> Callable[..., Any]:
+    """``parse``, and then the guard of the session, which may drop the message too."""
+
+    def parse_and_hear(datapath: Any, *args: Any) -> Any:
+        msg = parse(datapath, *args)
+        return msg if datapath.hear(msg) else None
+
+    return parse_and_hear
 
 
 def _other_version(engine_parser: Callable[..., Any] | None) -> Callable[..., Any]:

@@ -21,6 +21,7 @@ from openflow_ext import engine as framework
 DEFAULT_LISTEN = "127.0.0.1:6653"
 DEFAULT_APPS = "fabric_app.app,sdtcp_app.app"
 STOP_WITHIN_S = 10.0
+_FILE = click.Path(exists=True, dir_okay=False)
 
 
 class Address(NamedTuple):
@@ -56,19 +57,55 @@ class Address(NamedTuple):
                     "stop the program that listens there, or choose another port with --listen"
                 ) from error
 
-    def options(self) -> list[str]:
+    def options(self, tls: Tls | None) -> list[str]:
         """Options of both engines. By default they would listen on every address."""
-        return ["--ofp-listen-host", self.host, "--ofp-tcp-listen-port", str(self.port)]
+        kind = "ssl" if tls else "tcp"
+        options = ["--ofp-listen-host", self.host, f"--ofp-{kind}-listen-port", str(self.port)]
+        return options + (tls.options() if tls else [])
+
+
+class Tls(NamedTuple):
+    """The files for TLS to switches."""
+
+    private_key: str
+    certificate: str
+    ca_certificate: str
+
+    @classmethod
+    def of(cls, *files: str | None) -> Tls | None:
+        """All three files or none; raises click.UsageError."""
+        given = [os.path.abspath(file) for file in files if file]
+        if given and len(given) < len(cls._fields):
+            raise click.UsageError("TLS needs all of --private-key, --certificate and --ca-certificate")
+        return cls(*given) if given else None
+
+    def options(self) -> list[str]:
+        """Options of both engines."""
+        names = ("--ctl-privkey", "--ctl-cert", "--ca-certs")
+        return [part for pair in zip(names, self, strict=True) for part in pair]
 
 
 @click.command()
 @click.option("--engine", type=click.Choice(["ryu", "os-ken"]), default="ryu", show_default=True)
 @click.option("--listen", default=DEFAULT_LISTEN, show_default=True, help="Address and port for switches.")
 @click.option("--apps", default=DEFAULT_APPS, show_default=True, help="Modules of apps, separated by commas.")
+@click.option("--private-key", type=_FILE, help="The controller's private key: switches have to use TLS.")
+@click.option("--certificate", type=_FILE, help="The controller's certificate.")
+@click.option("--ca-certificate", type=_FILE, help="Certificate of the CA of the switches.")
 @click.option("--config", type=click.Path(exists=True, dir_okay=False), help="The configuration file.")
 @click.option("--db", help="The flow database: an SQLAlchemy URL or a file for SQLite.")
-def controller(engine: str, listen: str, apps: str, config: str | None, db: str | None) -> None:
+def controller(
+    engine: str,
+    listen: str,
+    apps: str,
+    private_key: str | None,
+    certificate: str | None,
+    ca_certificate: str | None,
+    config: str | None,
+    db: str | None,
+) -> None:
     """Run the controller's apps until stopped by Ctrl-C or SIGTERM."""
+    tls = Tls.of(private_key, certificate, ca_certificate)
     address = Address.parse(listen)
     modules = [name.strip() for name in apps.split(",") if name.strip()]
     check_apps(modules)
@@ -79,8 +116,8 @@ def controller(engine: str, listen: str, apps: str, config: str | None, db: str 
     if db:
         os.environ["WEIR_DB"] = database_url_of_argument(db)
     if engine == "ryu":
-        run_ryu(address, modules)
-    run_os_ken(address, modules)
+        run_ryu(address.options(tls), modules)
+    run_os_ken(address.options(tls), modules)
 
 
 def check_apps(modules: list[str]) -> None:
@@ -96,16 +133,16 @@ def check_apps(modules: list[str]) -> None:
             raise click.BadParameter(f"module {name} is not found; install its package", param_hint="--apps")
 
 
-def run_ryu(address: Address, modules: list[str]) -> NoReturn:
+def run_ryu(options: list[str], modules: list[str]) -> NoReturn:
     """Become ryu-manager. If an app starts the REST server, it listens on loopback."""
     manager = Path(sys.executable).with_name("ryu-manager")
     if not manager.exists():
         raise click.ClickException(f"{manager} is missing; run `make setup`")
-    arguments = [str(manager), *address.options(), "--wsapi-host", "127.0.0.1", *modules]
+    arguments = [str(manager), *options, "--wsapi-host", "127.0.0.1", *modules]
     os.execv(manager, arguments)  # noqa: S606  # no shell wanted
 
 
-def run_os_ken(address: Address, modules: list[str]) -> NoReturn:
+def run_os_ken(options: list[str], modules: list[str]) -> NoReturn:
     """Run the apps in this process until a signal, then close them.
 
     On native threads, os-ken's `AppManager.run_apps` does not return, because nothing wakes the thread that
@@ -118,7 +155,7 @@ def run_os_ken(address: Address, modules: list[str]) -> NoReturn:
         signal.signal(number, lambda *_: stop.set())
     apps = framework.load("base.app_manager", "os_ken").AppManager.get_instance()
     framework.load("controller.controller", "os_ken")
-    framework.load("cfg", "os_ken").CONF(args=address.options(), project="weir", default_config_files=[])
+    framework.load("cfg", "os_ken").CONF(args=options, project="weir", default_config_files=[])
     try:
         apps.load_apps(modules)
         apps.instantiate_apps(**apps.create_contexts())

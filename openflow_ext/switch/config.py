@@ -47,6 +47,11 @@ class SwitchSettings(Section):
     ca_certificate: Path | None = Field(
         None, description="certificate of the CA that signed the controllers' certificates"
     )
+    check_host_names: bool | None = Field(
+        None,
+        description="whether the certificate of an ssl: controller must name its host or address; "
+        "none: yes, but no with the files of ovs-vsctl set-ssl, whose certificates name no host",
+    )
     rundir: Path = Field(default_factory=_default_rundir, description="Open vSwitch's run directory")
     max_flows: int | None = Field(
         None,

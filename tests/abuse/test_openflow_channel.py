@@ -5,44 +5,31 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+import struct
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from openflow_ext import engine
+from tests.support.controllers import quiet_app
 from tests.support.controllers.processes import connect, controller, free_port
 from tests.support.openflow.parser_fuzz import mangled
 from tests.support.openflow.scripted_switch import ScriptedSwitch
+from tests.support.openflow.switch_messages import message
 
 pytestmark = pytest.mark.timeout(60)
 
-APP = """
-from openflow_ext import registry
-from openflow_ext.engine import App, MAIN_DISPATCHER, ofp_event, set_ev_cls
-
-registry.install()
-
-class Quiet(App):
-    OFP_VERSIONS = [4, 6]
-
-    @set_ev_cls(ofp_event.EventOFPPacketIn, MAIN_DISPATCHER)
-    def packet_in(self, ev):
-        pass
-"""
 ENDLESS_HELLO = b"\4\0\0\x0c\0\0\0\1\0\2\0\0"
-ANSWER_S = 1.0
-ERROR = 1
+HANDSHAKE_S, CLAIM_S, MOST_HALF_OPEN = 10.0, 3.0, 128
+ERROR, ECHO_REQUEST, FEATURES_REPLY = 1, 2, 6
 
 
 @pytest.fixture(params=engine.ENGINES)
-def of_port(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
+def of_port(request: pytest.FixtureRequest) -> Iterator[int]:
     """The port of a controller on one engine."""
-    app = tmp_path / "quiet_app.py"
-    app.write_text(APP)
     port = free_port()
-    with controller(request.param, app, port) as process:
+    with controller(request.param, quiet_app.__file__, port) as process:
         connect(port, process).close()
         yield port
 
@@ -63,13 +50,6 @@ def ends(connection: socket.socket) -> bool:
     return True
 
 
-def is_served(switch: ScriptedSwitch) -> None:
-    """The controller answers the switch at once."""
-    began = time.monotonic()
-    switch.barrier()
-    assert time.monotonic() - began < ANSWER_S
-
-
 @pytest.fixture
 def switch(of_port: int) -> Iterator[ScriptedSwitch]:
     """The switch that has to stay served."""
@@ -83,9 +63,9 @@ def test_an_endless_hello_ends_its_own_session_only(of_port: int, switch: Script
         with stranger(of_port) as connection:
             connection.sendall(ENDLESS_HELLO)
             assert ends(connection)
-        is_served(switch)
+        switch.is_served()
     with contextlib.closing(ScriptedSwitch(of_port, dpid=2)) as other:
-        is_served(other)
+        other.is_served()
 
 
 def test_malformed_messages_of_a_switch_do_no_harm_to_another(of_port: int, switch: ScriptedSwitch) -> None:
@@ -95,5 +75,67 @@ def test_malformed_messages_of_a_switch_do_no_harm_to_another(of_port: int, swit
         with contextlib.closing(ScriptedSwitch(of_port, dpid=2)) as hostile:
             hostile.barrier()
             hostile.send_raw(b"".join(messages))
-            is_served(switch)
+            switch.is_served()
             hostile.barrier()
+
+
+class Silent(ScriptedSwitch):
+    """A switch that answers no echo request once its handshake is complete."""
+
+    def _answer(self, data: bytes) -> None:
+        if data[1] != ECHO_REQUEST:
+            super()._answer(data)
+
+
+def test_a_second_session_with_a_live_datapath_id_is_refused(of_port: int, switch: ScriptedSwitch) -> None:
+    switch.joined()
+    for _ in range(2):
+        with contextlib.closing(ScriptedSwitch(of_port, dpid=1)) as impostor:
+            assert impostor.ended.wait(CLAIM_S)
+            assert not impostor.is_accepted()
+        switch.is_served()
+
+
+def test_a_switch_replaces_its_own_dead_session(of_port: int) -> None:
+    with contextlib.closing(Silent(of_port, dpid=1)) as dead:
+        dead.joined()
+        began = time.monotonic()
+        with contextlib.closing(ScriptedSwitch(of_port, dpid=1)) as switch:
+            switch.joined()
+            assert time.monotonic() - began < CLAIM_S + 2
+            assert dead.ended.wait(2)
+            switch.is_served()
+
+
+def test_a_flood_of_connections_keeps_no_switch_out(of_port: int, switch: ScriptedSwitch) -> None:
+    with contextlib.ExitStack() as stack:
+        flood = [stack.enter_context(stranger(of_port)) for _ in range(200)]
+        switch.is_served()
+        with contextlib.closing(ScriptedSwitch(of_port, dpid=2)) as other:
+            other.joined()
+            other.is_served()
+        assert sum(1 for connection in flood if has_ended(connection)) >= 200 - MOST_HALF_OPEN
+
+
+def has_ended(connection: socket.socket) -> bool:
+    connection.settimeout(0.01)
+    with contextlib.suppress(TimeoutError):
+        return ends(connection)
+    return False
+
+
+def test_sessions_that_cost_time_are_ended(of_port: int, switch: ScriptedSwitch) -> None:
+    """A stranger that says nothing, and a switch that sends requests and reads no answer."""
+    with stranger(of_port) as half_open, stranger(of_port) as slow:
+        slow.setblocking(False)
+        rest = request = message(4, ECHO_REQUEST, bytes(60_000))
+        slow.sendall(message(4, 0) + message(4, FEATURES_REPLY, struct.pack("!QIBB2xII", 3, 0, 1, 0, 0, 0)))
+        began = time.monotonic()
+        while time.monotonic() - began < HANDSHAKE_S + 3:
+            with contextlib.suppress(BlockingIOError, ConnectionError):
+                rest = rest[slow.send(rest) :] or request
+            switch.is_served()
+            time.sleep(0.02)
+        assert has_ended(half_open)
+        slow.setblocking(True)
+        assert has_ended(slow)

@@ -16,13 +16,14 @@ from openflow_ext.switch.ovs.ovsdb import Ovsdb
 def client_context(settings: SwitchSettings, db: Ovsdb) -> ssl.SSLContext:
     """The TLS context for controllers, from the files of [switch], else from ovs-vsctl set-ssl.
 
-    As in Open vSwitch, the CA must have signed the controller's certificate, and the host name is not
-    compared. Raises SwitchError.
+    The CA must have signed the controller's certificate. With files of [switch] it must also name the host
+    or address of the controller; ``check_host_names`` overrides that. Raises SwitchError.
     """
     private_key, certificate, ca_certificate = _files(settings, db)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname = False
+    own_files = settings.private_key is not None
+    context.check_hostname = own_files if settings.check_host_names is None else settings.check_host_names
     try:
         context.load_verify_locations(ca_certificate)
         context.load_cert_chain(certificate, private_key)

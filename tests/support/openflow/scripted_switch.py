@@ -112,13 +112,16 @@ def parse_flow_mod(data: bytes) -> FlowMod:
 class ScriptedSwitch:
     """A switch that does the handshake, answers common requests, and keeps every message it receives."""
 
-    def __init__(self, port, dpid=1, ports=(1, 2, 3), hosts=()):
+    def __init__(self, port, dpid=1, ports=(1, 2, 3), hosts=(), tls=None):
         self.dpid, self.ports, self.hosts = dpid, ports, hosts
         self.received = []
         self._xids = itertools.count(1)
         self._news = threading.Condition()
         self._ports_told = False
+        self.ended = threading.Event()
         self._socket = _connect(port)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname="127.0.0.1")
         threading.Thread(target=self._read, daemon=True).start()
         self.send(HELLO, b"")
 
@@ -173,6 +176,20 @@ class ScriptedSwitch:
             lambda: [m for m in self.received if m[1] == ECHO_REPLY and m[4:8] == struct.pack("!I", xid)]
         )
 
+    def is_accepted(self):
+        """Whether the controller has accepted the datapath id: then it asks for the ports."""
+        return any(_asks_for_ports(data) for data in self.received)
+
+    def joined(self):
+        """Wait until the controller has accepted the datapath id."""
+        self.wait(self.is_accepted)
+
+    def is_served(self):
+        """The controller answers within a second."""
+        began = time.monotonic()
+        self.barrier()
+        assert time.monotonic() - began < 1.0
+
     def _read(self):
         with contextlib.suppress(OSError), self._socket.makefile("rb") as stream:  # the controller was killed
             while head := stream.read(8):
@@ -181,6 +198,7 @@ class ScriptedSwitch:
                 with self._news:
                     self.received.append(data)
                     self._news.notify_all()
+        self.ended.set()
 
     def _answer(self, data):
         of_type, xid = data[1], int.from_bytes(data[4:8], "big")

@@ -53,9 +53,10 @@ MAY_IMPORT = {
     "openflow_ext.engine": set(),
     "weir_base": set(),
     "libbpf_cffi": set(),
+    "openflow_ext.sessions": COMMON | {"openflow_ext.engine"},
     "openflow_ext.message_check": {"openflow_ext.wire"},
     "openflow_ext.registry": COMMON
-    | {"openflow_ext.registry_classes", "openflow_ext.message_check"}
+    | {"openflow_ext.registry_classes", "openflow_ext.message_check", "openflow_ext.sessions"}
     | {"openflow_ext.wire", "openflow_ext.engine"},
     "openflow_ext.registry_classes": {"openflow_ext.wire"},
     "openflow_ext.switch": COMMON | {LIBBPF, "openflow_ext.wire", "openflow_ext.registry"},

@@ -24,9 +24,11 @@ from tests.support.waiting import wait_until_async
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pki")
-    for name, authority in (("ca", "ca"), ("switch", "ca"), ("controller", "ca"), ("other", "other")):
+    for name, authority in (("ca", "ca"), ("switch", "ca"), ("other", "other")):
         certify(folder, name, authority)
-    certify(folder, "impostor", "other")
+    certify(folder, "controller", hosts="IP:127.0.0.1")
+    certify(folder, "elsewhere", hosts="IP:127.0.0.2,DNS:localhost")
+    certify(folder, "impostor", "other", hosts="IP:127.0.0.1")
     return folder
 
 
@@ -100,6 +102,22 @@ def test_a_controller_that_another_ca_signed_is_refused(folder: Path, tmp_path: 
     through, seen = exchange(folder, tmp_path, "impostor")
     assert not through
     assert seen == []
+
+
+def test_a_controller_whose_certificate_names_another_host_is_refused(folder: Path, tmp_path: Path) -> None:
+    through, seen = exchange(folder, tmp_path, "elsewhere")
+    assert not through
+    assert seen == []
+
+
+def test_host_names_are_compared_by_default_with_files_of_the_section_only(folder: Path) -> None:
+    row = {"private_key": "switch.key", "certificate": "switch.pem", "ca_cert": "ca.pem"}
+    db = database({name: str(folder / file) for name, file in row.items()})
+    assert not client_context(SwitchSettings(), db).check_hostname
+    assert client_context(SwitchSettings(check_host_names=True), db).check_hostname
+    assert client_context(settings(folder), db).check_hostname
+    without = settings(folder).model_copy(update={"check_host_names": False})
+    assert not client_context(without, db).check_hostname
 
 
 def test_open_vswitch_s_own_files_are_used_if_none_are_set(folder: Path) -> None:

@@ -1,0 +1,189 @@
+"""Decides about the OpenFlow sessions of a controller: which to admit, to probe and to end.
+
+A session is *half-open* until its switch has sent its datapath id. A session *holds* the datapath id that it
+sent first. Another session that claims the same id waits until the holder has answered an echo request, and
+is then refused. If the holder does not answer in ``claim_s``, it is dead, and the claim is granted.
+
+The caller gives the time in seconds, and any hashable objects as sessions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What sessions may cost. Times are in seconds."""
+
+    handshake_s: float = 10.0
+    silence_s: float = 15.0
+    """After this time without a message the controller sends an echo request. Twice of it ends a session."""
+    claim_s: float = 3.0
+    most_blocked_s: float = 5.0
+    """How long a switch may take no message while the controller has one for it."""
+    most_waits_s: float = 10.0
+    """How long a switch may let senders wait in a minute, if each wait is longer than ``long_wait_s``."""
+    long_wait_s: float = 0.25
+    most_sessions: int = 1000
+    most_half_open: int = 256
+    most_half_open_of_address: int = 128
+
+
+class Claim(Enum):
+    """The answer to a switch that sends its datapath id."""
+
+    GRANTED = auto()
+    WAIT = auto()
+    REFUSED = auto()
+
+
+@dataclass(slots=True)
+class _Session:
+    address: str
+    opened: float
+    heard: float
+    dpid: int | None = None
+    claimed: float | None = None
+    probed: bool = False
+    blocked_since: float | None = None
+    waits_s: float = 0.0
+    waits_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A session that has to be ended now."""
+
+    session: Hashable
+    reason: str
+
+
+class Sessions:
+    """The open sessions of a controller."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
+        self._open: dict[Hashable, _Session] = {}
+        self._holders: dict[int, Hashable] = {}
+        self._looked: float | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def opened(self, session: Hashable, address: str, now: float) -> list[End]:
+        """A peer has connected. Returns the sessions to end for it: its own, or older half-open ones."""
+        limits, ends = self._limits, []
+        if len(self._open) >= limits.most_sessions:
+            return [End(session, f"{limits.most_sessions} sessions are open")]
+        half_open = {one: state for one, state in self._open.items() if state.dpid is None}
+        counts = Counter(state.address for state in half_open.values())
+        if counts[address] >= limits.most_half_open_of_address:
+            ends = [End(self._oldest(half_open, address), "too many half-open sessions of its address")]
+        elif len(half_open) >= limits.most_half_open:
+            (most, _), *_ = counts.most_common(1)
+            ends = [End(self._oldest(half_open, most), "too many half-open sessions")]
+        for end in ends:
+            self.closed(end.session)
+        self._open[session] = _Session(address, now, now)
+        return ends
+
+    @staticmethod
+    def _oldest(half_open: dict[Hashable, _Session], address: str) -> Hashable:
+        return next(one for one, state in half_open.items() if state.address == address)
+
+    def heard(self, session: Hashable, now: float) -> None:
+        """A message of the session has arrived."""
+        if state := self._open.get(session):
+            state.heard, state.probed = now, False
+
+    def claim(self, session: Hashable, dpid: int, now: float) -> tuple[Claim, Hashable | None]:
+        """The session states its datapath id. Call again after WAIT.
+
+        Also returns the holder: after the first WAIT to send it an echo request, after GRANTED to end it.
+        """
+        state = self._open.get(session)
+        if state is None or state.dpid not in (None, dpid):
+            return Claim.REFUSED, None
+        holder = self._holders.get(dpid, session)
+        held = self._open.get(holder)
+        if holder == session or held is None:
+            self._holders[dpid], state.dpid = session, dpid
+            return Claim.GRANTED, None
+        if state.claimed is None:
+            state.claimed = now
+            return Claim.WAIT, holder
+        if held.heard > state.claimed:
+            return Claim.REFUSED, None
+        if now - state.claimed < self._limits.claim_s:
+            return Claim.WAIT, None
+        self.closed(holder)
+        self._holders[dpid], state.dpid = session, dpid
+        return Claim.GRANTED, holder
+
+    def blocked(self, session: Hashable, now: float) -> None:
+        """A message for the session waits for room in its queue."""
+        if (state := self._open.get(session)) and state.blocked_since is None:
+            state.blocked_since = now
+
+    def took(self, session: Hashable, taken: bool, waited_s: float, now: float) -> list[End]:
+        """The session's queue has taken a message that waited, or the engine sends nothing more to it.
+
+        Then the session has to be ended: the engine itself goes on to receive from it.
+        """
+        if (state := self._open.get(session)) is None:
+            return []
+        if not taken:
+            self.closed(session)
+            return [End(session, f"it took no message for {self._limits.most_blocked_s:g} s")]
+        state.blocked_since = None
+        if waited_s >= self._limits.long_wait_s:
+            faded = (now - state.waits_at) * self._limits.most_waits_s / 60
+            state.waits_s = max(state.waits_s - faded, 0.0) + waited_s
+            state.waits_at = now
+        return []
+
+    def closed(self, session: Hashable) -> None:
+        """The session has ended."""
+        state = self._open.pop(session, None)
+        if state is not None and state.dpid is not None and self._holders.get(state.dpid) == session:
+            del self._holders[state.dpid]
+
+    def look(self, now: float) -> tuple[list[Hashable], list[End]]:
+        """The sessions to send an echo request, and those to end. To be called about once a second.
+
+        If the calls pause, this process stood still. Nobody can have been heard then, so that time is left
+        out.
+        """
+        if self._looked is not None and (stood_still := now - self._looked - 2.0) > 0:
+            for state in self._open.values():
+                state.opened, state.heard = state.opened + stood_still, state.heard + stood_still
+                if state.blocked_since is not None:
+                    state.blocked_since += stood_still
+        self._looked = now
+        probes, ends = [], []
+        for session, state in self._open.items():
+            if reason := self._overdue(state, now):
+                ends.append(End(session, reason))
+            elif state.dpid is not None and not state.probed and now - state.heard > self._limits.silence_s:
+                state.probed = True
+                probes.append(session)
+        for end in ends:
+            self.closed(end.session)
+        return probes, ends
+
+    def _overdue(self, state: _Session, now: float) -> str:
+        """Why to end a session; empty to keep it."""
+        limits = self._limits
+        if state.dpid is None and now - state.opened > limits.handshake_s:
+            return f"it did not complete its handshake in {limits.handshake_s:g} s"
+        if now - state.heard > 2 * limits.silence_s:
+            return f"it sent nothing for {2 * limits.silence_s:g} s and did not answer an echo request"
+        if state.blocked_since is not None and now - state.blocked_since > limits.most_blocked_s:
+            return f"it took no message for {limits.most_blocked_s:g} s"
+        if state.waits_s > limits.most_waits_s:
+            return f"it let messages wait for more than {limits.most_waits_s:g} s in a minute"
+        return ""
