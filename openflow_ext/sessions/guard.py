@@ -11,7 +11,9 @@ digits speaks for these datapath ids only.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
+import os
 import re
 import select
 import socket
@@ -193,8 +195,10 @@ class TlsConnection:
                 wanted = select.POLLIN
             except ssl.SSLWantWriteError:
                 wanted = select.POLLOUT
-            poll = select.poll()
-            poll.register(self._connection, wanted)
+            poll, descriptor = select.poll(), self._connection.fileno()
+            if descriptor < 0:
+                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+            poll.register(descriptor, wanted)
             if not poll.poll(None if self._timeout_s is None else self._timeout_s * 1000):
                 raise TimeoutError("timed out")
 
@@ -211,8 +215,9 @@ class TlsConnection:
         socket.socket.shutdown(self._connection, how)
 
     def close(self) -> None:
-        """As of a socket."""
-        self._connection.close()
+        """As of a socket. OpenSSL must not use the descriptor meanwhile: the kernel gives it away again."""
+        with self._lock:
+            self._connection.close()
 
 
 def _host(address: Any) -> str:

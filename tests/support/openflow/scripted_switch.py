@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from openflow_ext import registry, wire
 from openflow_ext.engine import ofproto_v1_3_parser as parser
+from openflow_ext.sessions.guard import TlsConnection
 from openflow_ext.wire import OFP13
 from tests.support.waiting import DEADLINE_S, wait_until
 
@@ -121,7 +122,7 @@ class ScriptedSwitch:
         self.ended = threading.Event()
         self._socket = _connect(port)
         if tls is not None:
-            self._socket = tls.wrap_socket(self._socket, server_hostname="127.0.0.1")
+            self._socket = TlsConnection(tls.wrap_socket(self._socket, server_hostname="127.0.0.1"))
         threading.Thread(target=self._read, daemon=True).start()
         self.send(HELLO, b"")
 
@@ -191,14 +192,21 @@ class ScriptedSwitch:
         assert time.monotonic() - began < 1.0
 
     def _read(self):
-        with contextlib.suppress(OSError), self._socket.makefile("rb") as stream:  # the controller was killed
-            while head := stream.read(8):
-                data = head + stream.read(int.from_bytes(head[2:4], "big") - 8)
+        with contextlib.suppress(OSError):  # the controller was killed
+            while head := self._exactly(8):
+                data = head + self._exactly(int.from_bytes(head[2:4], "big") - 8)
                 self._answer(data)
                 with self._news:
                     self.received.append(data)
                     self._news.notify_all()
         self.ended.set()
+
+    def _exactly(self, size):
+        """The next ``size`` bytes, or fewer at the end of the connection."""
+        data = b""
+        while len(data) < size and (more := self._socket.recv(size - len(data))):
+            data += more
+        return data
 
     def _answer(self, data):
         of_type, xid = data[1], int.from_bytes(data[4:8], "big")
