@@ -105,11 +105,15 @@ def _install_version(name: str, version: int, suffix: str, parser: Any) -> None:
 
 
 def _heard(parse: Callable[..., Any]) -> Callable[..., Any]:
-    """``parse``, and then the guard of the session, which may drop the message too."""
+    """``parse``, and then the guard of the session, which may drop the message too.
+
+    A datapath that is not a session of the engine's controller has no guard.
+    """
 
     def parse_and_hear(datapath: Any, *args: Any) -> Any:
         msg = parse(datapath, *args)
-        return msg if datapath.hear(msg) else None
+        hear = getattr(datapath, "hear", None)
+        return msg if hear is None or hear(msg) else None
 
     return parse_and_hear
 

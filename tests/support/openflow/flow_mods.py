@@ -58,7 +58,7 @@ def flow_mod(
 
 
 def parsed(data: bytes) -> Any:
-    """A message as Ryu parses it."""
+    """A message as Ryu parses it, also one that only a controller sends."""
     version, of_type, length, xid = ofproto_parser.header(data)
     assert length == len(data)
-    return ofproto_parser.msg(datapath, version, of_type, length, xid, data)
+    return parser.msg_parser(datapath, version, of_type, length, xid, data)

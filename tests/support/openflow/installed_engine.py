@@ -41,7 +41,6 @@ class Engine:
             id=0x2A,
             address=("127.0.0.1", 6653),
             close=self._close,
-            hear=lambda _: True,
         )
 
     def _close(self) -> None:
