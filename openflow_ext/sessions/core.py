@@ -39,6 +39,8 @@ class Claim(Enum):
     GRANTED = auto()
     WAIT = auto()
     REFUSED = auto()
+    CHANGED = auto()
+    """The session has stated another datapath id before, or it is over."""
 
 
 @dataclass(slots=True)
@@ -107,7 +109,7 @@ class Sessions:
         """
         state = self._open.get(session)
         if state is None or state.dpid not in (None, dpid):
-            return Claim.REFUSED, None
+            return Claim.CHANGED, None
         holder = self._holders.get(dpid, session)
         held = self._open.get(holder)
         if holder == session or held is None:

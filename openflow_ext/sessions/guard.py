@@ -86,8 +86,10 @@ class Guard:
                 if holder is not None:
                     self._end([End(holder, "it does not answer, and its switch has connected again")])
                 return True
-            if claim is Claim.REFUSED:
-                self._end([End(datapath, f"another live session has the datapath id {dpid:016x}")])
+            if claim in (Claim.REFUSED, Claim.CHANGED):
+                taken = f"another live session has the datapath id {dpid:016x}"
+                changed = f"it stated a second datapath id, {dpid:016x}"
+                self._end([End(datapath, taken if claim is Claim.REFUSED else changed)])
                 return False
             if holder is not None:
                 self._hub.spawn(_probe, holder)

@@ -22,7 +22,9 @@ pytestmark = pytest.mark.timeout(60)
 
 ENDLESS_HELLO = b"\4\0\0\x0c\0\0\0\1\0\2\0\0"
 HANDSHAKE_S, CLAIM_S, MOST_HALF_OPEN = 10.0, 3.0, 128
-ERROR, ECHO_REQUEST, FEATURES_REPLY = 1, 2, 6
+HELLO, ERROR, ECHO_REQUEST, FEATURES_REPLY = 0, 1, 2, 6
+ENDS = (HELLO, ERROR, FEATURES_REPLY)
+"""Of these types, a wrong message may end the session of the switch that sends it."""
 
 
 @pytest.fixture(params=engine.ENGINES)
@@ -71,7 +73,7 @@ def test_an_endless_hello_ends_its_own_session_only(of_port: int, switch: Script
 def test_malformed_messages_of_a_switch_do_no_harm_to_another(of_port: int, switch: ScriptedSwitch) -> None:
     rng = random.Random(1)
     for _ in range(10):
-        messages = [data for data in (mangled(rng, 4) for _ in range(200)) if data[1] > ERROR]
+        messages = [data for data in (mangled(rng, 4) for _ in range(200)) if data[1] not in ENDS]
         with contextlib.closing(ScriptedSwitch(of_port, dpid=2)) as hostile:
             hostile.barrier()
             hostile.send_raw(b"".join(messages))
