@@ -8,10 +8,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 
 from app_base.stage import Declaration, Metric
 from flowdb.db import FlowDb
+from openflow_ext import registry
 
 
 class AppMetrics:
-    """The metrics that an app declares, and metrics of its database. Each app has its own ``registry``."""
+    """Metrics of an app, of its database and of its OpenFlow sessions. Each app has its own ``registry``."""
 
     def __init__(self, declaration: Declaration, flowdb: FlowDb) -> None:
         self.registry = CollectorRegistry()
@@ -22,6 +23,7 @@ class AppMetrics:
         for metric in declaration.metrics:
             self._add(metric)
         self._add_flowdb(flowdb)
+        self._add_openflow()
 
     def count(self, name: str, *labels: str) -> None:
         """Add 1 to a declared counter."""
@@ -69,3 +71,11 @@ class AppMetrics:
         )
         for name, text, read in readings:
             Gauge(f"weir_flowdb_{name}", text, registry=self.registry).set_function(read)
+
+    def _add_openflow(self) -> None:
+        readings: tuple[tuple[str, str, Callable[[], float]], ...] = (
+            ("dropped_messages", "malformed messages of switches, dropped", registry.malformed.total),
+            ("ended_sessions", "sessions that the controller ended", registry.ended_sessions.total),
+        )
+        for name, text, read in readings:
+            Gauge(f"weir_openflow_{name}", text, registry=self.registry).set_function(read)

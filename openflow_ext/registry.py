@@ -34,6 +34,7 @@ from openflow_ext.registry_classes import (
     message_class,
 )
 from openflow_ext.sessions import guard
+from openflow_ext.sessions.guard import ended_sessions as ended_sessions
 from weir_base.log_limit import LogLimit
 
 LOG = logging.getLogger(__name__)

@@ -1,1 +1,1 @@
-"""The controller's end of OpenFlow sessions: who may open one, who holds a datapath id, who is alive."""
+"""The controller's end of OpenFlow sessions: their limits, their datapath ids, and dead peers."""

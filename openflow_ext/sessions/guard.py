@@ -20,6 +20,7 @@ import socket
 import ssl
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -28,6 +29,9 @@ from openflow_ext.sessions.core import Claim, End, Sessions
 from weir_base.log_limit import LogLimit
 
 LOG = logging.getLogger(__name__)
+
+ended_sessions: Counter[str] = Counter()
+"""Sessions that were ended, by engine."""
 
 _LOOK_EVERY_S = 1.0
 _CLAIM_EVERY_S = 0.05
@@ -42,15 +46,16 @@ def install(name: str) -> None:
     """Guard the sessions of the engine ``name`` ("ryu" or "os_ken"). Idempotent."""
     controller = engine.load("controller.controller", name)
     if not hasattr(controller.Datapath, "hear"):
-        guard = Guard(engine.load("lib.hub", name))
+        guard = Guard(name, engine.load("lib.hub", name))
         _extend(controller.Datapath, guard)
         controller.StreamServer = _listener(engine.load("lib.hub", name), guard)
 
 
 class Guard:
-    """The sessions of one engine. ``hub`` is the engine's module for threads."""
+    """The sessions of the engine ``name``. ``hub`` is the engine's module for threads."""
 
-    def __init__(self, hub: Any) -> None:
+    def __init__(self, name: str, hub: Any) -> None:
+        self._name = name
         self._hub = hub
         self._sessions = Sessions()
         self._lock = threading.Lock()
@@ -147,6 +152,7 @@ class Guard:
 
     def _end(self, ends: Iterable[End]) -> None:
         for end in ends:
+            ended_sessions[self._name] += 1
             datapath: Any = end.session
             dpid = "unknown" if datapath.id is None else f"{datapath.id:016x}"
             self._log(datapath.address, f"session of switch {dpid} ended: {end.reason}")

@@ -14,7 +14,7 @@ from flowdb.commands import Command
 from flowdb.db import FlowDb
 from flowdb.flow import FiveTuple, Flow, Hop
 from flowdb.models import AlarmRow, DecisionRow
-from openflow_ext import wire
+from openflow_ext import registry, wire
 from openflow_ext.switch.dataplane.rules import WindowOp
 from openflow_ext.switch.openflow.extension_rules import rule_of
 from openflow_ext.switch.openflow.flow_mods import FlowMod
@@ -286,6 +286,11 @@ def test_metrics_count_and_serve(app, datapath):
     assert sample(app, "weir_sdtcp_alarm_to_flow_mod_seconds_count") == 1
     assert sample(app, "weir_sdtcp_clamps") == 0
     assert sample(app, "weir_flowdb_flows") == 1
+    dropped, ended = registry.malformed.total(), registry.ended_sessions.total()
+    registry.malformed[None] += 2
+    registry.ended_sessions["ryu"] += 3
+    assert sample(app, "weir_openflow_dropped_messages") == dropped + 2
+    assert sample(app, "weir_openflow_ended_sessions") == ended + 3
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
