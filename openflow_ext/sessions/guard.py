@@ -44,6 +44,7 @@ _DPID_NAME = re.compile(r"dpid-([0-9a-f]{16})", re.IGNORECASE)
 
 def install(name: str) -> None:
     """Guard the sessions of the engine ``name`` ("ryu" or "os_ken"). Idempotent."""
+    engine.load("base.app_manager", name)  # it and the controller import each other: only this order works
     controller = engine.load("controller.controller", name)
     if not hasattr(controller.Datapath, "hear"):
         guard = Guard(name, engine.load("lib.hub", name))
