@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.controllers.processes import free_port
 from tests.support.waiting import DEADLINE_S, wait_until
-from weir.controller import Address
+from weir.controller import Address, Tls
 
 HELLO_13 = struct.pack("!BBHI", 4, 0, 8, 1)
 HANDLER = {"ryu": "ryu.controller.ofp_handler", "os-ken": "os_ken.controller.ofp_handler"}
@@ -153,3 +153,14 @@ def test_a_bad_address_is_refused(text: str) -> None:
 )
 def test_an_address_has_a_host_and_a_port(text: str, address: tuple[str, int]) -> None:
     assert Address.parse(text) == address
+
+
+def test_tls_needs_all_three_files_or_none() -> None:
+    assert Tls.of(None, None, None) is None
+    assert "--ofp-tcp-listen-port" in Address("127.0.0.1", 6653).options(None)
+    tls = Tls.of("/k", "/c", "/ca")
+    options = ["--ofp-listen-host", "127.0.0.1", "--ofp-ssl-listen-port", "6653"]
+    options += ["--ctl-privkey", "/k", "--ctl-cert", "/c", "--ca-certs", "/ca"]
+    assert Address("127.0.0.1", 6653).options(tls) == options
+    with pytest.raises(click.UsageError, match="all of --private-key, --certificate and --ca-certificate"):
+        Tls.of("/k", None, "/ca")
