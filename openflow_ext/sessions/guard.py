@@ -38,6 +38,8 @@ _CLAIM_EVERY_S = 0.05
 _ACCEPT_AGAIN_S = 0.2
 _MOST_TLS_HANDSHAKES = 128
 _TLS_HANDSHAKE_S = 10.0
+_MOST_PORTS = 10_000
+"""The engine keeps every port that a switch describes."""
 _OFPT_FEATURES_REPLY = 6
 _DPID_NAME = re.compile(r"dpid-([0-9a-f]{16})", re.IGNORECASE)
 
@@ -79,6 +81,13 @@ class Guard:
         """A message has arrived."""
         with self._lock:
             self._sessions.heard(datapath, time.monotonic())
+
+    def may_describe(self, datapath: Any) -> bool:
+        """Whether the ports that the switch has described so far are few enough."""
+        if len(getattr(datapath, "ports", None) or ()) <= _MOST_PORTS:
+            return True
+        self._end([End(datapath, f"it described more than {_MOST_PORTS} ports")])
+        return False
 
     def may_claim(self, datapath: Any, dpid: int) -> bool:
         """Whether a session may have a datapath id. Waits for the echo reply of the session that has it."""
@@ -273,7 +282,7 @@ def _extend(datapath_class: Any, guard: Guard) -> None:
         """Whether the engine may handle ``msg``; None: a message that was dropped."""
         guard.heard(self)
         if msg is None or msg.msg_type != _OFPT_FEATURES_REPLY:
-            return True
+            return guard.may_describe(self)
         return guard.may_claim(self, msg.datapath_id)
 
     def send(self: Any, buf: bytes, close_socket: bool = False) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from openflow_ext import engine
+from openflow_ext import engine, wire
 from tests.support.controllers import quiet_app
 from tests.support.controllers.processes import connect, controller, free_port
 from tests.support.openflow.parser_fuzz import mangled
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.timeout(60)
 ENDLESS_HELLO = b"\4\0\0\x0c\0\0\0\1\0\2\0\0"
 HANDSHAKE_S, CLAIM_S, MOST_HALF_OPEN = 10.0, 3.0, 128
 HELLO, ERROR, ECHO_REQUEST, FEATURES_REPLY = 0, 1, 2, 6
+PORT_STATUS = 12
 ENDS = (HELLO, ERROR, FEATURES_REPLY)
 """Of these types, a wrong message may end the session of the switch that sends it."""
 
@@ -107,6 +108,17 @@ def test_a_switch_replaces_its_own_dead_session(of_port: int) -> None:
             assert time.monotonic() - began < CLAIM_S + 2
             assert dead.ended.wait(2)
             switch.is_served()
+
+
+def test_a_switch_that_describes_port_after_port_is_ended(of_port: int, switch: ScriptedSwitch) -> None:
+    with contextlib.closing(ScriptedSwitch(of_port, dpid=2)) as hostile:
+        hostile.joined()
+        ports = (wire.encode_port(wire.OfpPort(number)) for number in range(1, 10_500))
+        added = b"".join(message(4, PORT_STATUS, bytes(8) + port) for port in ports)
+        with contextlib.suppress(ConnectionError):
+            hostile.send_raw(added)
+        assert hostile.ended.wait(10)
+        switch.is_served()
 
 
 def test_a_flood_of_connections_keeps_no_switch_out(of_port: int, switch: ScriptedSwitch) -> None:
