@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from openflow_ext import wire
@@ -21,6 +21,29 @@ class Roles:
 
     def __init__(self) -> None:
         self._given: dict[Hashable, int] = {}
+        self._contests: dict[Hashable, None] = {}
+        self._waiting: dict[Hashable, Callable[[], None]] = {}
+
+    def contests(self, session: Hashable) -> None:
+        """A session requests to be MASTER."""
+        self._contests[session] = None
+
+    def settled(self, session: Hashable) -> None:
+        """Open vSwitch has answered the role request of a session, or the session has ended."""
+        if self._contests.pop(session, self) is not self and not self._contests:
+            waiting, self._waiting = self._waiting, {}
+            for go_on in waiting.values():
+                go_on()
+
+    def is_contested(self, session: Hashable) -> bool:
+        """Whether a session is MASTER, and another one may just become it."""
+        return self._given.get(session) == of.OFPCR_ROLE_MASTER and any(
+            other is not session for other in self._contests
+        )
+
+    def wait(self, session: Hashable, go_on: Callable[[], None]) -> None:
+        """Call ``go_on`` when no role request is open."""
+        self._waiting[session] = go_on
 
     def given(self, session: Hashable, role: int) -> None:
         """Open vSwitch states a session's role. A new MASTER makes the previous one a SLAVE."""
@@ -32,6 +55,8 @@ class Roles:
     def left(self, session: Hashable) -> None:
         """A session has ended."""
         self._given.pop(session, None)
+        self._waiting.pop(session, None)
+        self.settled(session)
 
     def is_slave(self, session: Hashable) -> bool:
         """Whether a session is a SLAVE, which may only read."""

@@ -15,12 +15,14 @@ from openflow_ext.switch.openflow import messages as of
 class Verdict:
     """The result for a message: ``forward`` goes on in its direction, ``answer`` goes back to its sender.
 
-    ``hold``: the messages behind it wait until the session stops holding.
+    ``hold``: the messages behind it wait until the session stops holding. ``wait``: so does the message
+    itself, and nothing else is set.
     """
 
     forward: bytes = b""
     answer: bytes = b""
     hold: bool = False
+    wait: bool = False
 
 
 Reply = Callable[[bytes, bool], Verdict]

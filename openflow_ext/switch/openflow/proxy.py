@@ -135,6 +135,10 @@ class _End(asyncio.Protocol):
         while self._held and not self.holding:
             act_on, piece = self._held.popleft()
             verdict = self._verdict_on(piece) if act_on else Verdict(forward=piece)
+            if verdict.wait:
+                self._held.appendleft((act_on, piece))
+                self.holding = True
+                break
             onward.append(verdict.forward)
             back.append(verdict.answer)
             self.holding = verdict.hold
@@ -166,6 +170,7 @@ class ProxiedSession:
         ended: Callable[[ProxiedSession, str], None],
     ) -> None:
         self.session = session = new_session(controller.target, self.notify)
+        session.released = self._later
         self.connected = False
         self._controller = controller
         self._ended = ended
@@ -176,9 +181,13 @@ class ProxiedSession:
     def _from_switch(self, message: bytes) -> Verdict:
         """The verdict on a message of Open vSwitch. Messages of the controller may be waiting for it."""
         verdict = self.session.from_switch(message)
+        self._later()
+        return verdict
+
+    def _later(self) -> None:
+        """Let the messages of the controller go on that no longer have to wait."""
         if self._controller_end.holding and not self.session.holding:
             asyncio.get_running_loop().call_soon(self._release)
-        return verdict
 
     def _release(self) -> None:
         if not self.session.holding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from openflow_ext import wire
@@ -54,7 +54,10 @@ _VERSIONS = (of.OFP13, of.OFP15)
 
 
 class Session:
-    """One session. ``controller`` is the controller's name in the log; ``send`` sends it a message."""
+    """One session. ``controller`` is the controller's name in the log; ``send`` sends it a message.
+
+    ``released`` is called when the session stops holding for another reason than a message of Open vSwitch.
+    """
 
     def __init__(self, bridge: Bridge, controller: str, send: Send) -> None:
         self._bridge = bridge
@@ -65,12 +68,14 @@ class Session:
         self._version = 0
         self._descriptions: dict[int, wire.OfpPort] = {}
         self._role_request: bytes | None = None
+        self._waits = False
+        self.released: Callable[[], None] = lambda: None
         self.ready = False
 
     @property
     def holding(self) -> bool:
         """Whether the controller's messages wait for an answer of Open vSwitch."""
-        return self._entries.holding or self._role_request is not None
+        return self._entries.holding or self._role_request is not None or self._waits
 
     def due(self) -> bytes:
         """A request that the agent has to send to Open vSwitch now; empty if there is none."""
@@ -83,7 +88,13 @@ class Session:
         if message[1] == of.OFPT_ROLE_REQUEST:
             # Open vSwitch may refuse the role, so the messages behind the request wait for its answer.
             self._role_request = message[4:8]
+            if _role(message) == of.OFPCR_ROLE_MASTER:
+                self._bridge.roles.contests(self)
             return Verdict(forward=message, hold=True)
+        if self._acts(message) and self._bridge.roles.is_contested(self):
+            self._waits = True
+            self._bridge.roles.wait(self, self._go_on)
+            return Verdict(wait=True)
         if self._changes_entries(message) and self._bridge.roles.is_slave(self):
             return Verdict(forward=message)  # Open vSwitch refuses it before it looks at the actions
         if message[1] == of.OFPT_FLOW_MOD:
@@ -95,6 +106,14 @@ class Session:
         if wire.is_extension_message(message):
             return Verdict(answer=self._answer(message))
         return Verdict(forward=message)
+
+    def _acts(self, message: bytes) -> bool:
+        return self._changes_entries(message) or wire.is_extension_message(message)
+
+    def _go_on(self) -> None:
+        """No other session can become MASTER any more: the message that waits can be judged."""
+        self._waits = False
+        self.released()
 
     @staticmethod
     def _changes_entries(message: bytes) -> bool:
@@ -130,6 +149,8 @@ class Session:
         """The verdict on a message of one of the types FROM_SWITCH."""
         if message[1] in (of.OFPT_ROLE_REPLY, of.OFPT_ERROR) and message[4:8] == self._role_request:
             self._role_request = None
+            if message[1] == of.OFPT_ERROR:
+                self._bridge.roles.settled(self)
         match message[1]:
             case of.OFPT_ERROR:
                 return self._error(message)
@@ -147,6 +168,7 @@ class Session:
                     return Verdict()
             case of.OFPT_ROLE_REPLY:
                 self._bridge.roles.given(self, _role(message))
+                self._bridge.roles.settled(self)
             case of.OFPT_ROLE_STATUS if message[0] > of.OFP13:
                 self._bridge.roles.given(self, _role(message))
         return Verdict(forward=message)

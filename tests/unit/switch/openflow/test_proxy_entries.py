@@ -220,8 +220,40 @@ def test_a_slave_session_changes_nothing(play: Play) -> None:
         assert [await second[0].message(), await second[0].message()] == [WHOLE, barrier(5)]
         assert (bench.plane.held, bench.plane.configured) == before
         assert await is_refused(second)
-        await become(second, MASTER)
+        second[1].send(role(ROLE_REQUEST, MASTER))
+        assert await second[0].message() == role(ROLE_REQUEST, MASTER)
+        first[1].send(other, WHOLE, barrier(6))  # Open vSwitch may just have made the second one the MASTER
+        first[0].send(echo(2))
+        assert await first[1].message() == echo(2)
+        assert (bench.plane.held, bench.plane.configured) == before
+        second[0].send(role(ROLE_REPLY, MASTER))
+        assert await second[1].message() == role(ROLE_REPLY, MASTER)
+        assert (await first[1].message())[8:12] == b"\0\x01\0\x0a"
+        assert [await first[0].message(), await first[0].message()] == [WHOLE, barrier(6)]
+        assert (bench.plane.held, bench.plane.configured) == before
         assert [await is_refused(first), await is_refused(second)] == [True, False]
+
+    play(script)
+
+
+def test_a_master_goes_on_when_another_session_fails_to_replace_it(play: Play) -> None:
+    async def script(bench: Bench) -> None:
+        (switch, controller), (others, rival) = await bench.join(), await bench.join()
+        controller.send(role(ROLE_REQUEST, MASTER))
+        await switch.message()
+        switch.send(role(ROLE_REPLY, MASTER))
+        await controller.message()
+        for end in (lambda: others.send(of.error(role(ROLE_REQUEST, MASTER), 11, 0)), others.writer.close):
+            rival.send(role(ROLE_REQUEST, MASTER))
+            await others.message()
+            controller.send(WHOLE, barrier(7))
+            switch.send(echo(3))
+            assert await controller.message() == echo(3)
+            assert len(bench.plane.held) == 0
+            end()
+            assert [await switch.message(), await switch.message()] == [PLAIN, barrier(7)]
+            assert len(bench.plane.held) == 1
+            bench.plane.held.clear()
 
     play(script)
 
