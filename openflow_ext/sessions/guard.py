@@ -166,8 +166,9 @@ class Guard:
             datapath: Any = end.session
             dpid = "unknown" if datapath.id is None else f"{datapath.id:016x}"
             self._log(datapath.address, f"session of switch {dpid} ended: {end.reason}")
-            datapath.close()
+            # First, because close() waits for room in an app's queue, and the app may wait for this socket.
             _shut(datapath.socket)
+            datapath.close()
 
     def _log(self, address: Any, text: str) -> None:
         with self._lock:

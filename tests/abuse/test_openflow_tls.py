@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(params=["ryu", "os-ken"])
+@pytest.fixture(scope="module", params=["ryu", "os-ken"])
 def of_port(request: pytest.FixtureRequest, folder: Path) -> Iterator[int]:
     port = free_port()
     files = (f"{folder}/controller.key", f"{folder}/controller.pem", f"{folder}/ca.pem")
