@@ -124,7 +124,11 @@ class ScriptedSwitch:
         if tls is not None:
             self._socket = TlsConnection(tls.wrap_socket(self._socket, server_hostname="127.0.0.1"))
         threading.Thread(target=self._read, daemon=True).start()
-        self.send(HELLO, b"")
+        try:
+            self.send(HELLO, b"")
+        except OSError:  # the controller has refused its certificate
+            self.close()
+            raise
 
     def close(self):
         with contextlib.suppress(OSError):  # the controller closed the connection first
@@ -186,10 +190,10 @@ class ScriptedSwitch:
         self.wait(self.is_accepted)
 
     def is_served(self):
-        """The controller answers within a second."""
+        """The controller answers within 5 s, also on a busy machine."""
         began = time.monotonic()
         self.barrier()
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < 5.0
 
     def _read(self):
         with contextlib.suppress(OSError):  # the controller was killed
