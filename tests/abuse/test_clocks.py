@@ -1,0 +1,77 @@
+"""The clocks of agent and controller differ by hours and are set meanwhile: no recorded time follows them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from flowdb.flow import NS_PER_S
+from flowdb.models import FlowRow
+from tests.support.agent.switch_bench import Bench
+from tests.support.controllers.port_samples import LISTENER
+from tests.support.controllers.processes import controller, free_port
+from tests.support.database.rows import rows
+from tests.support.waiting import wait_until
+
+SHIFTED_CLOCK = """
+import time
+_time_ns = time.time_ns
+def _shift_ns():
+    with open({file!r}) as file:
+        return int(file.read()) * 1_000_000_000
+time.time_ns = lambda: _time_ns() + _shift_ns()
+time.time = lambda: time.time_ns() / 1e9
+"""
+HOURS_S = 7 * 3600
+
+
+class ShiftedClock:
+    """A Python process whose path has ``folder`` sees a system clock that is shifted, and that can be set."""
+
+    def __init__(self, folder: Path, ahead_s: int) -> None:
+        folder.mkdir()
+        self.folder, self._file = folder, folder / "shift"
+        self.set(ahead_s)
+        (folder / "sitecustomize.py").write_text(SHIFTED_CLOCK.format(file=str(self._file)))
+
+    def set(self, ahead_s: int) -> None:
+        """Other processes read the file at any moment, so it is replaced as a whole."""
+        new = self.folder / "new"
+        new.write_text(str(ahead_s))
+        new.rename(self._file)
+
+
+def closed(database: Path, port: int) -> list[FlowRow]:
+    return [row for row in rows(database, FlowRow) if row.dst_port == port and row.closed_ns]
+
+
+@pytest.mark.parametrize("ahead_s", [-HOURS_S, HOURS_S])
+def test_clocks_change_no_age_and_no_record(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead_s: int
+) -> None:
+    """The controller's clock is hours from the switch's. Then both are set, in opposite directions."""
+    port, database = free_port(), tmp_path / "weir.db"
+    ours = ShiftedClock(tmp_path / "controller", ahead_s)
+    switchs = ShiftedClock(tmp_path / "agent", 0)
+    monkeypatch.setenv("WEIR_DB", str(database))
+    monkeypatch.setenv("WEIR_TEST_APPS", "fabric_app.app,sdtcp_app.app")
+    monkeypatch.setenv("WEIR_TEST_SAMPLES", str(tmp_path / "events"))
+    monkeypatch.setenv("PYTHONPATH", str(ours.folder), prepend=":")
+    monkeypatch.setitem(bench.ovs.env, "PYTHONPATH", str(switchs.folder))
+    with controller("ryu", LISTENER, port) as process:
+        bench.ready_agent(f"tcp:127.0.0.1:{port}")
+        wait_until(bench.ping, "ping through the fabric")
+        bench.connect_once(8080)
+        wait_until(lambda: closed(database, 8080), "the first flow has ended")
+        ours.set(-ahead_s)
+        switchs.set(-ahead_s)
+        bench.connect_once(8081)
+        wait_until(lambda: closed(database, 8081), "the second flow has ended")
+        assert process.poll() is None
+    now_ns = time.time_ns() + ahead_s * NS_PER_S
+    for row in (*closed(database, 8080), *closed(database, 8081)):
+        assert 0 <= row.closed_ns - row.opened_ns < 10 * NS_PER_S
+        assert 0 <= now_ns - row.opened_ns < 60 * NS_PER_S, "by the controller's clock as it was at its start"
+        assert row.close_reason == "fin"
