@@ -69,7 +69,7 @@ class Presence:
 
     @property
     def due_ns(self) -> int:
-        """The time at which ``due`` next has something to do; NEVER_NS if there is no host."""
+        """The time at which ``due`` next has something to do; without any host, NEVER_NS."""
         return self._waiting[0][0] if self._waiting else NEVER_NS
 
     def due(self, now_ns: int) -> Iterator[tuple[str, int]]:
