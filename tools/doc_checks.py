@@ -104,7 +104,7 @@ def command_problem(words: list[str]) -> str | None:
 
 def _program_problem(program: str, arguments: list[str]) -> str | None:
     if program == "make":
-        missing = set(arguments) - make_targets()
+        missing = {one for one in arguments if "=" not in one} - make_targets()  # NAME=VALUE is a variable
         return f"no target {', '.join(sorted(missing))}" if missing else None
     if program == "ryu-manager":
         missing = {name for name in _APP.findall(" ".join(arguments)) if _module_problem(name)}
