@@ -29,7 +29,7 @@ help: ## list these targets
 demo: root setup bpf ## run an incast under plain TCP and Weir's schemes (as root, 4 minutes)
 	$(BIN)/weir lab demo
 
-test: setup bpf check ## run every test that this machine allows (as root, 22 minutes)
+test: setup bpf check ## run every test that this machine allows (as root, 33 minutes)
 	$(BIN)/pytest $(WORKERS) $(shell expr $$(nproc) + 1)
 
 setup: ## install packages, .venv and Open vSwitch; quick if nothing is missing (PRODUCTION=1: no test tools)
@@ -45,7 +45,7 @@ check: docs ## ruff, clang-format, mypy, documentation
 docs: $(BUILD)/mermaid.tiny.js ## build the documentation in site/; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-unit: $(BUILD)/mermaid.tiny.js ## run the unit tests (without root, 3 minutes)
+unit: $(BUILD)/mermaid.tiny.js ## run the unit tests (without root, 5 minutes)
 	$(BIN)/pytest $(WORKERS) logical tests/unit
 
 clean: ## remove build/ and .venv

@@ -47,7 +47,7 @@ class WebSettings(Section):
         100, ge=1, le=1000, description="limit of live pages at a time; each needs a thread"
     )
     most_viewers_per_client: int = Field(
-        20, ge=1, le=1000, description="limit of live pages at a time of one address, user or token"
+        60, ge=1, le=1000, description="limit of live pages at a time of one address, user or token"
     )
     yields: bool = Field(
         True, description="whether the dashboard leaves the CPU to all other programs (SCHED_IDLE)"

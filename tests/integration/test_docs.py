@@ -49,7 +49,7 @@ DATABASE = (
     ".venv/bin/weir db export flows flows.parquet --since 2026-11-20",
     ".venv/bin/weir why '10.0.0.7:7000>10.0.0.1:40112'",
     ".venv/bin/weir why 4294967301 --json",
-    ".venv/bin/weir db prune --flows-days 7",
+    ".venv/bin/weir db prune --flows-days 7 --gb 2",
 )
 TRANSPORTS = (
     ".venv/bin/weir transports list",
@@ -169,9 +169,12 @@ def test_in_the_project(line: str) -> None:
 
 def test_the_settings_that_the_page_shows(tmp_path: Path) -> None:
     page = (PROJECT / "docs" / "guides" / "controller.md").read_text()
-    (tmp_path / "weir.toml").write_text("\n".join(re.findall(r"```toml\n(.*?)```", page, re.DOTALL)))
     (tmp_path / ".venv").symlink_to(PROJECT / ".venv")
-    subprocess.run(CONFIG.split(), cwd=tmp_path, check=True, capture_output=True, timeout=DEADLINE_S)
+    blocks = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        (tmp_path / "weir.toml").write_text(block)
+        subprocess.run(CONFIG.split(), cwd=tmp_path, check=True, capture_output=True, timeout=DEADLINE_S)
 
 
 def run_in(folder: Path, *lines: str) -> None:

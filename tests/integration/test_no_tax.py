@@ -36,7 +36,7 @@ RTT_30_MS = replace(
     NO_DELAY,
     name="rtt-30ms",
     cases=(Case("long1", "1 long flow", background=1, duration_s=4.0),),
-    schemes=("plain", "sccp-auto", "sdtcp+sccp"),
+    schemes=("plain", "sdtcp+sccp"),
     delay_ms=15,
 )
 BESIDE_PLAIN = [
@@ -71,8 +71,11 @@ def test_long_flows_have_the_goodput_of_plain_tcp(
 def test_long_flows_leave_the_queue_short(
     row_of: dict[tuple[str, str, str], Row], experiment: str, case: str, scheme: str
 ) -> None:
-    """Windows of 30 flows hold at least a segment each, and a runt if SDTCP alone does not fit segments."""
+    """Windows of 30 flows hold at least a segment each, and a runt if SDTCP alone does not fit segments.
+
+    At an RTT of 30 ms a single flow sends a window of 250 segments in bursts, which only the queue absorbs.
+    """
     plain, row = shown(row_of[experiment, case, "plain"]), shown(row_of[experiment, case, scheme])
-    part = 1 / 4 if case == "long1" else 3 / 4
+    part = 1 / 4 if (experiment, case) == ("no-delay", "long1") else 3 / 4
     assert row["queue_pkts_p95"] <= part * QUEUE_PKTS
     assert row["drops"] <= plain["drops"] / 10
