@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,7 @@ import click
 
 from mininet_topos.machine.programs import Program
 from mininet_topos.network.lab_network import Network
-from mininet_topos.network.nodes import inside
+from mininet_topos.network.nodes import LabHost, inside
 
 HTTP_PORT, MEMCACHED_PORT = 8080, 11211
 START_S, QUERY_S = 20.0, 60.0
@@ -54,25 +54,36 @@ def succeeds(*argv: str) -> bool:
 
 
 @contextmanager
-def nginx(net: Network, folder: Path, size_bytes: int) -> Iterator[None]:
-    """An nginx on every worker, with one file."""
-    (folder / "www").mkdir()
-    (folder / "www" / "response").write_bytes(bytes(size_bytes))
+def on_each_worker(
+    net: Network, name: str, log: Path, argv_of: Callable[[LabHost], list[str]], check: Sequence[str]
+) -> Iterator[None]:
+    """A program on every worker. It is ready when the command ``check`` succeeds on its host."""
     programs = []
     try:
         for host in net.workers:
-            config = folder / f"{host.name}.conf"
-            config.write_text(NGINX.format(folder=folder, name=host.name, port=HTTP_PORT))
-            argv = inside(host, "nginx", "-c", str(config), "-p", str(folder))
-            programs.append(Program(f"nginx of {host.name}", argv, folder / "nginx.log", net.state))
+            programs.append(Program(f"{name} of {host.name}", inside(host, *argv_of(host)), log, net.state))
         for host, program in zip(net.workers, programs, strict=True):
-            url = f"http://127.0.0.1:{HTTP_PORT}/response"  # without a controller no host reaches another
-            answers = partial(succeeds, *inside(host, "curl", "-s", "-o", "/dev/null", url))
-            program.wait_ready(answers, "it does not answer", START_S)
+            program.wait_ready(partial(succeeds, *inside(host, *check)), "it does not answer", START_S)
         yield
     finally:
         for program in programs:
             program.stop()
+
+
+@contextmanager
+def nginx(net: Network, folder: Path, size_bytes: int) -> Iterator[None]:
+    """An nginx on every worker, with one file."""
+    (folder / "www").mkdir()
+    (folder / "www" / "response").write_bytes(bytes(size_bytes))
+
+    def argv(host: LabHost) -> list[str]:
+        config = folder / f"{host.name}.conf"
+        config.write_text(NGINX.format(folder=folder, name=host.name, port=HTTP_PORT))
+        return ["nginx", "-c", str(config), "-p", str(folder)]
+
+    url = f"http://127.0.0.1:{HTTP_PORT}/response"  # without a controller no host reaches another
+    with on_each_worker(net, "nginx", folder / "nginx.log", argv, ("curl", "-s", "-o", "/dev/null", url)):
+        yield
 
 
 @contextmanager
@@ -113,18 +124,10 @@ def memcached(net: Network, folder: Path, size_bytes: int) -> Iterator[None]:
     store.write_text(commands)
     at_loopback = f"exec 3<>/dev/tcp/127.0.0.1/{MEMCACHED_PORT} && cat {store} >&3"
     script = f"{at_loopback} && test $(grep -c STORED <&3) = {keys}"
-    programs = []
-    try:
-        for host in net.workers:
-            argv = inside(host, "memcached", "-u", "root", "-U", "0", "-p", str(MEMCACHED_PORT))
-            programs.append(Program(f"memcached of {host.name}", argv, folder / "memcached.log", net.state))
-        for host, program in zip(net.workers, programs, strict=True):
-            answers = partial(succeeds, *inside(host, "bash", "-c", script))
-            program.wait_ready(answers, "it stores nothing", START_S)
+    argv = ["memcached", "-u", "root", "-U", "0", "-p", str(MEMCACHED_PORT)]
+    log = folder / "memcached.log"
+    with on_each_worker(net, "memcached", log, lambda _host: argv, ("bash", "-c", script)):
         yield
-    finally:
-        for program in programs:
-            program.stop()
 
 
 @contextmanager

@@ -175,7 +175,7 @@ def _is_extension(data: bytes) -> bool:
 def _drop(datapath: Any, msg_type: int, error: Exception) -> None:
     """Count and log a malformed message, with a traceback if the engine's parser failed.
 
-    After a malformed HELLO the session ends: without it there is no version to speak.
+    After a malformed HELLO the session ends, because the version stays unknown.
     """
     known = datapath.id in malformed or len(malformed) < _MOST_COUNTED
     malformed[datapath.id if known else None] += 1

@@ -199,8 +199,8 @@ class FlowEntries:
     def _suspect(self, flow: Flow) -> None:
         """A FLOW_MOD has deleted an entry. If the table has it, compare it with Open vSwitch's entries soon.
 
-        It may have been added again since then, so early that their ages do not tell them apart. Or the
-        FLOW_MOD did not come through the agent.
+        It may have been added again since then, so early that both entries have the same age within the
+        clocks' error. Or the FLOW_MOD did not come through the agent.
         """
         if entry := self._table.find(flow):
             self._suspects[entry.key] = entry
