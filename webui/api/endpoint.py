@@ -69,8 +69,7 @@ def get(
         def view(**named: Any) -> Response:
             if shared:
                 with _lock_of(request.full_path):
-                    poll = int(time.monotonic() / services().settings.poll_s)
-                    body = shared_body(id(services()), request.full_path, poll)
+                    body = shared_body(id(services()), request.full_path, current_poll())
             else:
                 body = make_body(**named)
             if body is None:
@@ -81,6 +80,11 @@ def get(
         return load
 
     return register
+
+
+def current_poll() -> int:
+    """The number of the live pages' poll interval that runs now. Equal requests in it get one answer."""
+    return int(time.monotonic() / services().settings.poll_s)
 
 
 @lru_cache(maxsize=128)
