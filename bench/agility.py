@@ -18,8 +18,9 @@ The schemes take turns. "drops" are all that the port's queue refused within 3 s
 turns. "full ms" is the time from the change to the first 100 ms in which the port carries 0.98 of its rate.
 "1st s" and "2nd s" are the parts of its rate that the port carries in the first and the second second after
 the change. "window ms" is the time until the remaining flow gets a window that is as large as rate x base
-RTT and one segment. "allowed" is 2 RTT + 5 ms. Each of these columns gives the median and the worst of
-the turns. Needs iperf3 and tcpdump.
+RTT and one segment, or as the receiver offers: a receiver enlarges its buffer only after a flow has become
+faster. "allowed" is 2 RTT + 5 ms. Each of these columns gives the median and the worst of the turns. Needs
+iperf3 and tcpdump.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import signal
 import statistics
 import tempfile
 import time
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -160,19 +162,32 @@ def ended_ns(at_port: Capture, stays: str) -> int:
     return round(float(lines[-1].split()[0]) * 1e9)
 
 
-def sufficed_ms(at_host: Capture, host: str, from_ns: int, needed_bytes: float) -> float:
-    """How long after a time the first window reached the host that is large enough; the end if none was."""
-    acks = [match for line in at_host.lines(f"dst host {host}") if (match := ACK.match(line)) is not None]
+def windows(capture: Capture, host: str) -> tuple[str, list[tuple[float, int]]]:
+    """The flow of the host with most ACKs, by its port, and their times in s and windows in bytes."""
+    acks = [match for line in capture.lines(f"dst host {host}") if (match := ACK.match(line)) is not None]
     port = Counter(ack[2] for ack in acks).most_common(1)[0][0]  # the flow's, not that of iperf3's control
-    scale, small_ms = 0, 0.0
-    for ack in acks:
-        if ack[2] != port:
-            continue
+    scale, found = 0, []
+    for ack in (ack for ack in acks if ack[2] == port):
         if "S" in ack[3]:
             scale = int(WINDOW_SCALE.findall(ack.string)[0])
-            continue
-        after_ms = float(ack[1]) * 1e3 - from_ns / 1e6
-        if after_ms >= 0 and int(ack[4]) << scale >= needed_bytes:
+        else:
+            found.append((float(ack[1]), int(ack[4]) << scale))
+    return port, found
+
+
+def sufficed_ms(at_host: Capture, at_root: Capture, host: str, from_ns: int, needed_bytes: float) -> float:
+    """How long after a time the first window reached the host that is large enough; the end if none was.
+
+    A window is also large enough if the switch leaves it as the receiver offers it.
+    """
+    (port, received), (same_port, offered) = windows(at_host, host), windows(at_root, host)
+    if port != same_port:
+        raise LabError(f"most ACKs to {host} are of port {port} at the host, but of {same_port} at the root")
+    times, small_ms = [at_s for at_s, _ in offered], 0.0
+    for at_s, window in received:
+        after_ms = at_s * 1e3 - from_ns / 1e6
+        offer = offered[max(bisect_right(times, at_s) - 1, 0)][1]
+        if after_ms >= 0 and window >= min(needed_bytes, offer):
             return small_ms and after_ms
         small_ms = after_ms
     return AFTER_S * 1000
@@ -209,9 +224,10 @@ def one_turn(change: Change, net: Network, folder: Path, probe: QueueProbe) -> d
         captures = []
         if change.make is leave:
             captures.append(Capture(turn, "port", ("tcpdump", "-i", net.bottleneck_ifname)))
-            captures.append(
-                Capture(turn, "host", inside(stays, "tcpdump", "-i", str(stays.defaultIntf().name)))
-            )
+            captures += [
+                Capture(turn, host.name, inside(host, "tcpdump", "-i", str(host.defaultIntf().name)))
+                for host in (stays, net.root)
+            ]
         stack.enter_context(servers(net, folder))
         with probe.watching(net.bottleneck_ifname) as trace:
             turn.flows = stack.enter_context(clients(net, net.senders[: change.first], folder))
@@ -221,16 +237,16 @@ def one_turn(change: Change, net: Network, folder: Path, probe: QueueProbe) -> d
             change.make(turn)
             time.sleep(AFTER_S + SETTLE_S)
         turn.flows[0].check()
-        windows: dict[str, float] = {}
+        window: dict[str, float] = {}
         if captures:
             gone_ns = ended_ns(captures[0], stays.IP())
             needed = turn.rate_bps / 8e3 * rtt_ms + MSS_BYTES
-            windows = {
-                "window ms": sufficed_ms(captures[1], stays.IP(), gone_ns, needed),
+            window = {
+                "window ms": sufficed_ms(captures[1], captures[2], stays.IP(), gone_ns, needed),
                 "allowed": 2 * rtt_ms + 5,
             }
             turn.changed_ns = gone_ns - epoch_ns
-    return figures(trace, turn) | windows
+    return figures(trace, turn) | window
 
 
 def row(found: Sequence[dict[str, float]]) -> dict[str, Any]:

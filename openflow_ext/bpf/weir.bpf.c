@@ -15,6 +15,7 @@
 #include "weir_consts.h"
 #include "weir_flow.h"
 #include "weir_flow_table.h"
+#include "weir_limit.h"
 #include "weir_maps.h"
 #include "weir_mark.h"
 #include "weir_mss.h"
@@ -23,6 +24,7 @@
 #include "weir_port.h"
 #include "weir_report.h"
 #include "weir_rules.h"
+#include "weir_sack.h"
 #include "weir_sequence.h"
 #include "weir_share.h"
 #include "weir_structs.h"
@@ -366,6 +368,20 @@ static __always_inline void packet_note_arrival(struct packet *p, const struct r
 		flow_note_ack(p->flow, p->port, p->state, acknowledged, q->now_ns);
 }
 
+/* The window field of this segment was lowered to `field`. Returns the one that it leaves with. */
+static __always_inline __u32 packet_note_lowered(struct packet *p, const struct rule_query *q, const struct cursor *c,
+						 __u32 field)
+{
+	__u32 sacked;
+
+	if (!p->flow || !p->port->link_ns)
+		return field;
+	sacked = sack_bytes(p->flow, *c, p->tcp);
+	field = sack_window_field(p->flow, field, q->field, sacked, q->scale);
+	limit_note_window(p->flow, p->port, p->state, *c, p->tcp, field << (q->scale & SCALE_MASK));
+	return field;
+}
+
 /* The part that both forms of the ingress share. True if the segment's window shall become *new_window. */
 static __always_inline bool ingress_handle(struct packet *p, struct rule_query *q, struct cursor *c, __u16 *new_window)
 {
@@ -384,10 +400,11 @@ static __always_inline bool ingress_handle(struct packet *p, struct rule_query *
 		packet_note_arrival(p, q);
 	*new_window = packet_clamped_window(p, q, c);
 	if (p->flow)
-		flow_note_advertised(p->flow, p->port, (__u32)bpf_ntohs(*new_window) << (q->scale & SCALE_MASK),
-				     bpf_ntohs(*new_window) < q->field, q->mss);
-	if (bpf_ntohs(*new_window) < q->field)
+		flow_note_advertised(p->flow, (__u32)bpf_ntohs(*new_window) << (q->scale & SCALE_MASK), q->mss);
+	if (bpf_ntohs(*new_window) < q->field) {
 		counts->clamped++;
+		*new_window = bpf_htons(packet_note_lowered(p, q, c, bpf_ntohs(*new_window)));
+	}
 	return *new_window != p->tcp->window;
 }
 
@@ -542,8 +559,10 @@ int weir_egress(struct __sk_buff *skb)
 	q.now_ns = packet_time_ns(&q.segment, p.state);
 	if (!host->simple_count)
 		packet_follow_flow(&p, &q, &c, WEIR_EGRESS);
-	if (p.flow && q.segment.payload)
-		allowance_note_payload(p.flow, p.port, p.state, q.frame_len, gap_ns);
+	if (p.flow && q.segment.payload) {
+		limit_note_payload(p.flow, p.state, c, p.tcp, q.segment.payload);
+		allowance_note_payload(p.flow, p.port, p.state, gap_ns);
+	}
 	if (rule_by_flags(&q, p.port, WEIR_EGRESS) != WEIR_NO_RULE)
 		count_segment(&p, &q, host);
 	if (p.flow && q.segment.payload && p.flow->flags & WEIR_ONE_SEGMENT && !(p.flow->flags & WEIR_SIGNED))

@@ -16,9 +16,8 @@
  * ends when the allowance has departed again. Together these take two round trips or longer.
  *
  * While the allowance is at most seven eighths of the queue, all that it promises fits there, so that it may grow
- * without doing harm, even if flows pause for other reasons. Above that it grows only if a flow was seen to stop at the
- * end of its window, in one of the last intervals. Not every interval shows that: near the right value a flow's pauses
- * are short and many.
+ * without doing harm, even if flows pause for other reasons. Above that it grows only if the window was seen to limit a
+ * flow, in one of the last intervals (weir_limit.h).
  */
 #ifndef WEIR_ALLOWANCE_H
 #define WEIR_ALLOWANCE_H
@@ -127,25 +126,16 @@ static __always_inline __u64 allowance_note_departure(const struct weir_port *po
  * something: then nothing waited. A pause of the application may be long, and two round trips suffice for the largest
  * growth, so that the rest is left out of the interval.
  */
-static __always_inline void allowance_note_gap(struct weir_flow *flow, const struct weir_port *port,
-					       struct weir_port_state *state, __u32 frame_len, __u64 gap_ns)
+static __always_inline void allowance_note_gap(const struct weir_flow *flow, const struct weir_port *port,
+					       struct weir_port_state *state, __u64 gap_ns)
 {
 	__u64 round_trip_ns = allowance_link_ns(port, allowance_bytes(port, state));
 	__u64 starved_ns = gap_ns < 2 * round_trip_ns ? gap_ns : 2 * round_trip_ns;
-	__u32 out_bytes = flow->out_bytes - frame_len;
 
 	if (flow->flags & WEIR_ASKED)
 		starved_ns = 0;
 	state->starved_ns += starved_ns;
 	state->interval_start_ns += gap_ns - starved_ns;
-	if (starved_ns > state->longest_gap_ns)
-		state->longest_gap_ns = starved_ns;
-	if (gap_ns < state->round_gap_ns)
-		return;
-	if (starved_ns && flow->window_bytes &&
-	    out_bytes - flow->out_before_gap + flow->max_payload >= flow->window_bytes)
-		state->window_limits |= 1;
-	flow->out_before_gap = out_bytes;
 }
 
 /*
@@ -175,21 +165,10 @@ static __always_inline void allowance_note_handshake(const struct weir_port *por
 	allowance_set_turns(port, state);
 }
 
-/*
- * A flow that sends its window and stops has one long pause in a round trip; shorter ones have other causes. So half of
- * the longest pause separates rounds.
- */
-static __always_inline void allowance_set_round_gap(const struct weir_port *port, struct weir_port_state *state)
-{
-	__u64 least_ns = allowance_link_ns(port, state->allowance_bytes) / GAP_FRACTION;
-
-	state->round_gap_ns = state->longest_gap_ns / 2 > least_ns ? state->longest_gap_ns / 2 : least_ns;
-}
-
 static __always_inline void allowance_begin_interval(struct weir_port_state *state, __u64 now_ns)
 {
 	state->interval_start_ns = now_ns;
-	state->starved_ns = state->departed_bytes = state->longest_gap_ns = 0;
+	state->starved_ns = state->departed_bytes = 0;
 	state->queue_min_bytes = state->queue_bytes;
 }
 
@@ -232,8 +211,7 @@ static __noinline int allowance_correct(const struct weir_port *port, struct wei
 		state->allowance_limit = WEIR_LIMIT_SEGMENTS;
 	else if (state->was_starved && state->allowance_bytes >= most)
 		state->allowance_limit = limits ? WEIR_LIMIT_MOST : WEIR_LIMIT_QUEUE;
-	state->window_limits = state->allowance_bytes < fits ? 0 : state->window_limits << 1;
-	allowance_set_round_gap(port, state);
+	state->window_limits <<= 1;
 	state->settled = 0;
 	allowance_begin_interval(state, now_ns);
 	allowance_set_turns(port, state);
@@ -278,12 +256,12 @@ static __always_inline void allowance_note_request(struct weir_flow *flow, const
 
 /* Payload of a flow leaves by the port, after the link was idle for gap_ns. */
 static __always_inline void allowance_note_payload(struct weir_flow *flow, const struct weir_port *port,
-						   struct weir_port_state *state, __u32 frame_len, __u64 gap_ns)
+						   struct weir_port_state *state, __u64 gap_ns)
 {
 	if (!port->link_ns)
 		return;
 	if (gap_ns)
-		allowance_note_gap(flow, port, state, frame_len, gap_ns);
+		allowance_note_gap(flow, port, state, gap_ns);
 	if (flow->flags & WEIR_ASKED)
 		flow->flags &= ~WEIR_ASKED;
 	if (state->departed_bytes < allowance_bytes(port, state))

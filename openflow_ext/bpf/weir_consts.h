@@ -53,13 +53,12 @@
 /* A longer handshake counts as this one, so that it can be shifted by LINK_NS_SHIFT. */
 #define LONGEST_HANDSHAKE_NS 1000000000000ull
 #define LINK_LEAD_NS 2000000ull         /* a token bucket may send this much time ahead of its rate */
-#define GAP_FRACTION 32                 /* a pause of less than this part of the RTT does not end a flow's round */
 #define TARGET_FRACTION 8               /* a queue whose least length is this part of the allowance is short enough, */
 #define TARGET_QUEUE_FRACTION 16        /* at most this part of the buffer, */
 #define LEAST_TARGET_FRAMES 2           /* and at least this many frames */
 #define LEAST_ALLOWANCE_FRAMES 2        /* one that is sent and one that is acknowledged */
 #define GROWTH_ROOM_FRACTION 2          /* a correction adds at most this part of what fits into the queue */
-#define WINDOW_LIMIT_HISTORY 0xf        /* a flow's stop at the end of its window counts for four corrections */
+#define WINDOW_LIMIT_HISTORY 0xf        /* a flow that its window limits counts for four corrections */
 #define PAUSE_ROUND_TRIPS 4             /* a port that was idle for so long begins anew */
 #define MOST_ALLOWANCE_BYTES 1073725440 /* the largest TCP window, RFC 7323 */
 #define MAX_TURN_DOUBLINGS 16           /* by which a turn may exceed that of the agent */
@@ -67,6 +66,10 @@
 #define DITHER_B 24691u
 #define DITHER_TURNS_SHIFT 2 /* a flow keeps its part for four turns, */
 #define DITHER_STEP 97u      /* then it has another one; of 256 parts it has each once */
+
+/* ---- flows that the window limits (weir_limit.h) ---------------------------------------------------- */
+
+#define KEPT_BACK_FRACTION 3 /* of its window; Linux: net.ipv4.tcp_tso_win_divisor */
 
 /* ---- flows (weir_flow.h) -------------------------------------------------------------------------- */
 

@@ -266,15 +266,9 @@ static __always_inline void flow_note_one_segment(struct weir_flow *flow, bool o
 		flow->flags ^= WEIR_ONE_SEGMENT;
 }
 
-/*
- * Notes the window that the remote host receives, and whether the switch has lowered it. Only a port that corrects its
- * allowance asks for that, and it is in the flow's second cache line.
- */
-static __always_inline void flow_note_advertised(struct weir_flow *flow, const struct weir_port *port,
-						 __u32 window_bytes, bool lowered, __u32 mss)
+/* Notes whether the remote host receives a window of two segments. */
+static __always_inline void flow_note_advertised(struct weir_flow *flow, __u32 window_bytes, __u32 mss)
 {
-	if (port->link_ns)
-		flow->window_bytes = lowered ? window_bytes : 0;
 	if (flow->flags & WEIR_HALF_SEGMENTS && window_bytes >= 2 * mss)
 		flow->flags &= ~WEIR_HALF_SEGMENTS;
 }

@@ -83,7 +83,7 @@ static __always_inline void offer_begin_anew(struct weir_flow *flow, const struc
 	flow->flags = aside->flags | (flow->flags & (WEIR_KEPT | WEIR_REOFFERED));
 	flow->first_ns = aside->first_ns;
 	flow->last_ns = flow->last_payload_ns = now_ns;
-	flow->out_bytes = flow->out_before_resume = flow->out_before_gap = 0;
+	flow->out_bytes = flow->out_before_resume = 0;
 	flow->max_payload = flow->local_window = flow->remote_window = 0;
 	flow->delayed_ack_us = 0;
 	flow->scale_shift = aside->scale_shift;

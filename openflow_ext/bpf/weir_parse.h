@@ -41,8 +41,11 @@ enum {
 	TCPOPT_NOP = 1,
 	TCPOPT_MSS = 2,
 	TCPOPT_SCALE = 3,
+	TCPOPT_SACK = 5,
 	TCPOPT_TIMESTAMPS = 8,
 };
+
+#define TCPOPT_TWO_NOPS (TCPOPT_NOP << 8 | TCPOPT_NOP)
 
 /* Bit k: option k is a signature: TCP-MD5 (19, RFC 2385), TCP-AO (29, RFC 5925). Kinds from 64 on are not in use. */
 #define TCPOPT_SIGNATURES (1ull << 19 | 1ull << 29)
@@ -241,6 +244,26 @@ static __always_inline struct tcphdr *parse_tcp_header(struct cursor *c, const s
 {
 	c->pos += s->tcp_offset & TCP_OFFSET_MASK;
 	return cursor_take(c, sizeof(struct tcphdr));
+}
+
+/* The timestamps as RFC 7323, appendix A recommends them: the first option, after two NOPs. */
+struct timestamps_option {
+	__be16 nops;
+	__u8 kind;
+	__u8 len;
+	__be32 value;
+	__be32 echo;
+};
+
+/* The timestamps of a segment without SYN, whose options begin at the cursor. NULL: it has none in this layout. */
+static __always_inline const struct timestamps_option *parse_timestamps(struct cursor c, const struct tcphdr *tcp)
+{
+	const struct timestamps_option *found = cursor_take(&c, sizeof(*found));
+
+	if (!found || tcp->doff * 4 < sizeof(*tcp) + sizeof(*found) || found->nops != bpf_htons(TCPOPT_TWO_NOPS) ||
+	    found->kind != TCPOPT_TIMESTAMPS || found->len != TCPOPT_TIMESTAMPS_LEN)
+		return NULL;
+	return found;
 }
 
 /* The options of a TCP header, copied from the frame. An index masked with OPTIONS_MASK is inside. */

@@ -134,15 +134,13 @@ struct weir_port_state {
 	__u64 interval_start_ns; /* leaves out the pauses of applications */
 	__u64 starved_ns;        /* time in which the link was idle and flows waited for a window */
 	__u64 departed_bytes;
-	__u64 longest_gap_ns;  /* the longest time of that kind */
-	__u64 round_gap_ns;    /* an idle time of the link from which on a flow begins a new round */
 	__u64 short_turn_ns;   /* as in weir_port, for the present allowance; 0: as there */
 	__u32 allowance_bytes; /* 0: not yet corrected, bdp_bytes holds */
 	__u32 queue_min_bytes;
-	__u32 turn_shift;    /* as in weir_port, for the present allowance; 0: as there */
-	__u32 window_limits; /* bit n: n corrections ago a flow sent its whole window and stopped (weir_allowance.h) */
-	__u32 settled;       /* 1: what departs now was sent under the present allowance */
-	__u32 was_starved;   /* 1: so was the interval before */
+	__u32 turn_shift;        /* as in weir_port, for the present allowance; 0: as there */
+	__u32 window_limits;     /* bit n: n corrections ago the window limited a flow (weir_limit.h) */
+	__u32 settled;           /* 1: what departs now was sent under the present allowance */
+	__u32 was_starved;       /* 1: so was the interval before */
 	__u64 weight_in_turn[2]; /* as sent_in_turn, of the flows' weights; only if the port corrects its allowance */
 };
 
@@ -195,7 +193,8 @@ enum weir_flow_flag {
 	WEIR_TO_COUNT = 1048576,    /* its SYN matched INCREMENT_NI: it is in N_i once its handshake is complete */
 	WEIR_REOFFERED = 2097152,   /* the map reoffers has a SYN on its ports with another sequence number */
 	WEIR_KEPT = 4194304,        /* its key is in flow_keys; else it is in opening_keys, as its handshake goes on */
-	WEIR_SIGNED = 8388608       /* its SYNs have TCP-MD5 or TCP-AO, so that a changed header would break it */
+	WEIR_SIGNED = 8388608,      /* its SYNs have TCP-MD5 or TCP-AO, so that a changed header would break it */
+	WEIR_WATCHED = 16777216     /* the answer to a lowered window is awaited (weir_limit.h) */
 };
 
 struct weir_offer {
@@ -234,8 +233,9 @@ struct weir_flow {
 	__u32 swept;       /* the sweep that visited it last: the low half of its now_ns */
 	__u32 local_isn;   /* initial sequence numbers */
 	__u32 remote_isn;
-	__u32 window_bytes;      /* the window that the remote host received last; 0: the switch did not lower it */
-	__u32 out_before_gap;    /* out_bytes when the link was last idle before a segment of this flow */
+	/* If the flow is WEIR_WATCHED (weir_limit.h): */
+	__u32 watched_timestamp; /* of an ACK whose window the port lowered, */
+	__u32 watched_seq;       /* and the sequence number that the answer to it has if the window limits the flow */
 	__u32 out_before_resume; /* out_bytes when it last resumed for a request */
 };
 

@@ -11,7 +11,7 @@ import pytest
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
 from tests.support.data_plane.bench import BRIDGE, PORT, Bench, reverse
-from tests.support.data_plane.packets import Offer, Segment, window_of
+from tests.support.data_plane.packets import Offer, Segment, timestamps, window_of
 
 CAPACITY_BPS, BUFFER_BYTES, COMMON_RTT_US = 1_000_000, 150_000, 24_000
 BDP_BYTES = 3_000
@@ -180,9 +180,9 @@ def test_the_counters_state_that_the_queue_limits_an_application_limited_flow(be
     """The flow sends one segment after each pause, whatever its window is."""
     small_queue = 16_000
     bench.plane.configure(PORT, SETTINGS, CAPACITY_BPS, small_queue)
-    for _ in range(60):
-        bench.ingress(FLOW)
-        bench.egress(DATA)
+    for number in range(60):
+        bench.ingress(replace(FLOW, options=timestamps(number, 0)))
+        bench.egress(replace(DATA, options=timestamps(0, number)))
         time.sleep(2 * FRAME_S)
     assert bench.counters.allowance_bytes == small_queue * 7 // 8
     assert bench.counters.allowance_limit == "queue"

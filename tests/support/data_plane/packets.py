@@ -102,6 +102,16 @@ class Segment:
         return struct.pack("!IHBB", 6 << 28, len(body), kinds[0], 64) + src + dst + body
 
 
+def timestamps(value: int, echo: int) -> bytes:
+    """The option in the layout that hosts use (RFC 7323, appendix A). Both numbers wrap."""
+    return struct.pack("!BBBBII", 1, 1, 8, 10, value % 2**32, echo % 2**32)
+
+
+def sack(left: int, right: int) -> bytes:
+    """A selective acknowledgement of one block, in the layout that hosts use (RFC 2018, section 4)."""
+    return struct.pack("!BBBBII", 1, 1, 5, 10, left % 2**32, right % 2**32)
+
+
 def tcp_of(frame: bytes, segment: Segment) -> bytes:
     """The TCP part of a frame made from `segment`."""
     return frame[len(frame) - len(segment._tcp(0)) :]

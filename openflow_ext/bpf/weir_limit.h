@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Whether a port's window is what limits a flow. Only then a larger allowance lets the flow send more
+ * (docs/decisions/0068-flows-that-the-window-limits.md).
+ *
+ * TCP timestamps (RFC 7323) show it at any RTT. An ACK with the timestamp v permits the sender to send up to an edge.
+ * The segments that the sender sends next echo v. If they reach the edge, the window was the limit. If the sender
+ * echoes a later timestamp and has not reached the edge, then its cwnd or its application was.
+ *
+ * A Linux sender may keep back up to a third of its window, to send more at once (tcp_tso_should_defer), and less than
+ * a segment.
+ *
+ * A flow without timestamps counts as limited whenever the port lowers its window.
+ */
+#ifndef WEIR_LIMIT_H
+#define WEIR_LIMIT_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "weir_consts.h"
+#include "weir_parse.h"
+#include "weir_sequence.h"
+#include "weir_structs.h"
+
+/*
+ * The port lowers the window of this segment to window_bytes. The sequence number that would show that this limits the
+ * flow is noted, unless another one is. Below half of the queue an allowance may grow in any case, so nothing is noted.
+ */
+static __always_inline void limit_note_window(struct weir_flow *flow, const struct weir_port *port,
+					      struct weir_port_state *state, struct cursor c, const struct tcphdr *tcp,
+					      __u32 window_bytes)
+{
+	const struct timestamps_option *timestamps;
+
+	if (flow->flags & WEIR_WATCHED || state->allowance_bytes <= port->buffer_bytes / 2)
+		return;
+	timestamps = parse_timestamps(c, tcp);
+	if (!timestamps) {
+		state->window_limits |= 1;
+		return;
+	}
+	flow->watched_timestamp = bpf_ntohl(timestamps->value);
+	flow->watched_seq =
+		bpf_ntohl(tcp->ack_seq) + window_bytes - window_bytes / KEPT_BACK_FRACTION - flow->max_payload;
+	flow->flags |= WEIR_WATCHED;
+}
+
+/* Payload of a watched flow leaves by the port. */
+static __always_inline void limit_note_payload(struct weir_flow *flow, struct weir_port_state *state, struct cursor c,
+					       const struct tcphdr *tcp, __u32 payload)
+{
+	const struct timestamps_option *timestamps;
+	__u32 echoed;
+
+	if (!(flow->flags & WEIR_WATCHED))
+		return;
+	timestamps = parse_timestamps(c, tcp);
+	echoed = timestamps ? bpf_ntohl(timestamps->echo) : flow->watched_timestamp + 1;
+	if (!sequence_up_to(flow->watched_timestamp, echoed))
+		return;
+	if (echoed == flow->watched_timestamp) {
+		if (!sequence_up_to(flow->watched_seq, bpf_ntohl(tcp->seq) + payload))
+			return;
+		state->window_limits |= 1;
+	}
+	flow->flags &= ~WEIR_WATCHED;
+}
+
+#endif
