@@ -14,7 +14,7 @@ import pytest
 from openflow_ext import engine, wire
 from tests.support.controllers import quiet_app
 from tests.support.controllers.processes import connect, controller, free_port
-from tests.support.openflow.parser_fuzz import mangled
+from tests.support.fuzzing.engines import mangled
 from tests.support.openflow.scripted_switch import ScriptedSwitch
 from tests.support.openflow.switch_messages import message
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from flask import Response, abort, request
@@ -185,7 +186,9 @@ def ask() -> Response:
 
 
 def _body() -> Any:
-    body = request.get_json(silent=True)
+    body = None
+    with contextlib.suppress(RecursionError):  # the parser of JSON has a limit for nested lists and objects
+        body = request.get_json(silent=True)
     if body is None:
         abort(400, "the body is not JSON; send an object with Content-Type: application/json")
     return body

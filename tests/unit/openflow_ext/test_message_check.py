@@ -1,28 +1,18 @@
-"""Lengths are checked before an engine parses: right messages pass, wrong ones are refused, nothing hangs.
-
-``WEIR_FUZZ=10000000`` makes that many inputs of it.
-"""
+"""Lengths are checked before an engine parses: right messages pass, wrong ones are refused, nothing hangs."""
 
 from __future__ import annotations
 
 import itertools
-import logging
-import os
-import random
-import resource
-from collections.abc import Iterator
 
 import pytest
 
 from openflow_ext import engine, message_check, registry, wire
+from tests.support.fuzzing.engines import EnginesTarget
+from tests.support.fuzzing.short import assert_withstands
 from tests.support.openflow import switch_messages as golden
 from tests.support.openflow.installed_engine import Engine
-from tests.support.openflow.parser_fuzz import mangled, within_limit
 from tests.support.openflow.switch_messages import MESSAGES, message, multipart, sized
 
-INPUTS = int(os.environ.get("WEIR_FUZZ", "20000"))
-BATCHES = 10
-GROWTH_MAX_KB = 32768
 BUNDLE_REPLY_13 = bytes.fromhex("4f4e4600") + (2300).to_bytes(4, "big")
 """Ryu lacks a class that its parser of this message needs."""
 
@@ -31,13 +21,6 @@ BUNDLE_REPLY_13 = bytes.fromhex("4f4e4600") + (2300).to_bytes(4, "big")
 def eng(request: pytest.FixtureRequest) -> Engine:
     registry.malformed.clear()
     return Engine(*request.param)
-
-
-@pytest.fixture
-def quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def test_right_messages_pass_and_the_engine_parses_them(eng: Engine) -> None:
@@ -148,23 +131,5 @@ def test_refusals_are_logged_once_a_second_for_a_switch(
     assert registry.malformed == {0x2A: 50}
 
 
-def play(engines: dict[tuple[str, int], Engine], rng: random.Random, count: int) -> int:
-    """Give mangled messages to the engines. Returns how many they parsed."""
-    parsed = 0
-    for _ in range(count):
-        eng = rng.choice(list(engines.values()))
-        data = mangled(rng, eng.version)
-        parsed += within_limit(lambda eng=eng, data=data: eng.receive(data)) is not None  # type: ignore[misc]
-    return parsed
-
-
-@pytest.mark.timeout(max(120, INPUTS // 200))
-@pytest.mark.usefixtures("quiet")
 def test_no_input_hangs_an_engine_or_fills_the_memory() -> None:
-    engines = {key: Engine(*key) for key in itertools.product(engine.ENGINES, (wire.OFP13, wire.OFP15))}
-    rng = random.Random(int(os.environ.get("WEIR_FUZZ_SEED", "1")))
-    parsed = play(engines, rng, INPUTS // BATCHES)
-    grown_from = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    parsed += play(engines, rng, INPUTS - INPUTS // BATCHES)
-    assert 0.3 < parsed / INPUTS < 0.9
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - grown_from < GROWTH_MAX_KB
+    assert_withstands("engines", EnginesTarget(), 20_000, accepted=(0.3, 0.9))

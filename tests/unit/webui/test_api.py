@@ -14,6 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.support.dashboard.application import make, told_in
+from tests.support.fuzzing.api import ApiTarget
+from tests.support.fuzzing.short import assert_withstands
+from webui.access.accounts import Accounts
 from webui.api import endpoint, v1
 from webui.api.document import document, path_of
 from webui.api.endpoint import ENDPOINTS
@@ -49,6 +52,19 @@ def test_every_answer_matches_the_openapi_document(recorded, endpoint):
         case.call_and_validate(excluded_checks=[positive_data_acceptance])
 
     ask()
+
+
+def test_no_request_causes_an_internal_error():
+    assert_withstands("api", ApiTarget(), 2_000, accepted=(0.1, 0.9))
+
+
+def test_json_that_is_nested_too_deeply_is_refused(recorded, tmp_path):
+    client = make(recorded[1].url, tmp_path).test_client()
+    token = Accounts(tmp_path / "accounts.json").add_token("deep", "act")
+    headers = {"Authorization": f"Bearer {token}"}
+    for deep in ("[" * 5000, '{"kind":' * 5000):
+        refused = client.post("/api/v1/commands", data=deep, content_type="application/json", headers=headers)
+        assert (refused.status_code, "is not JSON" in refused.json["detail"]) == (400, True)
 
 
 def test_the_document_names_every_endpoint(client):

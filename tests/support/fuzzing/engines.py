@@ -1,17 +1,14 @@
-"""Messages of a switch with wrong lengths, and a limit on the CPU time that a parser may take for one."""
+"""The parsers of Ryu and os-ken behind the length check: messages of a switch with wrong lengths."""
 
 from __future__ import annotations
 
+import itertools
 import random
-import signal
-from collections.abc import Callable
-from types import FrameType
-from typing import Any
 
+from openflow_ext import engine, wire
+from tests.support.openflow.installed_engine import Engine
 from tests.support.openflow.switch_messages import MESSAGES
 
-CPU_LIMIT_S = 0.5
-"""A parser needs some milliseconds for the longest message. CPU time does not depend on other work."""
 _LENGTHS = (0, 0, 0, 1, 2, 3, 4, 5, 7, 8, 12, 15, 16, 17, 24, 0xFF, 0x100, 0x8000, 0xFFFF)
 
 
@@ -43,22 +40,17 @@ def mangled(rng: random.Random, version: int) -> bytes:
     return bytes(data)
 
 
-def within_limit(parse: Callable[[], Any]) -> Any:
-    """What ``parse`` returns. Raises Hang if it takes too much CPU time, even if an engine catches that."""
-    hung = False
+class EnginesTarget:
+    """Both engines in both OpenFlow versions, in turn by chance, or one engine alone."""
 
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        nonlocal hung
-        hung = True
-        raise Hang
+    def __init__(self, names: tuple[str, ...] = engine.ENGINES) -> None:
+        keys = itertools.product(names, (wire.OFP13, wire.OFP15))
+        self._engines = [Engine(*key) for key in keys]
 
-    before = signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, CPU_LIMIT_S)
-    try:
-        result = parse()
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
-    if hung:
-        raise Hang
-    return result
+    def begin(self) -> None: ...
+
+    def feed(self, rng: random.Random) -> bool:
+        chosen = rng.choice(self._engines)
+        return chosen.receive(mangled(rng, chosen.version)) is not None
+
+    def close(self) -> None: ...

@@ -1,0 +1,10 @@
+"""Frames with hostile headers: a program lets them pass and changes only what it may change."""
+
+from __future__ import annotations
+
+from tests.support.fuzzing.packets import PacketsTarget
+from tests.support.fuzzing.short import assert_withstands
+
+
+def test_no_frame_is_changed_in_a_wrong_way() -> None:
+    assert_withstands("packets", PacketsTarget(), 20_000, accepted=(0.2, 0.9))
