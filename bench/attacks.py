@@ -270,7 +270,7 @@ def rows(
 
 
 @click.command(help=__doc__)
-@click.option("--schemes", default="sccp-auto,sdtcp", show_default=True)
+@click.option("--schemes", default="sccp-auto,sdtcp-auto", show_default=True)
 @click.option("--attacks", default=",".join(ATTACKS), show_default=True)
 @click.option("--rounds", default=3, show_default=True)
 @click.option("--record", type=click.Path(dir_okay=False, path_type=Path))

@@ -12,35 +12,11 @@ from flowdb.models import FlowRow
 from tests.support.agent.switch_bench import Bench
 from tests.support.controllers.port_samples import LISTENER
 from tests.support.controllers.processes import controller, free_port
+from tests.support.controllers.shifted_clock import ShiftedClock
 from tests.support.database.rows import rows
 from tests.support.waiting import wait_until
 
-SHIFTED_CLOCK = """
-import time
-_time_ns = time.time_ns
-def _shift_ns():
-    with open({file!r}) as file:
-        return int(file.read()) * 1_000_000_000
-time.time_ns = lambda: _time_ns() + _shift_ns()
-time.time = lambda: time.time_ns() / 1e9
-"""
 HOURS_S = 7 * 3600
-
-
-class ShiftedClock:
-    """A Python process whose path has ``folder`` sees a system clock that is shifted, and that can be set."""
-
-    def __init__(self, folder: Path, ahead_s: int) -> None:
-        folder.mkdir()
-        self.folder, self._file = folder, folder / "shift"
-        self.set(ahead_s)
-        (folder / "sitecustomize.py").write_text(SHIFTED_CLOCK.format(file=str(self._file)))
-
-    def set(self, ahead_s: int) -> None:
-        """Other processes read the file at any moment, so it is replaced as a whole."""
-        new = self.folder / "new"
-        new.write_text(str(ahead_s))
-        new.rename(self._file)
 
 
 def closed(database: Path, port: int) -> list[FlowRow]:

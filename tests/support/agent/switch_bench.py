@@ -295,7 +295,11 @@ class Bench:
         with subprocess.Popen(["ip", "netns", "exec", self.host(2), *argv], stdout=subprocess.PIPE) as server:
             assert server.stdout is not None
             server.stdout.readline()
-            run("ip", "netns", "exec", self.host(1), sys.executable, "-I", "-c", call, str(port))
+            try:
+                run("ip", "netns", "exec", self.host(1), sys.executable, "-I", "-c", call, str(port))
+            except AssertionError:
+                server.kill()  # it would wait for ever
+                raise
 
     def _controller_rows(self) -> dict[str, str]:
         """The UUIDs of the bridge's controllers, by target."""

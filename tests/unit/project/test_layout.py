@@ -24,6 +24,7 @@ LARGE_FOLDERS = {
 SLEEPS = {
     "tests/abuse/test_fail_mode.py": (1, "Open vSwitch without a controller for three inactivity probes"),
     "tests/abuse/test_openflow_channel.py": (1, "a slow reader is observed until its time is over"),
+    "tests/support/faults/trial.py": (1, "a fault lasts for some time"),
     "tests/support/waiting.py": (2, "the polling interval of wait_until and wait_until_async"),
     "tests/support/lab/echo.py": (1, "the caller's pace: a byte each 20 ms on every connection"),
     "tests/support/lab/forged_arp.py": (1, "the sender's pace"),
