@@ -201,6 +201,7 @@ _NXAST_CT, _NXAST_CONTROLLER2 = 35, 37
 _CT_HEAD = 20
 """The bytes of a CT action from its experimenter id up to its actions."""
 _CONTROLLER2_HEAD = 12
+_NXAC2PT_USERDATA = 3
 
 
 def _nicira_action(data: bytes, at: int, end: int, depth: int) -> None:
@@ -210,7 +211,19 @@ def _nicira_action(data: bytes, at: int, end: int, depth: int) -> None:
         _actions_within(depth + 1)(data, start, end)
     elif subtype == _NXAST_CONTROLLER2:
         start = _fixed("nx_action_controller2", _CONTROLLER2_HEAD)(data, at, end)
-        _items("nx_action_controller2_prop", 4, pads=True)(data, start, end)
+        _items("nx_action_controller2_prop", 4, _controller2_property, pads=True)(data, start, end)
+
+
+def _controller2_property(data: bytes, at: int, end: int) -> int:
+    """A property of CONTROLLER2 behind its type and length. The engines skip the size of its type.
+
+    They would read the rest of a longer one as another property. Of empty user data they skip no padding.
+    """
+    kind, length = _u16(data, at - 4), end - at + 4
+    right = length > 4 if kind == _NXAC2PT_USERDATA else _padded(length) == 8
+    if not right:
+        raise wire.BadLength("nx_action_controller2_prop.len", f"is {length} in a property of type {kind}")
+    return end
 
 
 def _instruction(data: bytes, at: int, end: int) -> int:

@@ -142,7 +142,7 @@ FAULTS = {
     "disk full": Fault(full_disk, recorded=True),
     "ovs-vswitchd killed": Fault(without_vswitchd, recorded=False),
     "ovs-vswitchd paused": Fault(partial(paused, lambda world: world.vswitchd), recorded=False),
-    "ovsdb-server restarted": Fault(without_ovsdb, recorded=True),
+    "ovsdb-server restarted": Fault(without_ovsdb, recorded=False),
     "clocks ahead and behind": Fault(partial(set_clocks, HOURS_S, -HOURS_S), recorded=True),
     "clocks behind and ahead": Fault(partial(set_clocks, -HOURS_S, HOURS_S), recorded=True),
 }

@@ -48,10 +48,10 @@ def order(rng: random.Random, kinds: Sequence[str]) -> Iterator[str]:
 def visit(world: World, name: str, pause_s: float) -> Visit:
     """Let a fault happen, and check everything until it is normal."""
     fault, now = FAULTS[name], Visit(name, pause_s)
-    recorded = []
+    recorded: list[int] = []
     with fault.during(world):
         if fault.recorded:
-            recorded.append(world.connect())
+            _note(now, lambda: recorded.append(world.connect()))
         time.sleep(pause_s)
     began = time.monotonic()
     for check in (streams_go_on, connections_are_recorded, state_is_right):

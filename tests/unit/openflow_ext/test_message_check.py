@@ -54,6 +54,11 @@ ENDLESS = {
     "an action of length 0 inside an action": flow(
         golden.instruction(4, bytes(4) + golden.nicira(35, bytes(14) + b"\0\x19\0\0\x80\0\x18\4" + bytes(4)))
     ),
+    "bytes behind a property of CONTROLLER2 of a fixed size": flow(
+        golden.instruction(
+            4, bytes(4) + golden.nicira(37, bytes(6) + b"\0\0\0\x10" + bytes(4) + b"\0\3\0\0" + bytes(4))
+        )
+    ),
     "an instruction id of length 0": multipart(
         4, 12, sized(bytes(64), golden.padded(b"\0\0\0\x0c" + b"\0\1\0\4\0\4\0\0"))
     ),
