@@ -14,7 +14,7 @@ The targets:
 Inputs come in blocks of 1,000, which depend on the seed and their number. With --record the progress is in a
 file: the same command with more inputs continues. --block runs one block again, to repeat a failure. A crash
 is any exception, or an answer that breaks a rule of the target (tests/support/fuzzing). A hang is an input
-that takes more than 0.5 s of CPU time. "growth KB" is the memory that the process has gained since its first
+that takes more than 2 s of CPU time. "growth KB" is the memory that the process has gained since its first
 four blocks, and "late KB" since the middle of its blocks. "accepted" is the part of the inputs that the
 target took for right. The exit status is 1 after a crash or a hang.
 """
