@@ -8,7 +8,7 @@ STANDARD = {
     "extended": True,
     # An RTT below the one that a full queue causes keeps clamped windows small. A much lower value makes the
     # switch raise so many alarms that Ryu, on the CPUs of the network, cannot answer them in time.
-    "settings": {"sdtcp": {"rtt_us": 2000, "policy": "longest-lived", "corrects_allowance": False}},
+    "settings": {"sdtcp": {"rtt_us": 2000, "corrects_allowance": False}},
 }
 # Beside SDTCP, hosts that wait at most 5 ms before they send again.
 WITH_RTO5 = STANDARD | {
@@ -19,7 +19,7 @@ AUTO = {
     "style": {"label": "SDTCP, corrected allowance", "colour": "#332288", "line": "--", "marker": "X"},
     "apps": ["fabric_app.app", "sdtcp_app.app"],
     "extended": True,
-    "settings": {"sdtcp": {"rtt_us": 2000, "policy": "longest-lived", "corrects_allowance": True}},
+    "settings": {"sdtcp": {"rtt_us": 2000, "corrects_allowance": True}},
 }
 # Armed entries give long flows a small weight in the division of the corrected allowance (decision 0056).
 WITH_SCCP = {

@@ -80,10 +80,22 @@ static __always_inline void flow_end_count(struct weir_flow *flow, struct weir_p
 		__sync_fetch_and_add(&state->fins_counted, 1);
 }
 
-/* A flow without payload for long leaves N_i until it sends again. True if it was in N_i. */
+/* The flow is open and not idle, and no INCREMENT_NI has counted it: SDTCP alone sends no such entries. */
+static __always_inline bool flow_is_open_uncounted(const struct weir_flow *flow)
+{
+	return (flow->flags & (WEIR_ESTABLISHED | WEIR_WAS_COUNTED | WEIR_IDLE | WEIR_FIN_OUT | WEIR_RST)) ==
+	       WEIR_ESTABLISHED;
+}
+
+static __always_inline bool flow_may_become_idle(const struct weir_flow *flow)
+{
+	return flow->member & WEIR_IN_N_I || flow_is_open_uncounted(flow);
+}
+
+/* A flow without payload for long is idle until it sends again, and not in N_i. True if it was not idle before. */
 static __always_inline bool flow_make_idle(struct weir_flow *flow, struct weir_port_state *state)
 {
-	if (!flow_uncount(flow, state))
+	if (!flow_uncount(flow, state) && !flow_is_open_uncounted(flow))
 		return false;
 	flow->flags |= WEIR_IDLE;
 	return true;
@@ -117,7 +129,7 @@ static __always_inline void flow_note_ack(struct weir_flow *flow, const struct w
 		flow->delayed_ack_us = flow_now_us();
 }
 
-/* Payload leaves by the port: an idle flow is in N_i again. */
+/* Payload leaves by the port: a flow that has left N_i because it was idle is in it again. */
 static __always_inline void flow_note_payload(struct weir_flow *flow, const struct weir_port *port,
 					      struct weir_port_state *state, __u32 segment, __u64 now_ns)
 {
@@ -131,7 +143,7 @@ static __always_inline void flow_note_payload(struct weir_flow *flow, const stru
 	if (!(flow->flags & WEIR_IDLE))
 		return;
 	flow->flags &= ~WEIR_IDLE;
-	if (flow_join(flow, WEIR_IN_N_I))
+	if (flow->flags & WEIR_WAS_COUNTED && flow_join(flow, WEIR_IN_N_I))
 		__sync_fetch_and_add(&state->n_i, 1);
 }
 

@@ -176,7 +176,7 @@ enum weir_flow_flag {
 	WEIR_FIN_OUT = 8,
 	WEIR_RST = 16,
 	WEIR_WAS_COUNTED = 32,
-	WEIR_IDLE = 64, /* was in N_i and has left it, for it sent no payload for long */
+	WEIR_IDLE = 64, /* it sent no payload for long, so that it has left N_i if it was in it */
 	WEIR_ESTABLISHED = 128,
 	WEIR_SYN_REPEATED = 256,   /* a SYN was repeated: the handshake gives no RTT */
 	WEIR_FITTED = 512,         /* the MSS towards the local host is a whole number of window steps */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The sweep, which the agent runs periodically over all flows. It removes ended flows and flows that were silent for
- * too long (ghosts), and takes flows without payload (idle) out of N_i (SCCP, section III.E).
+ * too long (ghosts). Flows without payload become idle and leave N_i (SCCP, section III.E).
  */
 #ifndef WEIR_SWEEP_H
 #define WEIR_SWEEP_H
@@ -47,7 +47,7 @@ static __always_inline __u32 sweep_ms(__u64 at_ns)
 }
 
 /*
- * The flow leaves N_i: it has sent no payload for long, or it was silent for as long as would remove a flow without
+ * The flow is idle: it has sent no payload for long, or it was silent for as long as would remove a flow without
  * translated windows.
  */
 static __always_inline bool sweep_makes_idle(const struct weir_sweep *s, const struct weir_flow *flow)
@@ -81,7 +81,7 @@ static __always_inline void sweep_note_dues(struct weir_sweep *s, const struct w
 {
 	s->visited++;
 	sweep_note_due(s, flow->last_ns + sweep_kept_ns(s, flow));
-	if (flow->member & WEIR_IN_N_I && s->idle_ns)
+	if (s->idle_ns && flow_may_become_idle(flow))
 		sweep_note_due(s, flow->last_payload_ns + s->idle_ns);
 	if (flow->member & WEIR_IN_N_I && flow->scale_shift)
 		sweep_note_due(s, flow->last_ns + s->silent_ns);

@@ -10,6 +10,7 @@ import pytest
 from openflow_ext.switch.dataplane.interface import HostSettings, SweepTimes
 from tests.support.data_plane.bench import BRIDGE, OFPORT, Bench, reverse, syn
 from tests.support.data_plane.packets import ACK, FIN, RST, Offer, Segment
+from tests.support.waiting import wait_until
 
 LOCAL = Segment()
 OUT = reverse(LOCAL)
@@ -79,8 +80,11 @@ def test_end_is_reported_once(bench: Bench, way: str, flags: int, reason: int) -
     assert (record[0], record[84]) == (CLOSED, reason)
 
 
-def test_sweep_reports_active_idle_and_silent_flows(bench: Bench) -> None:
-    bench.count_by_flags()
+@pytest.mark.parametrize("counted", [True, False], ids=["sccp", "sdtcp-alone"])
+def test_sweep_reports_active_idle_and_silent_flows(bench: Bench, counted: bool) -> None:
+    """Only SCCP sends entries with INCREMENT_NI; SDTCP's policies need the idle flows too."""
+    if counted:
+        bench.count_by_flags()
     bench.handshake(LOCAL)
     bench.ingress(LOCAL)
     bench.plane.configure_host(ALL)
@@ -94,6 +98,37 @@ def test_sweep_reports_active_idle_and_silent_flows(bench: Bench) -> None:
     got = records(bench)
     assert [(r[0], r[84]) for r in got] == [(ACTIVE, 0), (IDLE, 0), (CLOSED, 3)]
     assert int.from_bytes(got[0][56:64]) > 1000
+
+
+@pytest.mark.parametrize("counted", [True, False], ids=["sccp", "sdtcp-alone"])
+def test_idle_flow_is_reported_once_and_as_active_when_it_sends_again(bench: Bench, counted: bool) -> None:
+    if counted:
+        bench.count_by_flags()
+    bench.handshake_in(LOCAL)
+    bench.plane.configure_host(ALL)
+    times = SweepTimes(idle_s=0.2, active_s=1e-9)
+    bench.egress(replace(OUT, payload=b"x"))
+    bench.plane.sweep(times)
+    for _ in range(2):
+        wait_until(lambda: bench.plane.sweep_is_due(times), "the flow has been silent for the idle time")
+        bench.plane.sweep(times)
+        bench.plane.sweep(times)
+        assert bench.counters.n_i == 0
+        bench.egress(replace(OUT, payload=b"x"))
+        assert bench.counters.n_i == int(counted), "a flow that was never counted stays out of N_i"
+        bench.plane.sweep(times)
+
+    assert [record[0] for record in records(bench)] == [ACTIVE, IDLE, ACTIVE, IDLE, ACTIVE]
+
+
+def test_flow_that_has_sent_its_fin_is_not_reported_as_idle(bench: Bench) -> None:
+    bench.handshake_in(LOCAL)
+    bench.egress(replace(OUT, flags=FIN | ACK))
+    bench.plane.configure_host(ALL)
+
+    bench.plane.sweep(SweepTimes(idle_s=1e-9))
+
+    assert records(bench) == []
 
 
 def test_roll_call_reports_every_open_flow_each_time(bench: Bench) -> None:

@@ -26,7 +26,7 @@ from webui.template_filters import count
 pytestmark = [pytest.mark.web, pytest.mark.timeout(240)]
 LIMITS = {"clamp_limit_s": 120.0, "idle_timeout_s": 120, "hard_timeout_s": 120}
 """Clamps last until the burst's FINs or a person ends them."""
-SDTCP = {"policy": "longest-lived", "rtt_us": 10_000, "k_pkts": 40, **LIMITS}
+SDTCP = {"rtt_us": 10_000, "k_pkts": 40, **LIMITS}
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,6 @@ LONE_QUEUE_PART = 16
 """A flow that is the only active sender may keep this part of the queue besides its share."""
 RTT_US, K_PKTS = 10_000, 40
 SDTCP = {
-    "policy": "longest-lived",
     "rtt_us": RTT_US,
     "k_pkts": K_PKTS,
     "clamp_limit_s": 60.0,
@@ -136,7 +135,7 @@ def decision_is_whole(on: Stage, clamp: ClampRow) -> None:
     assert (alarm.kind, alarm.port_no, clamp.port_no) == ("alarm", ROOT_PORT, ROOT_PORT)
     assert alarm.queue_pkts >= K_PKTS
     assert 0 <= alarm.received_ns - alarm.crossing_ns < 1_000_000_000
-    assert (decision.policy, decision.equation, decision.alpha) == ("longest-lived", 3, 5)
+    assert (decision.policy, decision.equation, decision.alpha) == ("longest-lived-active", 3, 5)
     assert decision.capacity_bps == RATE_BPS
     assert 0 < decision.rtt_us < 1_000_000, "measured by a handshake"
     assert decision.queue_bytes == alarm.queue_bytes

@@ -28,7 +28,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.timeout(400)
 SENDERS_SWITCH = 1
 LINK = Bottleneck(100_000_000, queue_bytes=150_000)
-SDTCP = {"policy": "longest-lived", "rtt_us": 10_000, "k_pkts": 40}
+SDTCP = {"rtt_us": 10_000, "k_pkts": 40}
 LONG_FLOWS_SYNS = f"tcp port {SINK_PORT} and tcp[tcpflags] & tcp-syn != 0"
 REACTED_MS = 250
 """By then all flows of a first burst are slowed, one in 3/2 RTT, and the data in flight has arrived."""
