@@ -6,7 +6,7 @@
 
 If even the shortest recent handshake took longer than the common RTT, the flows cannot fill the port; the app
 reports it. If all recent handshakes took more than twice as long, the flows would fill less than half of the
-port. Then the port counts flows but does not clamp.
+port. Then the port counts flows but does not clamp, if the policy says so.
 
 Handshakes that begin together wait for each other, so only one of them counts.
 """
@@ -41,13 +41,17 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class RttPolicy:
-    """How the common RTT is found. ``fixed_us`` holds if ``measured`` is off or handshakes are too few."""
+    """How the common RTT is found. ``fixed_us`` holds if ``measured`` is off or handshakes are too few.
+
+    ``yields``: a port does not clamp if the common RTT is much too short for its flows.
+    """
 
     fixed_us: int
     measured: bool = False
     percentile: float = 90.0
     headroom: float = 1.5
     most_us: int = 2000
+    yields: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,7 @@ class CommonRtts:
             at = ceil(policy.percentile / 100 * len(ordered)) - 1
             common_us = min(ceil(ordered[at] * policy.headroom), policy.most_us)
         too_short = len(ordered) == KEPT_HANDSHAKES and ordered[0] > TOO_SHORT * common_us
-        return 0 if too_short else common_us
+        return 0 if too_short and policy.yields else common_us
 
 
 def _differ(before: PortRtt, now: PortRtt) -> bool:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from app_base.settings import MetricsAddress
 from sccp_app.common_rtt import RttPolicy
-from sccp_app.core import PortPolicy
+from sccp_app.core import Addition, PortPolicy
 from weir_base.settings import Section
 
 
@@ -47,6 +47,40 @@ class SccpSettings(Section):
         description="smallest window of a clamp, in bytes; 0: one MSS of the flow (section V). A smaller "
         "value suits only hosts without silly window avoidance",
     )
+    fits_segments: bool = Field(
+        True,
+        description="the switch changes MSS and window scale in the SYNs of hosts, so that a share is a "
+        "whole number of segments, and the queue holds a segment of each flow; false: SYNs pass unchanged",
+    )
+    refines_scale: bool = Field(
+        True,
+        description="part of `fits_segments`: the switch makes the window scale finer and translates "
+        "windows; false: segments are whole steps of the host's own scale",
+    )
+    sets_psh: bool = Field(
+        True,
+        description="part of `fits_segments`: the segments of a flow that may have one in flight leave with "
+        "PSH, so that Linux does not delay their ACKs",
+    )
+    shares_among_active: bool = Field(
+        True,
+        description="a port is shared among its active senders; false (as in the paper): among all of N_i",
+    )
+    remembers_crowd: bool = Field(
+        True,
+        description="a port remembers the peak of N_i, and gives flows that wait for the next round the "
+        "share of that many; false: the share of N_i",
+    )
+    grants_two_segments: bool = Field(
+        True,
+        description="the least window of a flow whose receiver delays its ACKs is two segments, if the queue "
+        "has room; false (as in the paper): one MSS",
+    )
+    yields_to_long_rtt: bool = Field(
+        True,
+        description="a port does not clamp if all recent handshakes took more than twice a common RTT that "
+        "is fixed or measured; false (as in the paper): it clamps whatever the RTT is",
+    )
     metrics: MetricsAddress | None = Field(
         None,
         description='HOST:PORT where Prometheus reads metrics, for example "127.0.0.1:9466"; none: nowhere',
@@ -55,10 +89,23 @@ class SccpSettings(Section):
     @property
     def policy(self) -> PortPolicy:
         corrects = self.common_rtt == "auto"
-        return PortPolicy(self.common_rtt_us, self.capacity_bps, self.least_window_bytes, corrects)
+        omits = frozenset(addition for addition, kept in self._additions.items() if not kept)
+        return PortPolicy(self.common_rtt_us, self.capacity_bps, self.least_window_bytes, corrects, omits)
+
+    @property
+    def _additions(self) -> dict[Addition, bool]:
+        """Each addition to the paper, and whether ports have it."""
+        return {
+            Addition.FITTING: self.fits_segments,
+            Addition.FINER_SCALE: self.refines_scale,
+            Addition.PSH: self.sets_psh,
+            Addition.ACTIVE_SENDERS: self.shares_among_active,
+            Addition.CROWD: self.remembers_crowd,
+            Addition.TWO_SEGMENTS: self.grants_two_segments,
+        }
 
     @property
     def rtt_policy(self) -> RttPolicy:
         is_measured = self.common_rtt == "measured"
         head = self.rtt_percentile, self.rtt_headroom, self.most_common_rtt_us
-        return RttPolicy(self.common_rtt_us, is_measured, *head)
+        return RttPolicy(self.common_rtt_us, is_measured, *head, self.yields_to_long_rtt)

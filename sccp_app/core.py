@@ -62,11 +62,30 @@ TABLE_I: tuple[Row, ...] = (
 """The rows are disjoint. Together they match every TCP segment."""
 
 
+class Addition(enum.Enum):
+    """What Weir adds to SCCP as published; a port can do without each.
+
+    FITTING: MSS and window scale in SYNs are changed so that a share is a whole number of segments.
+    FINER_SCALE: the part of that which makes the window scale finer. PSH: segments of flows that may have one
+    in flight leave with PSH. ACTIVE_SENDERS: these share a port, not all of N_i. CROWD: the port remembers
+    the peak of N_i and expects it in the next round. TWO_SEGMENTS: a flow whose receiver delays its ACKs gets
+    a least window of two segments. Without FITTING there is no FINER_SCALE and no PSH.
+    """
+
+    FITTING = enum.auto()
+    FINER_SCALE = enum.auto()
+    PSH = enum.auto()
+    ACTIVE_SENDERS = enum.auto()
+    CROWD = enum.auto()
+    TWO_SEGMENTS = enum.auto()
+
+
 @dataclass(frozen=True, slots=True)
 class PortPolicy:
     """The settings of every port. ``capacity_bps`` 0: the port's own rate. ``least_window_bytes`` 0: one MSS.
 
     ``corrects_allowance``: the switch corrects equation (1)'s capacity x common RTT of each port.
+    ``omits``: the additions that ports do without.
 
     Raises PolicyError for a common RTT of 0 and for negative values.
     """
@@ -75,6 +94,7 @@ class PortPolicy:
     capacity_bps: int = 0
     least_window_bytes: int = 0
     corrects_allowance: bool = False
+    omits: frozenset[Addition] = frozenset()
 
     def __post_init__(self) -> None:
         if self.common_rtt_us <= 0:

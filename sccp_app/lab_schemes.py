@@ -27,3 +27,38 @@ MEASURED_RTT = {
     "extended": True,
     "settings": {"sccp": {"common_rtt": "measured"}},
 }
+# As published: an integer N_i, equation (1) with a fixed common RTT, a least window of one MSS, nothing else.
+PAPER = {
+    "style": {"label": "SCCP as published", "colour": "#AA3377", "line": "-.", "marker": "<"},
+    "apps": _APPS,
+    "extended": True,
+    "settings": {
+        "switch": {"count": "simple"},
+        "sccp": {
+            "common_rtt": "fixed",
+            "common_rtt_us": 600,
+            "fits_segments": False,
+            "shares_among_active": False,
+            "remembers_crowd": False,
+            "grants_two_segments": False,
+            "yields_to_long_rtt": False,
+        },
+    },
+}
+
+
+def _without(addition: str, label: str, colour: str, marker: str) -> dict[str, object]:
+    """The default of SCCP without one of Weir's additions."""
+    return {
+        "style": {"label": f"SCCP without {label}", "colour": colour, "line": ":", "marker": marker},
+        "apps": _APPS,
+        "extended": True,
+        "settings": {"sccp": {"common_rtt": "auto", addition: False}},
+    }
+
+
+NO_FIT = _without("fits_segments", "segment fitting", "#E69F66", "1")
+NO_SCALE = _without("refines_scale", "a finer scale", "#66A61E", "2")
+NO_PSH = _without("sets_psh", "PSH", "#7570B3", "3")
+NO_ACTIVE = _without("shares_among_active", "active senders", "#A6761D", "4")
+NO_CROWD = _without("remembers_crowd", "the crowd", "#1B9E77", "+")

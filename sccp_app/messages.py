@@ -23,11 +23,15 @@ def table_i(datapath: Any, next_table: int) -> list[Any]:
 
 def configure_ports(datapath: Any, policy: PortPolicy) -> Any:
     """Configures the fair share of every port of the switch, also of ports that are added later."""
-    allowance = PortConfigFlags.ALLOWANCE if policy.corrects_allowance else PortConfigFlags.NONE
+    flags = PortConfigFlags.WINDOW
+    if policy.corrects_allowance:
+        flags |= PortConfigFlags.ALLOWANCE
+    for addition in policy.omits:
+        flags |= PortConfigFlags[f"OMIT_{addition.name}"]
     return datapath.ofproto_parser.OFPPortConfig(
         datapath,
         port_no=OFPP_ANY,
-        flags=PortConfigFlags.WINDOW | allowance,
+        flags=flags,
         capacity_bps=policy.capacity_bps,
         common_rtt_us=policy.common_rtt_us,
         least_window_bytes=policy.least_window_bytes,

@@ -31,3 +31,27 @@ WITH_SCCP = {
         "sccp": {"common_rtt": "auto"},
     },
 }
+# As published (sections III to V): the RTT of its network, alpha, reactive paths, no delayed ACKs. The paper
+# states no K: 20 packets is that of DCTCP for 1 Gbit/s, which it cites. It limits no clamp, so the limits are
+# the largest.
+PAPER = {
+    "style": {"label": "SDTCP as published", "colour": "#6A51A3", "line": "--", "marker": "<"},
+    "apps": ["fabric_app.app", "sdtcp_app.app"],
+    "extended": True,
+    "quick_ack": True,
+    "settings": {
+        "fabric": {"mode": "reactive"},
+        "sdtcp": {
+            "mode": "alarm",
+            "policy": "longest-lived",
+            "k_pkts": 20,
+            "rtt_us": 30_000,
+            "alpha": 5,
+            "corrects_allowance": False,
+            "standing_s": 0,
+            "clamp_limit_s": 3600.0,
+            "idle_timeout_s": 10,
+            "hard_timeout_s": 65_535,
+        },
+    },
+}

@@ -250,13 +250,14 @@ class Experiment:
         return f"{hosts} hosts behind {behind} ({self.topology})"
 
     def configured(self, scheme: Scheme) -> Scheme:
-        """Return a scheme with this experiment's settings added."""
+        """Return a scheme with this experiment's settings added. A mode of the fabric that it has stays."""
         marks: Settings = {}
         if scheme.marked:
             marks = {"switch": {"mark_pkts": scheme.mark_pkts or self.mark_pkts}}
+        fabric: Settings = {"fabric": {"mode": self.fabric_mode}}
         return replace(
             scheme,
-            settings=scheme.settings | {"fabric": {"mode": self.fabric_mode}} | marks,
+            settings=fabric | scheme.settings | marks,
             window_bytes=self.sized_window_bytes if scheme.sized_window else scheme.window_bytes,
         )
 

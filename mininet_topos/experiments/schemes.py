@@ -8,7 +8,7 @@ value is a mapping of plain values with the other fields of Scheme::
         "style": {"label": "SDTCP", "colour": "#0072B2", "line": "--", "marker": "s"},
         "apps": ["fabric_app.app", "sdtcp_app.app"],
         "extended": True,
-        "settings": {"sdtcp": {"policy": "longest-lived"}},
+        "settings": {"sdtcp": {"k_pkts": 40}},
     }
 """
 
@@ -39,7 +39,7 @@ class Scheme:
     ``settings``: sections of the configuration file that the programs get. ``transports``: names of
     baselines, which the hosts take in turn; if there is none, hosts use the experiment's congestion control.
     ``mark_pkts``: queue length above which the switch marks packets; 0: the experiment's.
-    ``min_rto_ms``, ``initial_window``: of every host (network/routes.py).
+    ``min_rto_ms``, ``initial_window``, ``quick_ack``: of every host (network/routes.py).
     ``window_bytes``: the largest window that a host advertises, in whole segments; 0: the kernel's.
     ``sized_window``: `window_bytes` is what the experiment's worst case allows.
     """
@@ -53,6 +53,7 @@ class Scheme:
     mark_pkts: int = 0
     min_rto_ms: int = 0
     initial_window: int = 0
+    quick_ack: bool = False
     window_bytes: int = 0
     sized_window: bool = False
 
@@ -60,6 +61,11 @@ class Scheme:
     def marked(self) -> bool:
         """Whether the switch has to mark packets."""
         return any(BASELINES[name].marked for name in self.transports)
+
+    @property
+    def route(self) -> dict[str, int]:
+        """The settings of each host's route that the scheme fixes."""
+        return {name: getattr(self, name) for name in ("min_rto_ms", "initial_window", "quick_ack")}
 
 
 def _of_baseline(name: str, baseline: Baseline) -> Scheme:

@@ -1,4 +1,4 @@
-"""What a host's route sets for its connections: minimum RTO, initial window, congestion control.
+"""What a host's route sets for its connections: RTO, initial window, congestion control, delayed ACKs.
 
 These are attributes of the route, which every kernel has. They concern the connections that the host opens or
 accepts from then on.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_NAMES = ("rto_min", "initcwnd", "congctl")
+_NAMES = ("rto_min", "initcwnd", "congctl", "quickack")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,13 @@ class RouteSettings:
     ``congestion_control``: of the connections whose program sets none. For
     net.ipv4.tcp_congestion_control, a network namespace may only use names in the machine's
     net.ipv4.tcp_allowed_congestion_control.
+    ``quick_ack``: the host acknowledges each segment at once.
     """
 
     min_rto_ms: int = 0
     initial_window: int = 0
     congestion_control: str = ""
+    quick_ack: bool = False
 
     @property
     def attributes(self) -> str:
@@ -35,6 +37,7 @@ class RouteSettings:
             "rto_min": f"{self.min_rto_ms}ms" if self.min_rto_ms else "",
             "initcwnd": str(self.initial_window or ""),
             "congctl": self.congestion_control,
+            "quickack": "1" if self.quick_ack else "",
         }
         return " ".join(f"{name} {value}" for name, value in values.items() if value)
 

@@ -100,7 +100,7 @@ def running(
     transports = provide(scheme.transports or (congestion_control,), net.state)
     dealt = deal(net, transports)
     for host in net.hosts:
-        host.set_route(min_rto_ms=scheme.min_rto_ms, initial_window=scheme.initial_window)
+        host.set_route(**scheme.route)
         host.set_window(scheme.window_bytes)
     port = port or free_port()
     folder.mkdir(parents=True)

@@ -55,7 +55,7 @@ static __always_inline __u64 packet_time_ns(const struct segment *s, struct weir
 static __always_inline void packet_count_flow(struct packet *p, const struct rule_query *q)
 {
 	flow_count(p->flow, p->port, p->state, q->now_ns);
-	crowd_note(p->state, q->now_ns);
+	crowd_note(p->port, p->state, q->now_ns);
 }
 
 /* Lowers the window of a SYN-ACK, which no rule matches. */
@@ -293,10 +293,13 @@ static __always_inline void packet_set_floor(struct packet *p, struct rule_query
 		q->floor_bytes = 2 * p->flow->max_payload;
 }
 
-/* The allowance of a port that corrects it, multiplied by the flow's weight. An idle flow has a full weight. */
+/*
+ * The allowance of a port that corrects it, multiplied by the flow's weight. An idle flow has a full weight. A port
+ * without turns knows no idle ones.
+ */
 static __noinline __u64 packet_weighted_allowance(const struct packet *p, const struct rule_query *q)
 {
-	bool active = share_is_active(p->flow, p->port, p->state, q->now_ns);
+	bool active = !p->port->turn_shift || share_is_active(p->flow, p->port, p->state, q->now_ns);
 	__u64 bytes = active ? allowance_bytes(p->port, p->state) : allowance_of_idle_flows(p->port, p->state, q->mss);
 	__u32 weight = active ? share_counted_weight(p->flow, p->port) : WEIR_FULL_WEIGHT;
 
@@ -505,7 +508,10 @@ int weir_ingress_tc(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
-/* The paper's integer (SCCP, section III.A): each matching packet counts, without flow state; never below 0. */
+/*
+ * The paper's integer (SCCP, section III.A): each matching packet counts, whatever the flow's state; never below 0. The
+ * flow is followed for its window scale alone.
+ */
 static __always_inline void count_matching_packet(struct weir_port_state *state, __u32 count_op)
 {
 	if (count_op == WEIR_INCREMENT_NI) {
@@ -520,7 +526,8 @@ static __always_inline void count_matching_packet(struct weir_port_state *state,
 static __always_inline void count_segment(struct packet *p, const struct rule_query *q,
 					  const struct weir_settings *host)
 {
-	__u32 count_op = p->disbelieved ? WEIR_COUNT_NONE : rule_count_op(q, p->port);
+	bool counts = host->simple_count || !p->disbelieved;
+	__u32 count_op = counts ? rule_count_op(q, p->port) : WEIR_COUNT_NONE;
 
 	if (host->simple_count) {
 		count_matching_packet(p->state, count_op);
@@ -557,15 +564,15 @@ int weir_egress(struct __sk_buff *skb)
 	if (!p.tcp)
 		return TC_ACT_UNSPEC;
 	q.now_ns = packet_time_ns(&q.segment, p.state);
-	if (!host->simple_count)
-		packet_follow_flow(&p, &q, &c, WEIR_EGRESS);
+	packet_follow_flow(&p, &q, &c, WEIR_EGRESS);
 	if (p.flow && q.segment.payload) {
 		limit_note_payload(p.flow, p.state, c, p.tcp, q.segment.payload);
 		allowance_note_payload(p.flow, p.port, p.state, gap_ns);
 	}
 	if (rule_by_flags(&q, p.port, WEIR_EGRESS) != WEIR_NO_RULE)
 		count_segment(&p, &q, host);
-	if (p.flow && q.segment.payload && p.flow->flags & WEIR_ONE_SEGMENT && !(p.flow->flags & WEIR_SIGNED))
+	if (p.flow && q.segment.payload && p.flow->flags & WEIR_ONE_SEGMENT && !(p.flow->flags & WEIR_SIGNED) &&
+	    !(p.port->omits & WEIR_OMIT_PSH))
 		segment_push(skb, &q.segment, p.tcp);
 	return TC_ACT_UNSPEC;
 }

@@ -32,7 +32,7 @@ static __always_inline bool flow_leave(struct weir_flow *flow, enum weir_member 
 static __always_inline void flow_grant_two_segments(struct weir_flow *flow, const struct weir_port *port,
 						    struct weir_port_state *state, __u32 mss)
 {
-	if (flow->member & WEIR_IN_TWO_SEGMENTS)
+	if (flow->member & WEIR_IN_TWO_SEGMENTS || port->omits & WEIR_OMIT_TWO_SEGMENTS)
 		return;
 	if (flow->flags & WEIR_FITTED)
 		mss = (mss + WEIR_HEADERS) * WEIR_SPARE_FRACTION / (WEIR_SPARE_FRACTION - 1);

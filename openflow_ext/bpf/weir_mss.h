@@ -50,9 +50,9 @@ static __always_inline __u32 crowd_remembered(const struct weir_port_state *stat
 }
 
 /* A flow more is counted. */
-static __always_inline void crowd_note(struct weir_port_state *state, __u64 now_ns)
+static __always_inline void crowd_note(const struct weir_port *port, struct weir_port_state *state, __u64 now_ns)
 {
-	if (state->n_i < crowd_remembered(state, now_ns))
+	if (port->omits & WEIR_OMIT_CROWD || state->n_i < crowd_remembered(state, now_ns))
 		return;
 	state->crowd = state->n_i;
 	state->crowd_ns = now_ns;
@@ -106,11 +106,12 @@ __noinline int mss_fit_offer(const struct weir_port *port, struct weir_port_stat
 	if (!port || !state || !flow || !options || !offer)
 		return 0;
 	extra = offer->timestamps ? TIMESTAMPS_LEN : 0;
-	if (!port->bdp_bytes || !port->buffer_bytes)
+	if (!port->bdp_bytes || !port->buffer_bytes || port->omits & WEIR_OMIT_FITTING)
 		return 0;
 	if (options->bytes[0] != TCPOPT_MSS || options->bytes[1] != TCPOPT_MSS_LEN || offer->mss <= extra)
 		return 0;
-	if (options->scale_offset && options->bytes[options->scale_offset & OPTIONS_MASK] == offer->scale)
+	if (!(port->omits & WEIR_OMIT_FINER_SCALE) && options->scale_offset &&
+	    options->bytes[options->scale_offset & OPTIONS_MASK] == offer->scale)
 		offer->scale -= weir_finer(offer->scale);
 	scale = offer->scale == WEIR_NO_SCALE ? 0 : offer->scale;
 	segment = weir_fitted_segment(port->buffer_bytes + port->bdp_bytes,
@@ -192,7 +193,7 @@ __noinline __u64 share_divisor(struct weir_flow *flow, const struct weir_port *p
 	if (!flow || !port || !state)
 		return 1;
 	if (!port->turn_shift)
-		return state->n_i;
+		return state->n_i * share_full_weight(port);
 	flows = share_active_weight(port, state, now_ns);
 	crowd = crowd_weight(port, state, now_ns);
 	if (!flow->max_payload || !share_is_active(flow, port, state, now_ns))

@@ -32,7 +32,7 @@ enum weir_count_op { WEIR_COUNT_NONE, WEIR_INCREMENT_NI, WEIR_DECREMENT_NI };
 struct weir_settings {
 	__u64 unix_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC */
 	__u32 report_kinds;   /* bit k: send flow reports of enum weir_report_kind k */
-	__u32 simple_count;   /* 1: N_i is the paper's integer, one per matching packet, without flow state */
+	__u32 simple_count;   /* 1: N_i is the paper's integer, one per matching packet, whatever the flow's state */
 	__u32 report_wakes;   /* 1: a report wakes the agent if none waits already; 0: the agent polls */
 	__u32 pad;
 };
@@ -68,7 +68,20 @@ struct weir_port {
 	__u32 priority;
 	__u32 asked_k_pkts;
 	__u32 corrects_allowance;
-	__u32 pad2;
+	__u32 omits; /* enum weir_omission; the programs do read this one */
+};
+
+/*
+ * What a port does without, of that which Weir adds to SCCP as published (docs/decisions/0065-what-brings-what.md).
+ * PORT_CONFIG has the same bits as flags. The agent sets no turns for a port without active senders.
+ */
+enum weir_omission {
+	WEIR_OMIT_FITTING = 32,         /* SYNs are not changed */
+	WEIR_OMIT_FINER_SCALE = 64,     /* the window scale in SYNs is not changed */
+	WEIR_OMIT_PSH = 128,            /* segments do not get PSH */
+	WEIR_OMIT_ACTIVE_SENDERS = 256, /* all of N_i share the port */
+	WEIR_OMIT_CROWD = 512,          /* the peak of N_i is not remembered */
+	WEIR_OMIT_TWO_SEGMENTS = 1024   /* no flow's least window becomes two segments */
 };
 
 enum weir_alarm { WEIR_QUIET, WEIR_CONGESTED };

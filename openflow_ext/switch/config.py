@@ -73,7 +73,8 @@ class SwitchSettings(Section):
     )
     count: Literal["flows", "simple"] = Field(
         "flows",
-        description='"flows": N_i counts live flows; "simple": the plain integer of SCCP, section III.A',
+        description='"flows": N_i counts live flows; "simple": the plain integer of SCCP, section III.A, '
+        "which each SYN and FIN changes; segments are not fitted",
     )
     mark_pkts: int = Field(
         0,

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 __all__ = [
     "DEFAULT_ALPHA",
     "OFPP_UNKNOWN",
+    "OMISSIONS",
     "SCALE_UNKNOWN",
     "ArmEntry",
     "CloseReason",
@@ -41,6 +42,7 @@ class PortConfigFlags(enum.IntFlag, boundary=enum.STRICT):
     allowance. That begins with the RTT of the port's handshakes, at least with capacity x common_rtt_us, or
     without a common RTT with what fits into the queue.
     WINDOW without ALLOWANCE: the allowance stays at capacity x common_rtt_us.
+    OMIT_...: with WINDOW, what the port does without, of that which Weir adds to SCCP as published.
     """
 
     NONE = 0
@@ -49,6 +51,23 @@ class PortConfigFlags(enum.IntFlag, boundary=enum.STRICT):
     WINDOW = 4
     MARK = 8
     ALLOWANCE = 16
+    OMIT_FITTING = 32
+    OMIT_FINER_SCALE = 64
+    OMIT_PSH = 128
+    OMIT_ACTIVE_SENDERS = 256
+    OMIT_CROWD = 512
+    OMIT_TWO_SEGMENTS = 1024
+
+
+OMISSIONS = (
+    PortConfigFlags.OMIT_FITTING
+    | PortConfigFlags.OMIT_FINER_SCALE
+    | PortConfigFlags.OMIT_PSH
+    | PortConfigFlags.OMIT_ACTIVE_SENDERS
+    | PortConfigFlags.OMIT_CROWD
+    | PortConfigFlags.OMIT_TWO_SEGMENTS
+)
+"""The flags that switch an addition of Weir off."""
 
 
 class MarkMode(enum.IntEnum):

@@ -38,7 +38,7 @@ def port_fair_share_bytes(port: Any, state: Any, now_ns: int) -> int:
     """
     if not port.bdp_bytes:
         return 0
-    if not port.link_ns:
+    if not port.link_ns or not port.turn_shift:
         return fair_share_bytes(port_allowance_bytes(port, state), port_active_senders(port, state, now_ns))
     full = int(constants.WEIR_FULL_WEIGHT)
     passed = turns_passed(port, state, now_ns)

@@ -66,6 +66,7 @@ class PortSettings:
     ``alarm``: whether the port raises alarms. ``capacity_bps`` 0: the port's own rate.
     ``corrects_allowance``: whether the port corrects its allowance, which begins with the RTT of its
     handshakes, at least with capacity x common RTT, or without a common RTT with what fits into the queue.
+    ``omits``: the flags of wire.OMISSIONS that are set.
     """
 
     alarm: bool = False
@@ -80,6 +81,7 @@ class PortSettings:
     mark_min_pkts: int = 0
     mark_max_pkts: int = 0
     corrects_allowance: bool = False
+    omits: int = 0
 
 
 class QueueEventKind(enum.IntEnum):

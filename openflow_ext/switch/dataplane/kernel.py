@@ -65,6 +65,7 @@ _COPIED_SETTINGS = (
     "mark_mode",
     "mark_min_pkts",
     "mark_max_pkts",
+    "omits",
 )
 """The fields of PortSettings that struct weir_port holds under the same name."""
 
@@ -200,7 +201,8 @@ class KernelDataPlane:
         port.capacity_bps, port.asked_capacity_bps = capacity_bps, settings.capacity_bps
         bdp = bdp_bytes(capacity_bps, settings.common_rtt_us)
         port.bdp_bytes = 0 if no_share else bdp
-        port.turn_shift = turn_shift(capacity_bps, buffer_bytes, bdp)
+        without_turns = settings.omits & int(constants.WEIR_OMIT_ACTIVE_SENDERS)
+        port.turn_shift = 0 if without_turns else turn_shift(capacity_bps, buffer_bytes, bdp)
         port.short_turn_ns = _SHORT_TURN_RTTS * settings.common_rtt_us * 1000
         port.corrects_allowance = settings.corrects_allowance
         corrects = settings.corrects_allowance and buffer_bytes and not no_share

@@ -147,6 +147,8 @@ def _configure(config: wire.PortConfig, ports: Ports) -> wire.PortConfigReply:
         changes = {name: int(getattr(config, name)) for name in names}
         if config.flags & wire.PortConfigFlags.ALARM:
             changes["alarm"] = config.k_pkts > 0
+        if config.flags & wire.PortConfigFlags.WINDOW:
+            changes["omits"] = int(config.flags & wire.OMISSIONS)
         if _sets_allowance(config, ports):
             changes["corrects_allowance"] = bool(config.flags & wire.PortConfigFlags.ALLOWANCE)
         ports.configure(config.port_no, **changes)
@@ -166,6 +168,8 @@ def _check(config: wire.PortConfig) -> None:
     flags = wire.PortConfigFlags
     if config.flags & flags.ALLOWANCE and not config.flags & (flags.WINDOW | flags.ALARM):
         raise wire.BadValue("port_config.flags", "ALLOWANCE needs WINDOW or ALARM")
+    if config.flags & wire.OMISSIONS and not config.flags & flags.WINDOW:
+        raise wire.BadValue("port_config.flags", "OMIT_... needs WINDOW")
     if config.flags & flags.ALLOWANCE and config.flags & flags.WINDOW and not config.common_rtt_us:
         raise wire.BadValue("port_config.common_rtt_us", "must not be 0 with WINDOW and ALLOWANCE")
     if config.flags & flags.ALARM and config.k_pkts and not config.rtt_us:
@@ -180,7 +184,7 @@ def _check(config: wire.PortConfig) -> None:
 
 
 def _reply(port_no: int, settings: PortSettings, capacity_bps: int) -> wire.PortConfigReply:
-    flags = wire.PortConfigFlags.NONE
+    flags = wire.PortConfigFlags(settings.omits)
     if settings.alarm:
         flags |= wire.PortConfigFlags.ALARM
     if settings.common_rtt_us:

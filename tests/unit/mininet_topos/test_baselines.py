@@ -48,11 +48,12 @@ def test_a_scheme_that_this_kernel_lacks_is_refused_with_its_name_and_the_remedy
 
 
 def test_settings_of_a_route_are_written_and_taken_off() -> None:
-    settings = RouteSettings(5, 2, "reno")
-    assert settings.attributes == "rto_min 5ms initcwnd 2 congctl reno"
+    settings = RouteSettings(5, 2, "reno", quick_ack=True)
+    assert settings.attributes == "rto_min 5ms initcwnd 2 congctl reno quickack 1"
     assert RouteSettings().attributes == ""
     bare = "10.0.0.0/22 proto kernel src 10.0.0.1"
     assert without_attributes(f"{bare} initcwnd 2 rto_min lock 5ms congctl reno \r\n") == bare
+    assert without_attributes(f"{bare} quickack 1 \r\n") == bare
     assert without_attributes(bare) == bare
 
 

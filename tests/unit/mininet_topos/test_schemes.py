@@ -13,13 +13,24 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fabric_app.config import FabricSettings
 from mininet_topos.cli import lab
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiments import schemes as module
 from mininet_topos.experiments.experiment import Case
 from mininet_topos.experiments.schemes import Scheme, scheme_of, schemes, style_of, to_toml
+from openflow_ext.switch.config import SwitchSettings
+from sccp_app.config import SccpSettings
+from sccp_app.core import Addition
+from sdtcp_app.config import SdtcpSettings
 from tests.support.lab.examples import one_case
 
+SETTINGS = {
+    "sdtcp": SdtcpSettings,
+    "sccp": SccpSettings,
+    "switch": SwitchSettings,
+    "fabric": FabricSettings,
+}
 STYLE = {"label": "Mine", "colour": "#123456"}
 MINE: dict[str, Any] = {
     "style": STYLE,
@@ -59,6 +70,52 @@ def test_the_controllers_of_the_project_declare_their_schemes() -> None:
     assert {"plain", "dctcp", "sdtcp", "sccp", "sccp-measured"} <= set(schemes())
     assert schemes()["sdtcp"].apps == ("fabric_app.app", "sdtcp_app.app")
     assert schemes()["sccp-measured"].settings == {"sccp": {"common_rtt": "measured"}}
+
+
+def test_the_lab_runs_the_default_policy_of_sdtcp_except_as_published() -> None:
+    policies = {
+        name: scheme.settings["sdtcp"].get("policy")
+        for name, scheme in schemes().items()
+        if "sdtcp" in scheme.settings
+    }
+    assert policies.pop("sdtcp-paper") == "longest-lived"
+    assert set(policies.values()) == {None}
+
+
+@pytest.mark.parametrize("name", sorted(schemes()))
+def test_the_settings_of_a_scheme_are_settings(name: str) -> None:
+    """The programs of a scheme would refuse to start otherwise."""
+    configured = one_case().configured(scheme_of(name))
+    for section, values in tomllib.loads(to_toml(configured.settings)).items():
+        SETTINGS[section](**values)
+
+
+def test_the_scheme_as_published_has_no_addition_of_weir() -> None:
+    """Every switch of [sccp] is off, and N_i is the integer of the packets."""
+    settings = schemes()["sccp-paper"].settings
+    assert settings["switch"] == {"count": "simple"}
+    policy = SccpSettings(**settings["sccp"]).policy  # type: ignore[arg-type]
+    parts_of_fitting = {Addition.FINER_SCALE, Addition.PSH}
+    assert policy.omits | parts_of_fitting == set(Addition)
+    assert (policy.corrects_allowance, policy.common_rtt_us, policy.least_window_bytes) == (False, 600, 0)
+
+
+def test_an_ablation_is_the_default_without_one_addition() -> None:
+    omitted = []
+    for name in ("sccp-no-fit", "sccp-no-scale", "sccp-no-psh", "sccp-no-active", "sccp-no-crowd"):
+        policy = SccpSettings(**schemes()[name].settings["sccp"]).policy  # type: ignore[arg-type]
+        (addition,) = policy.omits
+        omitted.append(addition)
+        assert replace(policy, omits=frozenset()) == SccpSettings().policy
+    assert omitted == [addition for addition in Addition if addition is not Addition.TWO_SEGMENTS]
+    without_allowance = SccpSettings(**schemes()["sccp"].settings["sccp"]).policy  # type: ignore[arg-type]
+    assert without_allowance == replace(SccpSettings().policy, corrects_allowance=False)
+
+
+def test_a_scheme_decides_the_mode_of_the_fabric_before_the_experiment_does() -> None:
+    experiment = one_case(fabric_mode="proactive")
+    assert experiment.configured(scheme_of("sdtcp-paper")).settings["fabric"] == {"mode": "reactive"}
+    assert experiment.configured(scheme_of("sdtcp")).settings["fabric"] == {"mode": "proactive"}
 
 
 def test_every_scheme_has_its_own_label_and_colour() -> None:

@@ -19,6 +19,7 @@ from sccp_app.app import SccpApp
 from sccp_app.common_rtt import KEPT_HANDSHAKES, SPACING_NS, CommonRtts, PortRtt, RttPolicy, why_not_clamping
 from sccp_app.config import SccpSettings
 from sccp_app.core import TABLE_I, Act, PolicyError, PortPolicy, overshoot_bytes
+from sccp_app.messages import configure_ports
 from sccp_app.metrics import CommonRttMetrics
 from sccp_app.stage import STAGE
 from telemetry_app.core import PortSample
@@ -152,6 +153,34 @@ def test_a_connecting_switch_gets_table_i_and_the_policy(app):
             if mod.match["eth_type"] == eth_type
         }
         assert rows == {(2, 2): [up], (1, 3): [down, share], (4, 7): [down, share], (0, 7): [share]}
+
+
+@pytest.mark.parametrize(
+    ("setting", "addition"),
+    [
+        ("fits_segments", "FITTING"),
+        ("refines_scale", "FINER_SCALE"),
+        ("sets_psh", "PSH"),
+        ("shares_among_active", "ACTIVE_SENDERS"),
+        ("remembers_crowd", "CROWD"),
+        ("grants_two_segments", "TWO_SEGMENTS"),
+    ],
+)
+def test_a_setting_switches_its_addition_off(setting, addition):
+    """The message's golden bytes: port, flags, the common RTT."""
+    datapath, policy = FakeDatapath(), SccpSettings(**{setting: False, "common_rtt": "fixed"}).policy
+    flags = wire.PortConfigFlags.WINDOW | wire.PortConfigFlags[f"OMIT_{addition}"]
+    config = configure_ports(datapath, policy)
+    config.serialize()
+    assert bytes(config.buf)[16:24] == bytes([255] * 4) + int(flags).to_bytes(4, "big")
+    assert wire.decode_message(bytes(config.buf)) == wire.PortConfig(wire.OFPP_ANY, flags, common_rtt_us=600)
+
+
+def test_a_policy_that_does_not_yield_clamps_whatever_the_rtt_is():
+    told = handshakes(CommonRtts(RttPolicy(300, yields=False)), [700, 601, 800] * 100)
+    assert [rtt.common_rtt_us for rtt in told] == [300]
+    assert SccpSettings().rtt_policy.yields
+    assert not SccpSettings(yields_to_long_rtt=False).rtt_policy.yields
 
 
 def test_ports_correct_their_allowances_and_handshakes_change_nothing(app):

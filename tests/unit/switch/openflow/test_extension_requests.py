@@ -134,6 +134,15 @@ def test_the_alarm_s_settings_do_not_end_a_fixed_common_rtt(bench: Bench) -> Non
     assert bench.configure(1, ALARM | ALLOWANCE, k_pkts=20, rtt_us=200).flags == ALARM | ALLOWANCE
 
 
+def test_a_port_omits_what_the_last_window_settings_say(bench: Bench) -> None:
+    omits = PortConfigFlags.OMIT_FITTING | PortConfigFlags.OMIT_TWO_SEGMENTS
+    assert bench.configure(1, WINDOW | omits, common_rtt_us=300).flags == WINDOW | omits
+    assert bench.plane.configured[11][0].omits == omits
+    assert bench.configure(1, ALARM, k_pkts=20, rtt_us=200).flags == ALARM | WINDOW | omits
+    assert bench.configure(1, WINDOW, common_rtt_us=300).flags == ALARM | WINDOW
+    assert not bench.plane.configured[11][0].omits
+
+
 def test_the_controller_s_capacity_overrides_the_port_s(bench: Bench) -> None:
     assert bench.configure(1, WINDOW, capacity_bps=5 * MBIT).capacity_bps == 5 * MBIT
     bench.sync(LINKS, {11: Egress(50 * MBIT), 12: Egress(60 * MBIT)})
@@ -149,6 +158,8 @@ def test_the_controller_s_capacity_overrides_the_port_s(bench: Bench) -> None:
         (WINDOW, {"least_window_bytes": 1 << 31}),
         (ALLOWANCE, {}),
         (ALLOWANCE, {"common_rtt_us": 600}),
+        (PortConfigFlags.OMIT_CROWD, {"common_rtt_us": 600}),
+        (ALARM | PortConfigFlags.OMIT_PSH, {"k_pkts": 20, "rtt_us": 200}),
         (WINDOW | ALLOWANCE, {"common_rtt_us": 0}),
         (MARK, {"mark_mode": wire.MarkMode.STEP}),
         (MARK, {"mark_mode": wire.MarkMode.RAMP, "mark_min_pkts": 9, "mark_max_pkts": 9}),
