@@ -53,6 +53,7 @@ def compare_command(before: Path, after: Path, as_json: bool) -> None:
         click.echo(json.dumps(rows))
     else:
         tables.show(comparison.COLUMNS, rows)
+        click.echo("\n".join(comparison.findings(rows)))
 
 
 @click.command("report")

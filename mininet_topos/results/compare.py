@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from mininet_topos.errors import BadExperiment
+from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.experiments.schemes import style_of
 from mininet_topos.results.caveats import not_recorded
-from mininet_topos.results.comparisons import ends, verdict, with_interval
+from mininet_topos.results.comparisons import HIGHER, LOWER, NO_INTERVAL, ends, verdict, with_interval
 from mininet_topos.results.disturbance import unequal
-from mininet_topos.results.statistics import unpaired_ratio_interval
-from mininet_topos.results.summary import Row, read_summary, values_of
+from mininet_topos.results.statistics import LEAST_REPEATS, unpaired_ratio_interval
+from mininet_topos.results.summary import Row, load_experiment, read_summary, values_of
 from weir_base.tables import Column
 
 PATH_OF_FIGURE = {
@@ -23,6 +27,8 @@ PATH_OF_FIGURE = {
     "drops": "drops",
     "timeouts": "timeouts",
 }
+_MAY_DIFFER = {"name", "title", "cases", "schemes", "repeats", "repeat_until_s"}
+"""The values of an experiment or a case that do not change what its runs measure."""
 COLUMNS = (
     Column("case", align="left", fold_at=12),
     Column("scheme", align="left", fold_at=10, text=lambda row: style_of(row["scheme"]).label),
@@ -57,9 +63,39 @@ def compare(one: Path, other: Path) -> list[Row]:
     return rows
 
 
+def findings(rows: Sequence[Row]) -> list[str]:
+    """Return the last lines: a sentence for each figure that differs, or that none does."""
+    lines = [
+        f"{row['case']}, {style_of(row['scheme']).label}, {row['figure']}: {row['verdict']} after: "
+        f"x {with_interval(row, 'ratio', 2)}"
+        for row in rows
+        if row["verdict"] in (HIGHER, LOWER)
+    ]
+    without = sum(row["verdict"] == NO_INTERVAL for row in rows)
+    if without:
+        lines.append(
+            f"{without} of {len(rows)} figures have no verdict: that needs {LEAST_REPEATS} valid repeats in "
+            f"each folder, and values above 0"
+        )
+    return lines or ["no difference shown"]
+
+
 def caveats(one: Path, other: Path) -> list[str]:
-    """Return the first lines: runs that were disturbed unequally, and values that were not recorded."""
+    """Return the first lines: what a reader must know before the figures.
+
+    That is a folder that is not complete, experiments that are not the same, runs that were disturbed
+    unequally, and values that an older version did not record. Raises BadExperiment.
+    """
     folders = {"before": read_summary(one), "after": read_summary(other)}
+    paths = {"before": one, "after": other}
+    experiments = {moment: _experiment(path) for moment, path in paths.items()}
+    first = [
+        f"{moment}: {paths[moment]} has {len(folders[moment])} of {expected} runs: `weir lab run --resume` "
+        f"and `weir lab summarise` complete it"
+        for moment, experiment in experiments.items()
+        if len(folders[moment]) < (expected := _runs(experiment))
+    ]
+    first += _unlike(experiments["before"], experiments["after"])
     groups: dict[str, dict[str, list[Row]]] = {}
     for moment, rows in folders.items():
         for row in rows:
@@ -67,7 +103,36 @@ def caveats(one: Path, other: Path) -> list[str]:
                 name = f"case {row['case']}, {style_of(row['scheme']).label}"
                 groups.setdefault(name, {}).setdefault(moment, []).append(row)
     missing = [f"{moment}: {line}" for moment, rows in folders.items() for line in not_recorded(rows)]
-    return [*unequal(groups), *missing]
+    return [*first, *unequal(groups), *missing]
+
+
+def _experiment(folder: Path) -> Experiment:
+    try:
+        return load_experiment(folder)
+    except BadExperiment as error:
+        raise BadExperiment(
+            f"{folder} cannot be compared; another version may have made it: {error}"
+        ) from error
+
+
+def _runs(experiment: Experiment) -> int:
+    return len(experiment.cases) * len(experiment.schemes) * experiment.repeats
+
+
+def _unlike(before: Experiment, after: Experiment) -> list[str]:
+    """Return a line for each value of the network or of a common case that the experiments do not share."""
+    pairs: list[tuple[str, Any, Any]] = [("", before, after)]
+    others = {case.name: case for case in after.cases}
+    pairs += [
+        (f"case {case.name}: ", case, others[case.name]) for case in before.cases if case.name in others
+    ]
+    return [
+        f"{where}{field.name} is {old} before and {new} after"
+        for where, one, other in pairs
+        for field in fields(one)
+        if field.name not in _MAY_DIFFER
+        and (old := getattr(one, field.name)) != (new := getattr(other, field.name))
+    ]
 
 
 def _ratio(before: float, after: float) -> float | None:

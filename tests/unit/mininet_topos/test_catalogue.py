@@ -116,6 +116,7 @@ def _summary(folder: Path, **changes: Any) -> Path:
     row |= {"goodput_mbps": None, "queue_pkts_p50": 10, "drops": 0, "timeouts": 4}
     folder.mkdir()
     (folder / "summary.json").write_text(json.dumps([row | changes]))
+    (folder / "metadata.json").write_text(json.dumps({"experiment": one_case().to_json()}))
     return folder
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from click.testing import CliRunner
 
 from mininet_topos.cli import lab
 from mininet_topos.experiments.experiment import Case, Experiment
+from mininet_topos.results.compare import findings
 from mininet_topos.results.comparisons import (
     HIGHER,
     LOWER,
@@ -24,9 +26,10 @@ from mininet_topos.results.comparisons import (
     medians,
 )
 from mininet_topos.results.statistics import LEAST_REPEATS, Interval, median_interval, ratio_interval
+from mininet_topos.results.summary import summarise
 from mininet_topos.running.order import blocks
 from tests.support.lab.examples import one_case
-from tests.support.lab.result_folders import THREE_SCHEMES, write_run
+from tests.support.lab.result_folders import THREE_SCHEMES, write_folder, write_run
 
 REPEATS = 6
 
@@ -180,6 +183,61 @@ def test_two_folders_differ_only_if_the_interval_says_so(
         folder.mkdir()
         rows = runs("plain", lambda _, factor=factor: 100 * factor * draw.lognormvariate(0, 0.01), repeats)
         (folder / "summary.json").write_text(json.dumps(rows))
+        (folder / "metadata.json").write_text(json.dumps({"experiment": one_case(repeats=repeats).to_json()}))
     done = CliRunner().invoke(lab, ["compare", str(tmp_path / "before"), str(tmp_path / "after"), "--json"])
     assert done.exit_code == 0, done.output
-    assert [(row["figure"], row["verdict"]) for row in json.loads(done.stdout)] == [("QCT p50", verdict)]
+    found = json.loads(done.stdout)
+    assert [(row["figure"], row["verdict"]) for row in found] == [("QCT p50", verdict)]
+    (last,) = findings(found)
+    expected = {
+        HIGHER: "A, plain TCP, QCT p50: higher after: x 1.1",
+        LOWER: "A, plain TCP, QCT p50: lower after: x 0.9",
+        NOT_SHOWN: "no difference shown",
+        NO_INTERVAL: "1 of 1 figures have no verdict: that needs 6 valid repeats in each folder",
+    }
+    assert last.startswith(expected[verdict])
+
+
+def test_a_comparison_states_first_which_folder_is_not_complete_and_what_else_differs(tmp_path: Path) -> None:
+    for name in ("before", "after"):
+        write_folder(tmp_path / name, THREE_SCHEMES)
+    shutil.rmtree(tmp_path / "after" / "raw" / "A-sccp-1")
+    case = replace(THREE_SCHEMES.cases[1], workers=5)
+    other = replace(THREE_SCHEMES, queue_bytes=64_000, cases=(THREE_SCHEMES.cases[0], case))
+    (tmp_path / "after" / "metadata.json").write_text(json.dumps({"experiment": other.to_json()}))
+    for name in ("before", "after"):
+        summarise(tmp_path / name)
+    done = CliRunner().invoke(lab, ["compare", str(tmp_path / "before"), str(tmp_path / "after")])
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    assert lines[0] == (
+        f"after: {tmp_path}/after has 5 of 6 runs: `weir lab run --resume` and `weir lab summarise` "
+        "complete it"
+    )
+    assert "queue_bytes is 150000 before and 64000 after" in lines
+    assert "case B: workers is 20 before and 5 after" in lines
+    assert "figures have no verdict: that needs 6 valid repeats" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "says"),
+    [
+        ("summary.json", None, "has no summary"),
+        ("summary.json", "[", "has no summary"),
+        ("metadata.json", None, "is not a result folder"),
+        ("metadata.json", '{"experiment": {"name": "x", "gone": 1}}', "another version may have made it: "),
+    ],
+)
+def test_a_folder_that_cannot_be_compared_is_named(
+    tmp_path: Path, file: str, content: str | None, says: str
+) -> None:
+    for name in ("before", "after"):
+        write_folder(tmp_path / name, THREE_SCHEMES)
+        summarise(tmp_path / name)
+    wrong = tmp_path / "after" / file
+    wrong.unlink() if content is None else wrong.write_text(content)
+    done = CliRunner().invoke(lab, ["compare", str(tmp_path / "before"), str(tmp_path / "after")])
+    assert done.exit_code != 0
+    assert len(done.output.splitlines()) == 1
+    assert f"{tmp_path}/after" in done.output
+    assert says in done.output
