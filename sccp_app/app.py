@@ -39,7 +39,7 @@ class SccpApp(ControllerApp[SccpSettings]):
         self._config_xids[datapath.id] = config.xid
         for rtt in self.common_rtts.of_switch(datapath.id):
             datapath.send_msg(messages.configure_port(datapath, self.settings.policy, rtt))
-        for message in messages.table_i(datapath, self.pipeline.next_table(STAGE.table)):
+        for message in messages.table_i(datapath, self.settings.rows, self.pipeline.next_table(STAGE.table)):
             datapath.send_msg(message)
 
     def message_refused(self, refusal: Refusal) -> None:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from app_base.settings import MetricsAddress
 from sccp_app.common_rtt import RttPolicy
-from sccp_app.core import Addition, PortPolicy
+from sccp_app.core import TABLE_I, TABLE_I_AS_PUBLISHED, Addition, PortPolicy, Row
 from weir_base.settings import Section
 
 
@@ -76,6 +76,10 @@ class SccpSettings(Section):
         description="the least window of a flow whose receiver delays its ACKs is two segments, if the queue "
         "has room; false (as in the paper): one MSS",
     )
+    counts_resets: bool = Field(
+        True,
+        description="a RST takes its flow out of N_i; false (as in the paper): only a FIN does",
+    )
     yields_to_long_rtt: bool = Field(
         True,
         description="a port does not clamp if all recent handshakes took more than twice a common RTT that "
@@ -91,6 +95,11 @@ class SccpSettings(Section):
         corrects = self.common_rtt == "auto"
         omits = frozenset(addition for addition, kept in self._additions.items() if not kept)
         return PortPolicy(self.common_rtt_us, self.capacity_bps, self.least_window_bytes, corrects, omits)
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows of Table I."""
+        return TABLE_I if self.counts_resets else TABLE_I_AS_PUBLISHED
 
     @property
     def _additions(self) -> dict[Addition, bool]:

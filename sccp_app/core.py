@@ -25,9 +25,9 @@ The switch handles idle and ghost flows (section III.E): a flow leaves N_i while
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from app_base.headers import DATA, OPENING_OR_CLOSING, SYN
+from app_base.headers import DATA, OPENING_OR_CLOSING, RST, SYN
 from weir_base.window import bdp_bytes
 
 
@@ -60,6 +60,11 @@ TABLE_I: tuple[Row, ...] = (
     Row(*DATA, (Act.SET_WINDOW,)),
 )
 """The rows are disjoint. Together they match every TCP segment."""
+
+TABLE_I_AS_PUBLISHED: tuple[Row, ...] = tuple(
+    replace(row, acts=(Act.SET_WINDOW,)) if row.flags == RST else row for row in TABLE_I
+)
+"""Only SYN and FIN change N_i, so a connection that a RST ends is counted for ever (a ghost flow)."""
 
 
 class Addition(enum.Enum):

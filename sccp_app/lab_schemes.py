@@ -41,6 +41,7 @@ PAPER = {
             "shares_among_active": False,
             "remembers_crowd": False,
             "grants_two_segments": False,
+            "counts_resets": False,
             "yields_to_long_rtt": False,
         },
     },

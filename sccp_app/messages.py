@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from app_base.headers import ETH_IPV4, ETH_IPV6, IP_TCP
 from openflow_ext.wire import FAIR_SHARE, OFPP_ANY, PortConfigFlags
 from sccp_app.common_rtt import PortRtt
-from sccp_app.core import TABLE_I, Act, PortPolicy, Row
+from sccp_app.core import Act, PortPolicy, Row
 from sccp_app.stage import STAGE
 
 PRIORITY = 100
 """As in Table I."""
 
 
-def table_i(datapath: Any, next_table: int) -> list[Any]:
+def table_i(datapath: Any, rows: Sequence[Row], next_table: int) -> list[Any]:
     """Adds the entries of Table I, for IPv4 and IPv6. If the switch has them, nothing changes."""
-    return [
-        _entry(datapath, eth_type, row, next_table) for eth_type in (ETH_IPV4, ETH_IPV6) for row in TABLE_I
-    ]
+    return [_entry(datapath, eth_type, row, next_table) for eth_type in (ETH_IPV4, ETH_IPV6) for row in rows]
 
 
 def configure_ports(datapath: Any, policy: PortPolicy) -> Any:

@@ -20,7 +20,7 @@ import pytest
 from app_base.pipeline import FABRIC_TABLE
 from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
 from sccp_app import messages
-from sccp_app.core import PortPolicy
+from sccp_app.core import TABLE_I, PortPolicy
 from sccp_app.stage import STAGE
 from tests.support.agent.switch_bench import Bench, Controller, run
 from tests.support.openflow.fake_datapath import FakeDatapath
@@ -46,7 +46,7 @@ def put_sccp(controller: Controller, common_rtt_us: int) -> None:
     ]
     for table, instructions in ((0, to_sccp), (STAGE.table, on), (FABRIC_TABLE, forward)):
         datapath.send_msg(parser.OFPFlowMod(datapath, table_id=table, priority=0, instructions=instructions))
-    for message in messages.table_i(datapath, FABRIC_TABLE):
+    for message in messages.table_i(datapath, TABLE_I, FABRIC_TABLE):
         datapath.send_msg(message)
     controller.send(*(bytes(message.buf) for message in datapath.sent))
     assert controller.barrier() == []

@@ -94,7 +94,10 @@ def test_the_scheme_as_published_has_no_addition_of_weir() -> None:
     """Every switch of [sccp] is off, and N_i is the integer of the packets."""
     settings = schemes()["sccp-paper"].settings
     assert settings["switch"] == {"count": "simple"}
-    policy = SccpSettings(**settings["sccp"]).policy  # type: ignore[arg-type]
+    sccp = SccpSettings(**settings["sccp"])  # type: ignore[arg-type]
+    assert not sccp.counts_resets
+    assert not sccp.yields_to_long_rtt
+    policy = sccp.policy
     parts_of_fitting = {Addition.FINER_SCALE, Addition.PSH}
     assert policy.omits | parts_of_fitting == set(Addition)
     assert (policy.corrects_allowance, policy.common_rtt_us, policy.least_window_bytes) == (False, 600, 0)

@@ -42,6 +42,17 @@ def test_each_segment_matches_exactly_its_row_of_table_i(flags):
         assert row.acts == (Act.SET_WINDOW,)
 
 
+@pytest.mark.parametrize("flags", range(256))
+def test_as_published_only_syn_and_fin_change_n_i(flags):
+    (row,) = [row for row in SccpSettings(counts_resets=False).rows if flags & row.mask == row.flags]
+    if flags & SYN:
+        assert row.acts == (Act.INCREMENT_NI,)
+    elif flags & FIN:
+        assert row.acts == (Act.DECREMENT_NI, Act.SET_WINDOW)
+    else:
+        assert row.acts == (Act.SET_WINDOW,)
+
+
 @pytest.mark.parametrize("values", [(0,), (-1,), (300, -1), (300, 0, -1)])
 def test_a_policy_without_a_fair_share_is_refused(values):
     with pytest.raises(PolicyError):
