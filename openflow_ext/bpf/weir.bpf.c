@@ -214,13 +214,27 @@ static __always_inline __u32 packet_note_numbers(struct packet *p, const struct 
 	return sequence_note(p->flow, &q->segment, p->tcp, direction);
 }
 
+/*
+ * An idle flow sends again. SDTCP ranks idle flows last, and this one may be the cause of the next alarm, so the report
+ * does not wait for the sweep.
+ */
+static __noinline int packet_report_resumed(struct packet *p, const struct rule_query *q)
+{
+	struct weir_flow_key key;
+
+	flow_key_of_segment(&key, p->port->ifindex, &q->segment, WEIR_EGRESS);
+	sweep_report_living(&key, p->flow, p->port, q->now_ns);
+	return 0;
+}
+
 /* Payload of a flow whose handshake is not complete makes no active sender. */
 static __always_inline void packet_note_departure(struct packet *p, const struct rule_query *q)
 {
 	p->flow->out_bytes += q->frame_len;
 	packet_note_numbers(p, q, WEIR_EGRESS);
-	if (q->segment.payload && p->flow->flags & WEIR_ESTABLISHED)
-		flow_note_payload(p->flow, p->port, p->state, packet_segment_payload(q), q->now_ns);
+	if (q->segment.payload && p->flow->flags & WEIR_ESTABLISHED &&
+	    flow_note_payload(p->flow, p->port, p->state, packet_segment_payload(q), q->now_ns))
+		packet_report_resumed(p, q);
 }
 
 /*

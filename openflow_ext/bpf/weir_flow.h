@@ -129,8 +129,10 @@ static __always_inline void flow_note_ack(struct weir_flow *flow, const struct w
 		flow->delayed_ack_us = flow_now_us();
 }
 
-/* Payload leaves by the port: a flow that has left N_i because it was idle is in it again. */
-static __always_inline void flow_note_payload(struct weir_flow *flow, const struct weir_port *port,
+/*
+ * Payload leaves by the port: a flow that has left N_i because it was idle is in it again. True if the flow was idle.
+ */
+static __always_inline bool flow_note_payload(struct weir_flow *flow, const struct weir_port *port,
 					      struct weir_port_state *state, __u32 segment, __u64 now_ns)
 {
 	if (segment > flow->max_payload)
@@ -141,10 +143,11 @@ static __always_inline void flow_note_payload(struct weir_flow *flow, const stru
 	share_note_payload(flow, port, state, now_ns);
 	flow->last_payload_ns = now_ns;
 	if (!(flow->flags & WEIR_IDLE))
-		return;
+		return false;
 	flow->flags &= ~WEIR_IDLE;
 	if (flow->flags & WEIR_WAS_COUNTED && flow_join(flow, WEIR_IN_N_I))
 		__sync_fetch_and_add(&state->n_i, 1);
+	return true;
 }
 
 /*

@@ -94,6 +94,14 @@ static __always_inline void sweep_note_dues(struct weir_sweep *s, const struct w
 			s, s->now_ns + s->active_ns - ((__u64)(sweep_ms(s->now_ns) - flow->reported_ms) << MS_SHIFT));
 }
 
+/* Reports an open flow as active or idle. */
+static __always_inline void sweep_report_living(const struct weir_flow_key *key, struct weir_flow *flow,
+						const struct weir_port *port, __u64 now_ns)
+{
+	flow->reported_ms = sweep_ms(now_ns) ?: 1; /* 0: never */
+	report_send(key, flow, port, flow->flags & WEIR_IDLE ? WEIR_FLOW_IDLE : WEIR_FLOW_ACTIVE, WEIR_NOT_CLOSED, 0);
+}
+
 /* False: the flow was removed. */
 static __always_inline bool sweep_flow(const struct weir_flow_key *key, struct weir_flow *flow, struct weir_sweep *s)
 {
@@ -118,9 +126,7 @@ static __always_inline bool sweep_flow(const struct weir_flow_key *key, struct w
 		if (reported)
 			report_send(key, flow, port, WEIR_FLOW_IDLE, WEIR_NOT_CLOSED, 0);
 	} else if (reported && (s->report_all || sweep_reports_active(s, flow))) {
-		flow->reported_ms = sweep_ms(s->now_ns) ?: 1; /* 0: never */
-		report_send(key, flow, port, flow->flags & WEIR_IDLE ? WEIR_FLOW_IDLE : WEIR_FLOW_ACTIVE,
-			    WEIR_NOT_CLOSED, 0);
+		sweep_report_living(key, flow, port, s->now_ns);
 	}
 	sweep_note_dues(s, flow);
 	return true;

@@ -114,11 +114,12 @@ def test_idle_flow_is_reported_once_and_as_active_when_it_sends_again(bench: Ben
         bench.plane.sweep(times)
         bench.plane.sweep(times)
         assert bench.counters.n_i == 0
+        assert [record[0] for record in records(bench)][-1] == IDLE
         bench.egress(replace(OUT, payload=b"x"))
         assert bench.counters.n_i == int(counted), "a flow that was never counted stays out of N_i"
+        assert [record[0] for record in records(bench)] == [ACTIVE], "at once, not at the next sweep"
         bench.plane.sweep(times)
-
-    assert [record[0] for record in records(bench)] == [ACTIVE, IDLE, ACTIVE, IDLE, ACTIVE]
+        assert records(bench) == []
 
 
 def test_flow_that_has_sent_its_fin_is_not_reported_as_idle(bench: Bench) -> None:

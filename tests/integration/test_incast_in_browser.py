@@ -27,6 +27,8 @@ pytestmark = [pytest.mark.web, pytest.mark.timeout(240)]
 LIMITS = {"clamp_limit_s": 120.0, "idle_timeout_s": 120, "hard_timeout_s": 120}
 """Clamps last until the burst's FINs or a person ends them."""
 SDTCP = {"rtt_us": 10_000, "k_pkts": 40, **LIMITS}
+SETTINGS = {"sdtcp": SDTCP, "switch": {"idle_s": 10.0}}
+"""The long flows wait while the burst's connections are opened. That makes none of them idle."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +51,7 @@ def watched(net: Network, folder: Path) -> Iterator[tuple[Stage, str]]:
 
     It takes its share of the processors, for the lab's hosts and the browser are on this machine as well.
     """
-    with stage(net, folder, "sdtcp", {"sdtcp": SDTCP}) as on:
+    with stage(net, folder, "sdtcp", SETTINGS) as on:
         url = f"sqlite:///{folder / 'scheme' / 'flowdb.sqlite'}"
         with dashboard(url, folder, "--results", str(folder), "--no-yields") as root:
             yield on, root

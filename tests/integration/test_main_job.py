@@ -34,6 +34,8 @@ SDTCP = {
     "corrects_allowance": False,
 }
 """Long steps, so that the queue drains before all are slowed; no limit before the burst's FINs."""
+SWITCH = {"idle_s": 10.0}
+"""The long flows wait while the burst's connections are opened. That makes none of them idle."""
 HARD_TIMEOUT_S = 3
 CHECKED_WITHIN_S = 10
 """The test looks at entries by processes of their own, which a busy machine starts late."""
@@ -77,7 +79,7 @@ def behind_its_clamp(
 
 
 def test_sdtcp_punishes_long_flows_and_releases_them_after_the_burst(net: Network, tmp_path: Path) -> None:
-    with stage(net, tmp_path, "sdtcp", {"sdtcp": SDTCP}) as on:
+    with stage(net, tmp_path, "sdtcp", {"sdtcp": SDTCP, "switch": SWITCH}) as on:
         _, root = on.start()
         wait_until(lambda: senders_punished(on), "MOD_WINDOW entries for both long flows")
         clamped = on.root_port()["clamped"]
@@ -157,7 +159,10 @@ def test_after_a_controller_is_killed_clamps_end_and_a_successor_answers_alarms(
 
     It knows the flows from the database or, if they are missing there, from the switch's reports.
     """
-    settings = {"sdtcp": SDTCP | {"idle_timeout_s": 2, "hard_timeout_s": HARD_TIMEOUT_S}}
+    settings = {
+        "sdtcp": SDTCP | {"idle_timeout_s": 2, "hard_timeout_s": HARD_TIMEOUT_S},
+        "switch": SWITCH,
+    }
     with stage(net, tmp_path, "sdtcp", settings) as on:
         on.start()
         wait_until(lambda: senders_punished(on), "MOD_WINDOW entries for both long flows")
