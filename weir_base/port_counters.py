@@ -54,7 +54,8 @@ class PortCountersFlags(enum.IntFlag):
     ATTACHED: the port carries the data plane. ALARM_UP: its queue is congested. NO_CAPACITY, NO_QUEUE and
     TABLE_FULL: why the port counts its flows but sets no fair share. CORRECTS_ALLOWANCE: it corrects its
     allowance. ALLOWANCE_AT_LEAST, ALLOWANCE_AT_QUEUE and ALLOWANCE_AT_MOST: the bound that held the last
-    correction. ALLOWANCE_FROM_HANDSHAKE: there was none yet.
+    correction. ALLOWANCE_FROM_HANDSHAKE: there was none yet. OBSERVES: it counts the packets that fair shares
+    (or all of the data plane) would change, and does not change them.
     """
 
     NONE = 0
@@ -68,6 +69,7 @@ class PortCountersFlags(enum.IntFlag):
     ALLOWANCE_AT_QUEUE = 128
     ALLOWANCE_AT_MOST = 256
     ALLOWANCE_FROM_HANDSHAKE = 512
+    OBSERVES = 1024
 
 
 _ALLOWANCE_LIMITS = {
@@ -185,9 +187,18 @@ class PortCountersRecord:
         "ACKs", "segments", "ACKs whose window the port examined.", source="weir_ack_counts"
     )
     clamped: int = _counter(
-        "clamped", "segments", "ACKs whose window the port lowered.", source="weir_ack_counts", in_brief=True
+        "clamped",
+        "segments",
+        "ACKs whose window the port lowered, or would lower if it did not observe.",
+        source="weir_ack_counts",
+        in_brief=True,
     )
-    marked: int = _counter("marked", "packets", "Packets that the port marked CE.", source="weir_port_state")
+    marked: int = _counter(
+        "marked",
+        "packets",
+        "Packets that the port marked CE, or would mark if it did not observe.",
+        source="weir_port_state",
+    )
     drops: int = _counter(
         "drops", "packets", "Packets that the port's qdiscs dropped.", source="agent", in_brief=True
     )
@@ -235,6 +246,11 @@ class PortCountersRecord:
         if not self.allowance_bytes:
             return None
         return next((limit for flag, limit in _ALLOWANCE_LIMITS.items() if self.flags & flag), "fixed")
+
+    @property
+    def observes(self) -> bool:
+        """Whether the port counts the packets that it would change, instead of changing them."""
+        return bool(self.flags & PortCountersFlags.OBSERVES)
 
     @property
     def alarm_up(self) -> bool:

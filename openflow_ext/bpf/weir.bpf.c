@@ -43,6 +43,7 @@ struct packet {
 	struct weir_flow *flow;              /* NULL: the switch has seen no handshake */
 	struct header_edit edits[SYN_EDITS]; /* of a SYN */
 	bool disbelieved;                    /* a SYN, FIN or RST that changes nothing */
+	bool observed;                       /* a rule that only observes would lower its window */
 };
 
 /* Exact for a segment that opens or ends a connection; otherwise as of the last clock tick, which is much cheaper. */
@@ -77,7 +78,7 @@ static __always_inline void packet_fit_offer(struct packet *p, const struct rule
 
 	if ((p->flow->flags | syn->offer.flags) & WEIR_SIGNED || (syn->repeated && !offer_is_same(syn)))
 		return;
-	if (!syn->repeated && host && !host->simple_count) {
+	if (!syn->repeated && host && !host->simple_count && !rule_share_is_observed(q, p->port)) {
 		if (mss_fit_offer(p->port, p->state, p->flow, &syn->options, told))
 			syn->offer.flags |= WEIR_FITTED;
 		syn->offer.scale_shift = syn->own.scale - told->scale;
@@ -135,7 +136,8 @@ static __noinline int packet_take_offer(struct packet *p, const struct rule_quer
 	if (place == OFFER_IN_FLOW) {
 		offer_store(p->flow, syn, answer, direction);
 		p->flow->last_ns = q->now_ns;
-		if (answer && direction == WEIR_INGRESS && syn->offer.flags & WEIR_FITTED)
+		if (answer && direction == WEIR_INGRESS && syn->offer.flags & WEIR_FITTED &&
+		    !port_observes_share(p->port))
 			packet_limit_start(p, q);
 		return 1;
 	}
@@ -334,12 +336,12 @@ static __noinline int packet_is_signed(struct packet *p, struct cursor *c)
 	return syn->options.is_signed;
 }
 
-/* The window field that an ACK leaves with; unchanged if no rule lowers it. */
+/* The window field that an ACK leaves with; unchanged if no rule that acts lowers it. */
 static __always_inline __u16 packet_clamped_window(struct packet *p, struct rule_query *q, struct cursor *c)
 {
 	__u16 window = p->tcp->window;
 	struct weir_rule *exact;
-	__u32 listed;
+	__u32 listed, field;
 
 	q->scale = p->port->assumed_scale;
 	q->mss = DEFAULT_MSS;
@@ -367,11 +369,13 @@ static __always_inline __u16 packet_clamped_window(struct packet *p, struct rule
 	exact = rule_find_exact(q, p->port, p->flow);
 	listed = rule_by_flags(q, p->port, WEIR_INGRESS);
 	if (p->state->reflex_level || listed == WEIR_ASK_LIST)
-		return bpf_htons(rule_field_by_all(q, p->port, p->state, exact));
-	if (listed == WEIR_NO_RULE && !exact)
+		field = rule_field_by_all(q, p->port, p->state, exact);
+	else if (listed == WEIR_NO_RULE && !exact)
 		return bpf_htons(q->field);
-	/* Without a listed rule the index is outside the maps, so that no rule is found. */
-	return bpf_htons(rule_field_by_two(q, p->port, exact, listed - WEIR_FIRST_RULE));
+	else /* without a listed rule the index is outside the maps, so that no rule is found */
+		field = rule_field_by_two(q, p->port, exact, listed - WEIR_FIRST_RULE);
+	p->observed = field & RULE_OBSERVED;
+	return bpf_htons(field & WEIR_MAX_FIELD);
 }
 
 /* A segment with ACK from the local host. */
@@ -421,6 +425,8 @@ static __always_inline bool ingress_handle(struct packet *p, struct rule_query *
 	if (bpf_ntohs(*new_window) < q->field) {
 		counts->clamped++;
 		*new_window = bpf_htons(packet_note_lowered(p, q, c, bpf_ntohs(*new_window)));
+	} else if (p->observed) {
+		counts->clamped++;
 	}
 	return *new_window != p->tcp->window;
 }
@@ -586,7 +592,7 @@ int weir_egress(struct __sk_buff *skb)
 	if (rule_by_flags(&q, p.port, WEIR_EGRESS) != WEIR_NO_RULE)
 		count_segment(&p, &q, host);
 	if (p.flow && q.segment.payload && p.flow->flags & WEIR_ONE_SEGMENT && !(p.flow->flags & WEIR_SIGNED) &&
-	    !(p.port->omits & WEIR_OMIT_PSH))
+	    !(p.port->omits & WEIR_OMIT_PSH) && !port_observes_share(p.port))
 		segment_push(skb, &q.segment, p.tcp);
 	return TC_ACT_UNSPEC;
 }

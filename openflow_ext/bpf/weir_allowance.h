@@ -26,6 +26,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "weir_consts.h"
+#include "weir_port.h"
 #include "weir_share.h"
 #include "weir_structs.h"
 #include "weir_window.h"
@@ -237,13 +238,15 @@ static __always_inline __u64 allowance_beside_punished(const struct weir_port *p
 /*
  * False if the length of the queue does not follow from the allowance: flows of full weight send beside punished ones
  * (allowance_beside_punished), or flows send that no clamp limits. A port that sets a fair share limits all flows.
- * Otherwise only the punished ones are limited.
+ * Otherwise only the punished ones are limited. A port that observes limits none.
  */
 static __always_inline bool allowance_rules_queue(const struct weir_port *port, const struct weir_port_state *state)
 {
 	__u64 senders = share_active_senders(port, state, state->tick_ns);
 	__u64 weight = share_active_weight(port, state, state->tick_ns);
 
+	if (port_observes_share(port))
+		return false;
 	return weight <= senders || (port->bdp_bytes && weight >= WEIR_FULL_WEIGHT * senders);
 }
 

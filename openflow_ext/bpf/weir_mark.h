@@ -31,6 +31,12 @@ static __always_inline bool mark_queue_is_long(const struct weir_port *port, con
 	return bpf_get_prandom_u32() % (port->mark_max_pkts - port->mark_min_pkts) < queue - port->mark_min_pkts;
 }
 
+/* Whether the packet is ECN-capable and has no CE. */
+static __always_inline bool mark_is_capable(__u8 ecn)
+{
+	return (ecn & ECN_MASK) != ECN_NOT_ECT && (ecn & ECN_MASK) != ECN_CE;
+}
+
 /*
  * Writes to packets by helpers only. If a program contains a direct store, the kernel makes a private copy of each
  * packet that TCP may have to retransmit, marked or not
@@ -40,18 +46,14 @@ static __always_inline bool mark_ipv4(struct __sk_buff *skb, __u32 at, __u8 tos)
 {
 	__u8 marked = tos | ECN_CE;
 
-	if ((tos & ECN_MASK) == ECN_NOT_ECT || (tos & ECN_MASK) == ECN_CE)
-		return false;
 	bpf_l3_csum_replace(skb, at + offsetof(struct iphdr, check), bpf_htons(tos), bpf_htons(marked), sizeof(__u16));
 	return !bpf_skb_store_bytes(skb, at + offsetof(struct iphdr, tos), &marked, sizeof(marked), 0);
 }
 
 static __always_inline bool mark_ipv6(struct __sk_buff *skb, __u32 at, __u8 byte)
 {
-	__u8 ecn = byte >> IPV6_ECN_SHIFT & ECN_MASK, marked = byte | ECN_CE << IPV6_ECN_SHIFT;
+	__u8 marked = byte | ECN_CE << IPV6_ECN_SHIFT;
 
-	if (ecn == ECN_NOT_ECT || ecn == ECN_CE)
-		return false;
 	return !bpf_skb_store_bytes(skb, at + 1, &marked, sizeof(marked), 0);
 }
 
@@ -60,7 +62,7 @@ static __always_inline void mark_packet(struct __sk_buff *skb, const struct weir
 {
 	struct cursor c = CURSOR_OF(skb);
 	void *frame = c.pos;
-	bool marked = false;
+	bool observes = port->observes >> WEIR_WINDOW_NONE & 1, marked = false;
 	int ethertype;
 	__u8 *ip;
 	__u32 at;
@@ -72,10 +74,10 @@ static __always_inline void mark_packet(struct __sk_buff *skb, const struct weir
 	if (!ip)
 		return;
 	at = (void *)ip - frame;
-	if (ethertype == ETH_P_IP)
-		marked = mark_ipv4(skb, at, ip[offsetof(struct iphdr, tos)]);
-	else if (ethertype == ETH_P_IPV6)
-		marked = mark_ipv6(skb, at, ip[1]);
+	if (ethertype == ETH_P_IP && mark_is_capable(ip[offsetof(struct iphdr, tos)]))
+		marked = observes || mark_ipv4(skb, at, ip[offsetof(struct iphdr, tos)]);
+	else if (ethertype == ETH_P_IPV6 && mark_is_capable(ip[1] >> IPV6_ECN_SHIFT))
+		marked = observes || mark_ipv6(skb, at, ip[1]);
 	if (marked)
 		__sync_fetch_and_add(&state->marked, 1);
 }

@@ -30,6 +30,12 @@ static __always_inline bool port_find(__u32 ifindex, struct weir_port **port, st
 	return false;
 }
 
+/* Whether the port changes nothing for a fair share: windows, offers of SYNs, PSH. It counts what it would change. */
+static __always_inline bool port_observes_share(const struct weir_port *port)
+{
+	return port->observes >> WEIR_FAIR_SHARE & 1;
+}
+
 /*
  * The coarse clock as of the last tick. The tick count is read in place, while the clock costs calls, so it is read
  * once per tick and port.

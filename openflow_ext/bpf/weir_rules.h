@@ -8,13 +8,16 @@
 
 #include "weir_maps.h"
 #include "weir_parse.h"
+#include "weir_port.h"
 #include "weir_structs.h"
 #include "weir_window.h"
 
 #define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
+#define WINDOW_OP_MASK 31
 #define TABLE_MASK 31 /* table ids are 0 to 31: one bit each in a __u32 */
 #define NO_WINDOW 0xffffffffu
-#define MAX_HITS 8 /* rules that one segment may match, including expired ones */
+#define MAX_HITS 8             /* rules that one segment may match, including expired ones */
+#define RULE_OBSERVED 0x10000u /* beside a window field: a rule that only observes would have lowered it */
 
 static __always_inline bool rule_is_alive(const struct weir_action *action, const struct weir_tally *tally,
 					  __u64 now_ns)
@@ -85,6 +88,7 @@ struct rule_result {
 	__u32 count_op;
 	struct weir_counts *clamper; /* counts of the rule that set window_bytes */
 	bool clamper_shared;
+	bool observed; /* a rule that only observes would have lowered the window */
 };
 
 /* A rule that may match, and its counts, which all CPUs share if the rule is exact. */
@@ -146,6 +150,32 @@ static __always_inline __u32 rule_mod_window(const struct weir_action *action, s
 	return window > share ? window : share;
 }
 
+/* Whether the window action of a rule only counts the segments that it would change at this port. */
+static __always_inline bool rule_observes(const struct weir_action *action, const struct weir_port *port)
+{
+	return action->observes || port->observes >> (action->window_op & WINDOW_OP_MASK) & 1;
+}
+
+/* The field that a window of window_bytes gives the segment, by the bounds of its flow. */
+static __always_inline __u32 rule_lowered_field(const struct rule_query *q, __u32 window_bytes)
+{
+	if (window_bytes == NO_WINDOW)
+		return q->field;
+	if (q->ceiling_bytes && window_bytes > q->ceiling_bytes)
+		window_bytes = q->ceiling_bytes;
+	return weir_clamp_field(q->field, window_bytes, q->scale, q->mss, q->floor_bytes);
+}
+
+/* Counts that the rule would lower the window to window_bytes. */
+static __always_inline void rule_observe(struct rule_result *result, const struct rule_query *q, __u32 window_bytes,
+					 const struct rule_candidate *candidate)
+{
+	if (rule_lowered_field(q, window_bytes) == q->field)
+		return;
+	rule_add_count(&candidate->counts->clamped, 1, candidate->shared);
+	result->observed = true;
+}
+
 static __always_inline void rule_apply_window(struct rule_result *result, const struct rule_query *q,
 					      const struct weir_port *port, const struct rule_candidate *candidate)
 {
@@ -160,7 +190,9 @@ static __always_inline void rule_apply_window(struct rule_result *result, const 
 	} else if (action->window_op == WEIR_FAIR_SHARE && port->bdp_bytes) {
 		window = rule_fair_share(q);
 	}
-	if (window < result->window_bytes) {
+	if (rule_observes(action, port)) {
+		rule_observe(result, q, window, candidate);
+	} else if (window < result->window_bytes) {
 		result->window_bytes = window;
 		result->clamper = candidate->counts;
 		result->clamper_shared = candidate->shared;
@@ -191,11 +223,11 @@ static __always_inline void rule_note_punished(const struct rule_query *q, const
 					       const struct weir_rule *exact)
 {
 	const struct weir_rule *armed = NULL;
-	bool punished = exact && exact->action.window_op == WEIR_MOD_WINDOW;
+	bool punished = exact && exact->action.window_op == WEIR_MOD_WINDOW && !rule_observes(&exact->action, port);
 
 	if (!punished && port->armed_entries)
 		armed = bpf_map_lookup_elem(&armed_rules, key);
-	if (armed && armed->action.armed_ifindex == port->ifindex)
+	if (armed && armed->action.armed_ifindex == port->ifindex && !rule_observes(&armed->action, port))
 		punished = true;
 	if (punished != !!(flow->flags & WEIR_PUNISHED))
 		flow->flags ^= WEIR_PUNISHED;
@@ -299,18 +331,14 @@ static __always_inline struct weir_listed *rule_next_hit(const struct rule_query
 	return &list->rules[i];
 }
 
+/* The new window field, and RULE_OBSERVED. */
 static __always_inline __u32 rule_window_field(const struct rule_result *result, const struct rule_query *q)
 {
-	__u32 field, window_bytes = result->window_bytes;
+	__u32 field = rule_lowered_field(q, result->window_bytes);
 
-	if (window_bytes == NO_WINDOW)
-		return q->field;
-	if (q->ceiling_bytes && window_bytes > q->ceiling_bytes)
-		window_bytes = q->ceiling_bytes;
-	field = weir_clamp_field(q->field, window_bytes, q->scale, q->mss, q->floor_bytes);
 	if (field != q->field && result->clamper)
 		rule_add_count(&result->clamper->clamped, 1, result->clamper_shared);
-	return field;
+	return result->observed ? field | RULE_OBSERVED : field;
 }
 
 /* If both rules are of one table, keeps the one with the higher priority and sets the other to NULL. */
@@ -321,7 +349,7 @@ static __always_inline void rule_settle(struct weir_rule **exact, struct weir_ru
 	*((*exact)->action.priority >= (*listed)->action.priority ? listed : exact) = NULL;
 }
 
-/* The new window field if the only rules that may match are `exact` and the listed rule with this tally. */
+/* As rule_window_field, if the only rules that may match are `exact` and the listed rule with this tally. */
 static __always_inline __u32 rule_field_by_two(const struct rule_query *q, const struct weir_port *port,
 					       struct weir_rule *exact, __u32 index)
 {
@@ -339,7 +367,7 @@ static __always_inline __u32 rule_field_by_two(const struct rule_query *q, const
 	return rule_window_field(&result, q);
 }
 
-/* The new window field, by all rules of the ingress; `exact` may be NULL. */
+/* As rule_window_field, by all rules of the ingress; `exact` may be NULL. */
 __noinline __u32 rule_field_by_all(const struct rule_query *q, const struct weir_port *port,
 				   const struct weir_port_state *state, struct weir_rule *exact)
 {
@@ -397,6 +425,33 @@ __noinline __u32 rule_count_op(const struct rule_query *q, const struct weir_por
 			result.count_op = action->count_op;
 	}
 	return result.count_op;
+}
+
+/*
+ * Whether the segment of a SYN belongs to a flow whose fair share is only observed, so that what its host offers stays
+ * as it is. An entry that acts has no SYNs (SCCP, Table I). A global function, which the verifier checks once.
+ */
+__noinline __u32 rule_share_is_observed(const struct rule_query *q, const struct weir_port *port)
+{
+	struct weir_list *list;
+	__u32 from = 0;
+
+	if (!q || !port)
+		return 0;
+	if (port_observes_share(port))
+		return 1;
+	if (rule_by_flags(q, port, WEIR_INGRESS) == WEIR_NO_RULE)
+		return 0;
+	list = rule_list_of(port, WEIR_INGRESS);
+	for (int hit = 0; hit < MAX_HITS; hit++) {
+		struct weir_listed *listed = rule_next_hit(q, list, port->ofport, 0, &from);
+
+		if (!listed)
+			break;
+		if (listed->action.window_op == WEIR_FAIR_SHARE)
+			return listed->action.observes;
+	}
+	return 0;
 }
 
 #endif

@@ -43,6 +43,7 @@ struct weir_port {
 	__u32 ifindex; /* 0: this slot is free */
 	__u32 bridge;
 	__u32 ofport;
+	__u32 observes; /* bit n: actions of enum weir_window_op n only count; bit WEIR_WINDOW_NONE: so do marks */
 	__u64 capacity_bps;
 	__u64 bdp_bytes;          /* capacity x common RTT; 0: the port sets no fair share */
 	__u64 short_turn_ns;      /* length of a turn while the queue is empty: two common RTTs */
@@ -68,6 +69,7 @@ struct weir_port {
 	__u32 priority;
 	__u32 asked_k_pkts;
 	__u32 corrects_allowance;
+	__u32 observes_share; /* as a controller asked */
 	__u32 omits; /* enum weir_omission; the programs do read this one */
 };
 
@@ -321,7 +323,7 @@ struct weir_action {
 	__u8 count_op;
 	__u8 alpha;
 	__u8 ip_version;
-	__u8 pad;
+	__u8 observes;       /* 1: the window action only counts the segments that it would change */
 	__u32 rank;          /* of an armed (reflex) entry: its rank, */
 	__u32 armed_ifindex; /* and the port whose crossing activates it */
 };

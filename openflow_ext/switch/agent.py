@@ -45,12 +45,14 @@ class Extended:
     """One bridge that the agent extends, with a proxy for each of its controllers.
 
     ``bypassed``: somebody has given the bridge other controllers. ``insecure``: or another fail mode.
+    ``noted_off``: OVSDB notes that the bridge is off.
     """
 
     def __init__(self, bridge: Bridge, controllers: list[Controller], rundir: Path) -> None:
         self.bridge = bridge
         self.bypassed = False
         self.insecure = False
+        self.noted_off = bridge.ports.off
         self.proxies = [
             Proxy(socket_path(rundir, bridge.name, index), controller, partial(Session, bridge))
             for index, controller in enumerate(controllers)
@@ -98,6 +100,7 @@ class Agent:
         self._links: LinkChanges
         self._netlink: Netlink
         self._links_changed = asyncio.Event()
+        self._saving_off: set[asyncio.Task[None]] = set()
 
     async def run(self, stop: asyncio.Event, keep: bool = False) -> None:
         """Extend the bridges until ``stop``, then restore them. ``keep``: leave all to the next agent.
@@ -162,7 +165,16 @@ class Agent:
             _, row = takeover.require(self._db, name)
             mine = [ifindex for ifindex, owner in adopted.items() if owner == number]
             in_kernel = row["datapath_type"] != "netdev"
-            ports = Ports(number, dataplane, mine, in_kernel, settings.port_settings)
+            ports = Ports(
+                number,
+                dataplane,
+                mine,
+                in_kernel,
+                settings.port_settings,
+                observes=settings.mode == "observe",
+                off=takeover.is_off(row),
+                switched=partial(self._save_off, name),
+            )
             table = ExtensionTable(number, dataplane)
             table.adopt() if is_known else table.purge()
             bridge = Bridge(name, number, dataplane, ports, table, self._reports, settings.framing)
@@ -302,6 +314,7 @@ class Agent:
                 extended.bridge.table.purge()
                 await self._take_over(extended)
                 continue
+            self._follow_off(extended, takeover.is_off(row))
             now = takeover.targets(self._db, row)
             bypassed = set(now) != set(extended.targets)
             if bypassed and not extended.bypassed:
@@ -318,6 +331,29 @@ class Agent:
                     row["name"],
                 )
             extended.insecure = insecure
+
+    def _follow_off(self, extended: Extended, noted: bool) -> None:
+        """OVSDB notes that the bridge is off or on. Only a change of that note decides.
+
+        If the note has stayed the same but the ports differ, it could not be written.
+        """
+        if noted != extended.noted_off:
+            extended.noted_off = noted
+            extended.bridge.ports.switch(noted)
+        elif noted != extended.bridge.ports.off:
+            self._save_off(extended.bridge.name, extended.bridge.ports.off)
+
+    def _save_off(self, name: str, off: bool) -> None:
+        """Note in OVSDB that a bridge is off or on, for the next agent."""
+        found = takeover.find_bridge(self._db, name)
+        if found and takeover.is_off(found[1]) != off and not self._saving_off:
+            task = asyncio.create_task(self._write_off(name, off))
+            self._saving_off.add(task)
+            task.add_done_callback(self._saving_off.discard)
+
+    async def _write_off(self, name: str, off: bool) -> None:
+        with self._logged(f"off {name}"):
+            await takeover.switch_off(self._db, name, off)
 
     def _sync_ports(self) -> None:
         links = {e.bridge.name: links_of(self._db, e.bridge.name) for e in self._extended}

@@ -89,6 +89,11 @@ class SwitchSettings(Section):
         "among the ports that cause them; at least 100, or 0 for no limit. A limit of the bridge's own "
         "controllers is kept",
     )
+    mode: Literal["act", "observe"] = Field(
+        "act",
+        description='"observe": everything is counted and shown, and no packet is changed: no window is lowered, '
+        "no SYN fitted, no packet marked",
+    )
     framing: Framing = Field(
         "experimenter", description='"native": BUF_ALARM and BUF_NORMAL are message types of OpenFlow 1.3'
     )

@@ -54,6 +54,7 @@ _OTHERS = [_counter_column(counter) for counter in PORT_COUNTERS.values() if not
 PORT_COLUMNS = (
     Column("name", align="left", help="The interface."),
     *_IN_BRIEF,
+    Column("observes", help="Whether the port counts the packets that it would change, and changes none."),
     Column("no_share", help="Why no fair share is set: capacity or queue unknown, flow table full."),
     Column("allowance_limit", help="What determines the allowance, such as fixed or loop."),
     Column("alarm_up", help="Whether the queue is congested."),
@@ -75,7 +76,7 @@ ENTRY_COLUMNS = (
     ),
     Column("actions", align="left", fold_at=20, help="actions of the extension"),
     Column("packets", help="segments that matched"),
-    Column("clamped", help="segments whose window was lowered"),
+    Column("clamped", help="segments whose window was lowered, or would be if nothing observed"),
     Column("cookie", help="the controller's cookie"),
     Column("bytes", help="bytes of the segments that matched"),
     Column("idle_timeout", help="in seconds, 0: none"),
@@ -237,7 +238,11 @@ def read_ports(maps: PinnedMaps, wanted: Sequence[str] = ()) -> list[Row]:
         identity = {"name": name, "bridge": bridge, "ofport": ofport, "ifindex": ifindex}
         reasons = [reason.name.lower() for reason in NoShare.of_flags(counters.flags) if reason.name]
         values = {name: getattr(counters, name) for name in PORT_COUNTERS}
-        state = {"allowance_limit": counters.allowance_limit, "alarm_up": counters.alarm_up}
+        state = {
+            "allowance_limit": counters.allowance_limit,
+            "alarm_up": counters.alarm_up,
+            "observes": counters.observes,
+        }
         rows.append(identity | values | state | {"no_share": reasons})
     return rows
 
@@ -363,4 +368,5 @@ def actions_text(rule: Rule) -> str:
     }[rule.window_op]
     port = "output" if rule.count_port is None else rule.count_port
     count = [f"{rule.count_op.name}({port})"] if rule.count_op is not CountOp.NONE else []
-    return ", ".join(window + count)
+    observe = ["OBSERVE"] if rule.observes else []
+    return ", ".join(observe + window + count)

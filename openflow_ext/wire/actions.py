@@ -24,6 +24,7 @@ __all__ = [
     "Field",
     "IncrementNi",
     "ModWindow",
+    "Observe",
     "SetWindow",
     "TcpWindow",
     "decode_action",
@@ -71,6 +72,15 @@ class SetWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class Observe:
+    """OFPAT_OBSERVE: the window action of the same entry changes no segment.
+
+    The entry counts the segments whose window it would lower. An action of its own, and no flag of the others,
+    so that a switch that does not know it refuses the entry instead of carrying it out.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class TcpWindow:
     """OFPXMT_OFB_TCP_WINDOW: the 16-bit window field of the segment, before scaling."""
 
@@ -78,7 +88,7 @@ class TcpWindow:
     mask: int | None = None
 
 
-Action: TypeAlias = ModWindow | IncrementNi | DecrementNi | SetWindow
+Action: TypeAlias = ModWindow | IncrementNi | DecrementNi | SetWindow | Observe
 Field: TypeAlias = TcpWindow
 
 _EXPERIMENTER_ID = WEIR_EXPERIMENTER_ID.to_bytes(4, "big")
@@ -89,6 +99,7 @@ _FORMATS: dict[type[Action], tuple[int, Layout]] = {
     IncrementNi: (2, _COUNT_NI),
     DecrementNi: (3, _COUNT_NI),
     SetWindow: (4, Layout("set_window", "2x value:I")),
+    Observe: (5, Layout("observe", "6x")),
 }
 """The subtype and the layout of each action."""
 

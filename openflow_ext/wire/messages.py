@@ -82,7 +82,7 @@ def _experimenter_message(
 _CROSSING_SPEC = "port_buf_pkts:I port_buf_bytes:I port_rate_bps:Q cookie:Q priority:H 2x n_i:I crossing_ns:Q"
 _PORT_CONFIG_SPEC = (
     "port_no:I flags:I k_pkts:I rtt_us:I capacity_bps:Q common_rtt_us:I least_window_bytes:I cookie:Q"
-    " priority:H mark_mode:H mark_min_pkts:I mark_max_pkts:I 4x"
+    " priority:H mark_mode:H mark_min_pkts:I mark_max_pkts:I off:B 3x"
 )
 
 
@@ -121,7 +121,8 @@ class BufNormal(_QueueCrossing):
 class _PortSettings(Message):
     """The settings of a port.
 
-    ``capacity_bps`` 0: use the port's own rate. ``least_window_bytes`` 0: one MSS.
+    ``capacity_bps`` 0: use the port's own rate. ``least_window_bytes`` 0: one MSS. ``off``: the switch changes
+    no packet, whatever the other settings are, and counts as before.
     """
 
     port_no: int
@@ -136,6 +137,7 @@ class _PortSettings(Message):
     mark_mode: MarkMode = MarkMode.OFF
     mark_min_pkts: int = 0
     mark_max_pkts: int = 0
+    off: bool = False
 
 
 @_experimenter_message(
@@ -145,6 +147,7 @@ class _PortSettings(Message):
     "controller",
     flags=bits(PortConfigFlags),
     mark_mode=MarkMode,
+    off=flag,
 )
 @dataclass(frozen=True, slots=True)
 class PortConfig(_PortSettings):
@@ -158,6 +161,7 @@ class PortConfig(_PortSettings):
     "switch",
     flags=bits(PortConfigFlags),
     mark_mode=MarkMode,
+    off=flag,
 )
 @dataclass(frozen=True, slots=True)
 class PortConfigReply(_PortSettings):

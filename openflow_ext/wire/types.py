@@ -43,6 +43,9 @@ class PortConfigFlags(enum.IntFlag, boundary=enum.STRICT):
     without a common RTT with what fits into the queue.
     WINDOW without ALLOWANCE: the allowance stays at capacity x common_rtt_us.
     OMIT_...: with WINDOW, what the port does without, of that which Weir adds to SCCP as published.
+    OBSERVE has no field; with WINDOW the port's fair share changes no packet, and the port counts the packets
+    that it would change. WINDOW without OBSERVE ends that.
+    SWITCH: off, for all ports of the switch together.
     """
 
     NONE = 0
@@ -57,6 +60,8 @@ class PortConfigFlags(enum.IntFlag, boundary=enum.STRICT):
     OMIT_ACTIVE_SENDERS = 256
     OMIT_CROWD = 512
     OMIT_TWO_SEGMENTS = 1024
+    OBSERVE = 2048
+    SWITCH = 4096
 
 
 OMISSIONS = (

@@ -67,6 +67,7 @@ class PortSettings:
     ``corrects_allowance``: whether the port corrects its allowance, which begins with the RTT of its
     handshakes, at least with capacity x common RTT, or without a common RTT with what fits into the queue.
     ``omits``: the flags of wire.OMISSIONS that are set.
+    ``observes_share``: the port only counts the segments that its fair share would change.
     """
 
     alarm: bool = False
@@ -82,6 +83,7 @@ class PortSettings:
     mark_max_pkts: int = 0
     corrects_allowance: bool = False
     omits: int = 0
+    observes_share: bool = False
 
 
 class QueueEventKind(enum.IntEnum):
@@ -175,10 +177,13 @@ class DataPlane(Protocol):
         capacity_bps: int,
         buffer_bytes: int = 0,
         no_share: NoShare = NoShare.NONE,
+        observes: bool = False,
     ) -> None:
         """Set a port's settings, the rate in force (never 0) and the size of its queue (0: unknown).
 
         ``no_share``: if it is not NONE, the port sets no fair share, whatever its settings are.
+        ``observes``: the port changes no packet, except that it translates windows of connections whose
+        window scale it has changed earlier. It counts the packets that it would change.
         """
 
     def settings(self, ifindex: int) -> tuple[PortSettings, int]:

@@ -56,6 +56,8 @@ _OPENING_FRACTION, _LEAST_OPENING = 4, 1024
 """The reserve for flows that are being opened, beside max_flows: this part of them, and at least so many."""
 _LINK_NS_BYTES = 1 << 16
 """struct weir_port.link_ns is the time of so many bytes on the link."""
+_OBSERVES_SHARE, _OBSERVES_ALL = 1 << int(constants.WEIR_FAIR_SHARE), _U32_MAX
+"""Values of struct weir_port.observes."""
 _COPIED_SETTINGS = (
     "rtt_us",
     "common_rtt_us",
@@ -194,6 +196,7 @@ class KernelDataPlane:
         capacity_bps: int,
         buffer_bytes: int = 0,
         no_share: NoShare = NoShare.NONE,
+        observes: bool = False,
     ) -> None:
         key, port = self.pinned.find_port(ifindex)
         port.no_share = no_share
@@ -204,7 +207,8 @@ class KernelDataPlane:
         without_turns = settings.omits & int(constants.WEIR_OMIT_ACTIVE_SENDERS)
         port.turn_shift = 0 if without_turns else turn_shift(capacity_bps, buffer_bytes, bdp)
         port.short_turn_ns = _SHORT_TURN_RTTS * settings.common_rtt_us * 1000
-        port.corrects_allowance = settings.corrects_allowance
+        port.corrects_allowance, port.observes_share = settings.corrects_allowance, settings.observes_share
+        port.observes = _OBSERVES_ALL if observes else _OBSERVES_SHARE if settings.observes_share else 0
         corrects = settings.corrects_allowance and buffer_bytes and not no_share
         port.link_ns = drain_ns(_LINK_NS_BYTES, capacity_bps) if corrects else 0
         port.check_interval_ns = settings.rtt_us * 1000 // 2
@@ -221,6 +225,7 @@ class KernelDataPlane:
             alarm=port.k_pkts > 0,
             k_pkts=int(port.asked_k_pkts),
             corrects_allowance=bool(port.corrects_allowance),
+            observes_share=bool(port.observes_share),
             capacity_bps=int(port.asked_capacity_bps),
             **copied,
         )

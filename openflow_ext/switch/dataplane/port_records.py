@@ -138,6 +138,8 @@ def _read(raw: tuple[bytes, bytes, bytes]) -> _Read:
     flags = PortCountersFlags.ATTACHED | NoShare(port.no_share).as_flags()
     if state.alarm == constants.WEIR_CONGESTED:
         flags |= PortCountersFlags.ALARM_UP
+    if port.observes:
+        flags |= PortCountersFlags.OBSERVES
     if port.link_ns:
         flags |= PortCountersFlags.CORRECTS_ALLOWANCE
         flags |= _LIMIT_FLAGS.get(int(state.allowance_limit), PortCountersFlags.NONE)

@@ -58,7 +58,7 @@ def fill_action(action: Any, rule: Rule) -> None:
     action.window_op, action.window_bytes, action.alpha = rule.window_op, rule.window_bytes, rule.alpha
     action.count_op = rule.count_op
     action.count_ofport = ANY_PORT if rule.count_port is None else rule.count_port
-    action.ip_version = rule.match.ip_version
+    action.ip_version, action.observes = rule.match.ip_version, rule.observes
     action.idle_timeout_s, action.hard_timeout_s = rule.idle_timeout_s, rule.hard_timeout_s
     action.idle_ns = rule.idle_timeout_s * NS_PER_S
     action.hard_end_ns = time.monotonic_ns() + rule.hard_timeout_s * NS_PER_S if rule.hard_timeout_s else 0
@@ -78,6 +78,7 @@ def decode_action(action: Any, match: TcpMatch) -> Rule:
         count_port=None if action.count_ofport == ANY_PORT else int(action.count_ofport),
         idle_timeout_s=int(action.idle_timeout_s),
         hard_timeout_s=int(action.hard_timeout_s),
+        observes=bool(action.observes),
     )
 
 

@@ -66,7 +66,8 @@ class Rule:
     ``window_bytes`` is the initial window of MOD_WINDOW or the window of SET_WINDOW. ``alpha`` is the number
     of MSS by which MOD_WINDOW decreases its window with each matching segment (SDTCP, equation (4)).
     ``count_port`` is the OpenFlow port whose N_i changes; None: the output port of the segment.
-    Timeouts are in seconds as in OpenFlow; 0: none.
+    Timeouts are in seconds as in OpenFlow; 0: none. ``observes``: the window operation changes no segment. It
+    counts the segments that it would change.
     """
 
     table_id: int
@@ -80,11 +81,15 @@ class Rule:
     count_port: int | None = None
     idle_timeout_s: int = 0
     hard_timeout_s: int = 0
+    observes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RuleStats:
-    """The counters of a rule: matched segments and bytes, and segments whose window was lowered."""
+    """The counters of a rule: matched segments and bytes, and segments whose window was lowered.
+
+    A rule that observes, or whose port observes, counts the segments whose window it would have lowered.
+    """
 
     packets: int = 0
     bytes: int = 0

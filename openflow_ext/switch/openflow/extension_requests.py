@@ -71,7 +71,7 @@ def _changes(request: wire.Message) -> bool:
     """Whether a request changes the switch for other controllers."""
     match request:
         case wire.PortConfig():
-            return bool(_groups_set(request))
+            return bool(_groups_set(request)) or _switches(request)
         case wire.Arm():
             return True
     return False
@@ -139,6 +139,12 @@ def _groups_set(config: wire.PortConfig) -> list[str]:
     return [name for group, fields in _GROUPS.items() if config.flags & group for name in fields]
 
 
+def _switches(config: wire.PortConfig) -> bool:
+    """Whether a PORT_CONFIG turns all ports off or on."""
+    flags = wire.PortConfigFlags
+    return config.flags & (flags.SWITCH | flags.READ) == flags.SWITCH
+
+
 def _configure(config: wire.PortConfig, ports: Ports) -> wire.PortConfigReply:
     """Change the groups of settings that the flags name. The reply states all settings in force."""
     if not config.flags & wire.PortConfigFlags.READ:
@@ -151,9 +157,13 @@ def _configure(config: wire.PortConfig, ports: Ports) -> wire.PortConfigReply:
             changes["omits"] = int(config.flags & wire.OMISSIONS)
         if _sets_allowance(config, ports):
             changes["corrects_allowance"] = bool(config.flags & wire.PortConfigFlags.ALLOWANCE)
+        if config.flags & wire.PortConfigFlags.WINDOW:
+            changes["observes_share"] = bool(config.flags & wire.PortConfigFlags.OBSERVE)
         ports.configure(config.port_no, **changes)
+    if _switches(config):
+        ports.switch(config.off)
     settings, capacity_bps = ports.in_force(config.port_no)
-    return _reply(config.port_no, settings, capacity_bps)
+    return _reply(config.port_no, settings, capacity_bps, ports.off)
 
 
 def _sets_allowance(config: wire.PortConfig, ports: Ports) -> bool:
@@ -170,6 +180,10 @@ def _check(config: wire.PortConfig) -> None:
         raise wire.BadValue("port_config.flags", "ALLOWANCE needs WINDOW or ALARM")
     if config.flags & wire.OMISSIONS and not config.flags & flags.WINDOW:
         raise wire.BadValue("port_config.flags", "OMIT_... needs WINDOW")
+    if config.flags & flags.OBSERVE and not config.flags & flags.WINDOW:
+        raise wire.BadValue("port_config.flags", "OBSERVE needs WINDOW")
+    if config.flags & flags.SWITCH and config.port_no != of.OFPP_ANY:
+        raise wire.BadValue("port_config.port_no", "must be OFPP_ANY with SWITCH")
     if config.flags & flags.ALLOWANCE and config.flags & flags.WINDOW and not config.common_rtt_us:
         raise wire.BadValue("port_config.common_rtt_us", "must not be 0 with WINDOW and ALLOWANCE")
     if config.flags & flags.ALARM and config.k_pkts and not config.rtt_us:
@@ -183,7 +197,7 @@ def _check(config: wire.PortConfig) -> None:
             raise wire.BadValue("port_config.mark_max_pkts", "must be above mark_min_pkts")
 
 
-def _reply(port_no: int, settings: PortSettings, capacity_bps: int) -> wire.PortConfigReply:
+def _reply(port_no: int, settings: PortSettings, capacity_bps: int, off: bool) -> wire.PortConfigReply:
     flags = wire.PortConfigFlags(settings.omits)
     if settings.alarm:
         flags |= wire.PortConfigFlags.ALARM
@@ -193,6 +207,10 @@ def _reply(port_no: int, settings: PortSettings, capacity_bps: int) -> wire.Port
         flags |= wire.PortConfigFlags.ALLOWANCE
     if settings.mark_mode:
         flags |= wire.PortConfigFlags.MARK
+    if settings.observes_share:
+        flags |= wire.PortConfigFlags.OBSERVE
+    if off:
+        flags |= wire.PortConfigFlags.SWITCH
     return wire.PortConfigReply(
         port_no=port_no,
         flags=flags,
@@ -206,6 +224,7 @@ def _reply(port_no: int, settings: PortSettings, capacity_bps: int) -> wire.Port
         mark_mode=wire.MarkMode(settings.mark_mode),
         mark_min_pkts=settings.mark_min_pkts,
         mark_max_pkts=settings.mark_max_pkts,
+        off=off,
     )
 
 

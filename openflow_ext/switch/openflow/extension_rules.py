@@ -63,12 +63,15 @@ def with_operations(rule: Rule, operations: Operations) -> Rule:
         alpha=operations.alpha,
         count_op=operations.count_op,
         count_port=operations.count_port,
+        observes=operations.observes,
     )
 
 
 def operations_of(rule: Rule) -> Operations:
     """The operations of a rule: the inverse of with_operations."""
-    return Operations(rule.window_op, rule.window_bytes, rule.alpha, rule.count_op, rule.count_port)
+    return Operations(
+        rule.window_op, rule.window_bytes, rule.alpha, rule.count_op, rule.count_port, rule.observes
+    )
 
 
 @lru_cache(_MATCHES_REMEMBERED)

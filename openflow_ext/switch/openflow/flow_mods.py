@@ -38,6 +38,7 @@ class Operations:
     alpha: int = 0
     count_op: CountOp = CountOp.NONE
     count_port: int | None = None
+    observes: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,8 @@ class FlowMod:
         operations = Operations()
         for raw in self.actions:
             operations = _with_action(operations, _decode_action(raw))
+        if operations.observes and not operations.window_op:
+            raise bad_action(of.OFPBAC_BAD_ARGUMENT, "OBSERVE needs MOD_WINDOW or SET_WINDOW beside it")
         return operations
 
     @property
@@ -224,6 +227,10 @@ def _with_action(operations: Operations, action: wire.Action) -> Operations:
             return _with_count(operations, CountOp.INCREMENT_NI, port)
         case wire.DecrementNi(port):
             return _with_count(operations, CountOp.DECREMENT_NI, port)
+        case wire.Observe():
+            if operations.observes:
+                raise bad_action(of.OFPBAC_TOO_MANY, "an entry can have only one OBSERVE")
+            return dataclasses.replace(operations, observes=True)
 
 
 def _with_window(operations: Operations, op: WindowOp, window_bytes: int = 0, alpha: int = 0) -> Operations:
@@ -253,6 +260,8 @@ def actions_of(operations: Operations) -> bytes:
 
 
 def _actions_of(operations: Operations) -> Iterable[wire.Action]:
+    if operations.observes:
+        yield wire.Observe()
     match operations.window_op:
         case WindowOp.MOD_WINDOW:
             yield wire.ModWindow(operations.window_bytes, operations.alpha)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,7 +92,8 @@ class Ports:
 
     ``adopted``: interfaces that carry an earlier agent's programs; their settings stay in force.
     ``kernel_datapath``: Open vSwitch forwards in the kernel instead of in userspace. ``settings``: the
-    settings of each port until a controller changes them.
+    settings of each port until a controller changes them. ``observes``: no port ever changes a packet.
+    ``off``: the same, until ``switch`` ends it. ``switched`` is called with each change of it.
     """
 
     def __init__(
@@ -102,8 +103,13 @@ class Ports:
         adopted: Collection[int] = (),
         kernel_datapath: bool = False,
         settings: PortSettings | None = None,
+        *,
+        observes: bool = False,
+        off: bool = False,
+        switched: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self.kernel_datapath = kernel_datapath
+        self._observes, self.off, self._switched = observes, off, switched
         self._bridge = bridge
         self._dataplane = dataplane
         self._adopted = set(adopted)
@@ -233,7 +239,12 @@ class Ports:
     def _push(self, port: Port) -> None:
         no_share = port.reasons_for_no_share(port.untracked, time.monotonic())
         self._dataplane.configure(
-            port.link.ifindex, port.settings, port.capacity_bps, port.egress.buffer_bytes, no_share
+            port.link.ifindex,
+            port.settings,
+            port.capacity_bps,
+            port.egress.buffer_bytes,
+            no_share,
+            observes=self._observes or self.off,
         )
         port.no_share = no_share
         if no_share & NoShare.TABLE:
@@ -277,6 +288,22 @@ class Ports:
             port.settings = before
             raise
         self._log_shares()
+
+    def switch(self, off: bool) -> None:
+        """Let no port change a packet, or let all act by their settings again. Counts and flows are kept.
+
+        A port that cannot be changed is logged.
+        """
+        if off == self.off:
+            return
+        self.off = off
+        for port in self:
+            if port.attached:
+                self._push_or_log(port)
+        log.warning(
+            "all ports %s", "are off: they change no packet" if off else "act by their settings again"
+        )
+        self._switched(off)
 
     def _attached(self, port_no: int) -> Port:
         port = self.numbered(port_no)

@@ -12,6 +12,7 @@ three inactivity probes, and then forwards like a learning switch. In ``secure``
 | weir-number | the bridge's number in the data plane |
 | weir-controllers | the Controller rows that were there before, as JSON |
 | weir-fail-mode | the fail mode that was there before; empty: none was set |
+| weir-off | "true": all ports of the bridge are off (``weir off``); it outlives the agent |
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ NUMBER = "weir-number"
 CONTROLLERS = "weir-controllers"
 FAIL_MODE = "weir-fail-mode"
 _KEYS = (NAME, NUMBER, CONTROLLERS, FAIL_MODE)
+OFF = "weir-off"
+"""This key stays when the agent ends, so that a restart turns nothing on."""
 SECURE = "secure"
 
 COLUMNS = {
@@ -110,6 +113,20 @@ def fail_mode(bridge: Row) -> str:
 def is_secure(bridge: Row) -> bool:
     """Whether the bridge keeps its entries while it has no controller."""
     return fail_mode(bridge) == SECURE
+
+
+def is_off(bridge: Row) -> bool:
+    """Whether somebody has turned the ports of the bridge off."""
+    return bool(bridge["external_ids"].get(OFF) == "true")
+
+
+async def switch_off(db: Ovsdb, bridge_name: str, off: bool) -> None:
+    """Note that the ports of a bridge are off, or no longer. Raises OvsdbError, SwitchError."""
+    uuid, _ = require(db, bridge_name)
+    mutations: list[Any] = [["external_ids", "delete", ["set", [OFF]]]]
+    if off:
+        mutations.append(["external_ids", "insert", ["map", [[OFF, "true"]]]])
+    await db.transact(_on_bridge(uuid, "mutate", mutations=mutations))
 
 
 def numbers(db: Ovsdb, bridges: Sequence[str]) -> dict[str, tuple[int, bool]]:

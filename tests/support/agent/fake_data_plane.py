@@ -34,6 +34,7 @@ class FakeDataPlane:
         self.roll_calls: list[bool] = []
         self.living: dict[int, bytes] = {}
         self.no_share: dict[int, NoShare] = {}
+        self.observing: dict[int, bool] = {}
         self.refused = 0
         self.quiet = False
         self.clock_ns = 0
@@ -69,11 +70,13 @@ class FakeDataPlane:
         capacity_bps: int,
         buffer_bytes: int = 0,
         no_share: NoShare = NoShare.NONE,
+        observes: bool = False,
     ) -> None:
         if ifindex not in self.ports:
             raise NoSuchPort(f"interface {ifindex}")
         self.configured[ifindex] = (settings, capacity_bps)
         self.no_share[ifindex] = no_share
+        self.observing[ifindex] = observes
 
     def counters(self, ifindex: int) -> PortCountersRecord:
         if ifindex not in self.ports:

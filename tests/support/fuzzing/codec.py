@@ -33,7 +33,7 @@ MESSAGES: list[wire.Message] = [
     wire.ExperimenterError(wire.ErrorCode.BAD_MESSAGE, bytes(20)),
 ]
 PARTS: list[Any] = [
-    *(wire.ModWindow(1536), wire.IncrementNi(), wire.DecrementNi(3), wire.SetWindow(2048)),
+    *(wire.ModWindow(1536), wire.IncrementNi(), wire.DecrementNi(3), wire.SetWindow(2048), wire.Observe()),
     *(wire.TcpWindow(5), wire.TcpWindow(4, 0xFF)),
 ]
 ODD = (-1, 0, 1, 2, 0xFF, 0x100, 0xFFFF, 0x10000, 0xFFFFFFFF, 1 << 32, (1 << 64) - 1, 1 << 64)
@@ -73,8 +73,9 @@ def with_odd_part(rng: random.Random, value: Any) -> Any:
         place = rng.randrange(len(value)) if value else 0
         odd = tuple(with_odd_part(rng, one) for one in value[place : place + 1])
         return value[:place] + odd + value[place + 1 :]
-    name = rng.choice([field.name for field in dataclasses.fields(value)])
-    return dataclasses.replace(value, **{name: with_odd_part(rng, getattr(value, name))})
+    names = [field.name for field in dataclasses.fields(value)]
+    odd = {name: with_odd_part(rng, getattr(value, name)) for name in rng.sample(names, min(1, len(names)))}
+    return dataclasses.replace(value, **odd)
 
 
 def mangled(rng: random.Random, data: bytes) -> bytes:

@@ -102,6 +102,7 @@ class Engine:
             (parser.OFPActionDecrementNi(port=3), wire.DecrementNi(3)),
             (parser.OFPActionSetWindow(), wire.SetWindow(wire.FAIR_SHARE)),
             (parser.OFPActionSetWindow(value=2048), wire.SetWindow(2048)),
+            (parser.OFPActionObserve(), wire.Observe()),
         ]
 
     def flow_stats(self, action: bytes, match: bytes = EMPTY_MATCH) -> bytes:

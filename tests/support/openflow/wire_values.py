@@ -53,8 +53,10 @@ ADDRESSES = st.one_of(*(st.tuples(st.ip_addresses(v=v), st.ip_addresses(v=v)) fo
 SPECIAL: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (wire.BufAlarm, "port"): PORTS_13,
     (wire.BufNormal, "port"): PORTS_13,
-    (wire.PortConfig, "flags"): st.integers(0, 2047).map(wire.PortConfigFlags),
-    (wire.PortConfigReply, "flags"): st.integers(0, 2047).map(wire.PortConfigFlags),
+    (wire.PortConfig, "off"): st.booleans(),
+    (wire.PortConfigReply, "off"): st.booleans(),
+    (wire.PortConfig, "flags"): st.integers(0, 8191).map(wire.PortConfigFlags),
+    (wire.PortConfigReply, "flags"): st.integers(0, 8191).map(wire.PortConfigFlags),
     (wire.PortConfig, "mark_mode"): st.sampled_from(wire.MarkMode),
     (wire.PortConfigReply, "mark_mode"): st.sampled_from(wire.MarkMode),
     (wire.PortCountersRecord, "flags"): U32.map(wire.PortCountersFlags),

@@ -151,6 +151,7 @@ def test_entries_are_written_as_ovs_ofctl_and_the_papers_write_them() -> None:
     [
         (Rule(0, 1, 0, window_op=WindowOp.FAIR_SHARE), "SET_WINDOW(fair share)"),
         (Rule(0, 1, 0, window_op=WindowOp.SET_WINDOW, window_bytes=9), "SET_WINDOW(9)"),
+        (Rule(0, 1, 0, window_op=WindowOp.FAIR_SHARE, observes=True), "OBSERVE, SET_WINDOW(fair share)"),
         (Rule(0, 1, 0, count_op=CountOp.DECREMENT_NI, count_port=3), "DECREMENT_NI(3)"),
     ],
 )

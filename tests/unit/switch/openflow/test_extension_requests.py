@@ -42,6 +42,7 @@ ALARM, WINDOW, MARK, READ, ALLOWANCE = (
     PortConfigFlags.READ,
     PortConfigFlags.ALLOWANCE,
 )
+OBSERVE, SWITCH = PortConfigFlags.OBSERVE, PortConfigFlags.SWITCH
 
 
 class Bench:
@@ -49,7 +50,8 @@ class Bench:
         self.plane = FakeDataPlane()
         self.listened: list[wire.FlowReportConfig] = []
         self.is_slave = False
-        self.ports = Ports(1, self.plane)
+        self.switched: list[bool] = []
+        self.ports = Ports(1, self.plane, switched=self.switched.append)
         self.ports.sync(LINKS, {11: Egress(100 * MBIT)})
 
     def sync(self, links: Collection[Link], egresses: Mapping[int, Egress]) -> None:
@@ -125,6 +127,47 @@ def test_a_port_corrects_its_allowance_while_the_window_s_settings_ask_for_it(be
     assert bench.configure(2, ALARM | ALLOWANCE, k_pkts=20, rtt_us=200).flags == ALARM | ALLOWANCE
     assert bench.configure(1, WINDOW, common_rtt_us=300).flags == ALARM | WINDOW
     assert not bench.plane.configured[11][0].corrects_allowance
+
+
+def test_a_port_observes_its_share_until_the_window_s_settings_no_longer_ask_for_it(bench: Bench) -> None:
+    assert bench.configure(1, WINDOW | OBSERVE, common_rtt_us=300).flags == WINDOW | OBSERVE
+    assert bench.plane.configured[11][0].observes_share
+    assert bench.configure(1, ALARM, k_pkts=20, rtt_us=200).flags == ALARM | WINDOW | OBSERVE
+    assert bench.configure(1, WINDOW, common_rtt_us=300).flags == ALARM | WINDOW
+    assert not bench.plane.configured[11][0].observes_share
+
+
+def test_switch_turns_present_and_future_ports_off_and_on(bench: Bench) -> None:
+    bench.configure(1, WINDOW, common_rtt_us=300)
+    before = dict(bench.plane.configured)
+
+    reply = bench.configure(of.OFPP_ANY, SWITCH, off=True)
+    bench.sync((*LINKS, Link(13, "s1-eth3", 3)), {11: Egress(100 * MBIT)})
+
+    assert (reply.flags, reply.off) == (SWITCH, True)
+    assert bench.plane.observing == {11: True, 12: True, 13: True}
+    assert bench.switched == [True]
+    assert bench.configure(1, WINDOW, common_rtt_us=300).off
+    assert bench.configure(of.OFPP_ANY, READ | SWITCH, off=False).off
+
+    assert not bench.configure(of.OFPP_ANY, SWITCH, off=False).off
+    assert bench.plane.observing == {11: False, 12: False, 13: False}
+    assert {11: bench.plane.configured[11], 12: bench.plane.configured[12]} == before
+    assert bench.switched == [True, False]
+
+
+def test_a_slave_turns_nothing_off(bench: Bench) -> None:
+    bench.is_slave = True
+    whole = wire.encode_message(wire.PortConfig(of.OFPP_ANY, SWITCH, off=True), xid=XID)
+    assert parsed(bench.ask_raw(whole)).code == ofproto.OFPBRC_IS_SLAVE
+    assert not bench.ports.off
+
+
+@pytest.mark.parametrize(
+    ("config", "field"), [(wire.PortConfig(1, OBSERVE), "flags"), (wire.PortConfig(1, SWITCH), "port_no")]
+)
+def test_observe_and_switch_need_their_fields(bench: Bench, config: wire.PortConfig, field: str) -> None:
+    assert bench.ask(config).code == ErrorCode.BAD_VALUE, field
 
 
 def test_the_alarm_s_settings_do_not_end_a_fixed_common_rtt(bench: Bench) -> None:

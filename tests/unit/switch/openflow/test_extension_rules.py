@@ -14,8 +14,8 @@ from openflow_ext.switch.dataplane.rules import CountOp, Rule, TcpMatch, WindowO
 from openflow_ext.switch.errors import Refused
 from openflow_ext.switch.openflow import extension_rules
 from openflow_ext.switch.openflow import messages as of
-from openflow_ext.switch.openflow.extension_rules import fields_of, tcp_match
-from openflow_ext.switch.openflow.flow_mods import FlowMod
+from openflow_ext.switch.openflow.extension_rules import fields_of, operations_of, tcp_match
+from openflow_ext.switch.openflow.flow_mods import FlowMod, actions_of
 from tests.support.openflow.flow_mods import (
     APPLY,
     TCP4,
@@ -85,6 +85,14 @@ def test_write_actions_and_apply_actions_make_one_rule() -> None:
     assert (value.window_op, value.window_bytes) == (WindowOp.SET_WINDOW, 1536)
 
 
+@pytest.mark.parametrize("window", [MOD, wire.SetWindow(), wire.SetWindow(1536)])
+def test_an_entry_with_observe_reads_back_as_it_was_written(window: wire.Action) -> None:
+    rule = rule_of(flow_mod(actions=[ext(wire.Observe()), ext(window)]))
+    assert rule.observes
+    assert actions_of(operations_of(rule)) == wire.encode_action(wire.Observe()) + wire.encode_action(window)
+    assert not rule_of(flow_mod(actions=[ext(window)])).observes
+
+
 def test_ipv6_networks_and_in_port_are_matched() -> None:
     match = {
         "eth_type": 0x86DD,
@@ -138,6 +146,11 @@ BAD_ACTIONS = {
     "alpha 0": ([raw_action(1, "0000 00007530")], of.OFPBAC_BAD_ARGUMENT),
     "window over 1 GiB": ([raw_action(4, "0000 7fffffff")], of.OFPBAC_BAD_ARGUMENT),
     "two windows": ([raw_action(1, "0500 00007530"), raw_action(4, "0000 ffffffff")], of.OFPBAC_TOO_MANY),
+    "nothing to observe": (
+        [raw_action(5, "000000000000"), raw_action(2, "0000 ffffffff")],
+        of.OFPBAC_BAD_ARGUMENT,
+    ),
+    "two OBSERVE": ([raw_action(5, "000000000000")] * 2, of.OFPBAC_TOO_MANY),
     "two counts": ([raw_action(2, "0000 ffffffff"), raw_action(3, "0000 ffffffff")], of.OFPBAC_TOO_MANY),
 }
 
