@@ -22,6 +22,27 @@ def delete_entries(datapath: Any, stage: Stage) -> Any:
     )
 
 
+def ask_entries(datapath: Any, cookie: int) -> Any:
+    """Asks for the entries of the app with ``cookie``, in all tables. All apps see the reply."""
+    ofp, parser = datapath.ofproto, datapath.ofproto_parser
+    request = getattr(parser, "OFPFlowDescStatsRequest", parser.OFPFlowStatsRequest)  # 1.5, 1.3
+    return request(datapath, 0, ofp.OFPTT_ALL, ofp.OFPP_ANY, ofp.OFPG_ANY, cookie, COOKIE_MASK)
+
+
+def delete_exactly(datapath: Any, cookie: int, table_id: int) -> Any:
+    """Deletes the entries of a table whose whole cookie is this one."""
+    ofp = datapath.ofproto
+    return datapath.ofproto_parser.OFPFlowMod(
+        datapath,
+        command=ofp.OFPFC_DELETE,
+        table_id=table_id,
+        cookie=cookie,
+        cookie_mask=0xFFFF_FFFF_FFFF_FFFF,
+        out_port=ofp.OFPP_ANY,
+        out_group=ofp.OFPG_ANY,
+    )
+
+
 def barrier(datapath: Any) -> Any:
     """Asks for a reply when the switch has processed all earlier messages."""
     return datapath.ofproto_parser.OFPBarrierRequest(datapath)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from app_base.app import CONNECTED, ControllerApp, Refusal
-from app_base.messages import barrier, delete_entries
+from app_base.messages import ask_entries, barrier, delete_entries
 from app_base.pipeline import COOKIE_MASK, FABRIC_COOKIE
 from app_base.stage import Declaration, Metric
 from fabric_app import messages
@@ -76,7 +76,7 @@ class FabricApp(ControllerApp[FabricSettings]):
             if stage.table not in self.running_tables:
                 datapath.send_msg(delete_entries(datapath, stage))
         self._carry_out(self.core.switch_up(datapath.id, self._now_ns()))
-        datapath.send_msg(messages.ask_entries(datapath))
+        datapath.send_msg(ask_entries(datapath, FABRIC_COOKIE))
         self._ask_reports(datapath)
         self.recorder.switch(datapath.id, connected=True)
         self.logger.info("switch %016x connected", datapath.id)

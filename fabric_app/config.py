@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from app_base.settings import MetricsAddress
+from app_base.scope import port_key
+from app_base.settings import MetricsAddress, PortName
 from fabric_app.core import Options
 from fabric_app.host_tracking import HostLimits
-from flowdb.flow import NS_PER_S, PortKey
+from flowdb.flow import NS_PER_S
 from weir_base.settings import Section
-
-
-def _port(text: str) -> str:
-    """Raises ValueError unless the text names a port."""
-    _port_key(text)
-    return text
-
-
-def _port_key(text: str) -> PortKey:
-    dpid, _, port_no = text.partition(":")
-    try:
-        port = PortKey(int(dpid, 16), int(port_no))
-    except ValueError as error:
-        raise ValueError(f"{text!r} is no port: write DPID:PORT, as in 0000000000000001:3") from error
-    if not 0 <= port.dpid < 1 << 64 or not 0 < port.port_no < 1 << 32:
-        raise ValueError(f"{text!r} is no port: the datapath id or the number of the port is too large")
-    return port
-
-
-PortName = Annotated[str, AfterValidator(_port)]
-"""A switch port as logs show it: the datapath id in hexadecimal digits, a colon, the port's number."""
 
 
 class FabricSettings(Section):
@@ -129,10 +109,10 @@ class FabricSettings(Section):
                 port_new_hosts_per_s=self.port_new_hosts_per_s,
                 host_idle_ns=round(self.host_idle_s * NS_PER_S),
                 host_move_ns=round(self.host_move_s * NS_PER_S),
-                uplinks=frozenset(_port_key(name) for name in self.uplinks),
+                uplinks=frozenset(port_key(name) for name in self.uplinks),
             ),
             port_packet_ins_per_s=self.port_packet_ins_per_s,
             port_segments_per_s=self.port_segments_per_s,
-            dhcp_ports=frozenset(_port_key(name) for name in self.dhcp_ports),
+            dhcp_ports=frozenset(port_key(name) for name in self.dhcp_ports),
             max_connections=self.max_connections,
         )

@@ -74,15 +74,8 @@ def sweep(datapath: Any, generation: int) -> Any:
     return _delete(datapath, FABRIC_COOKIE | generation, _WHOLE_COOKIE, table_id=datapath.ofproto.OFPTT_ALL)
 
 
-def ask_entries(datapath: Any) -> Any:
-    """Asks for the fabric's entries, to learn from an earlier controller's."""
-    ofp, parser = datapath.ofproto, datapath.ofproto_parser
-    request = getattr(parser, "OFPFlowDescStatsRequest", parser.OFPFlowStatsRequest)  # 1.5, 1.3
-    return request(datapath, 0, ofp.OFPTT_ALL, ofp.OFPP_ANY, ofp.OFPG_ANY, FABRIC_COOKIE, COOKIE_MASK)
-
-
 def inherited(statistics: Iterable[Any], generation: int) -> Inherited:
-    """The content of the reply to ``ask_entries``, without this controller's own entries."""
+    """The content of the fabric's entries, as a switch states them, without this controller's own ones."""
     found = Inherited()
     for entry in statistics:
         own = entry.cookie & ~COOKIE_MASK

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app_base.app import CONNECTED, ControllerApp, Refusal
+from app_base.messages import ask_entries, delete_exactly
 from flowdb.context import FlowDbContext
 from flowdb.flow import PortKey
 from openflow_ext.engine import MAIN_DISPATCHER, ofp_event, set_ev_cls
@@ -34,13 +35,18 @@ class SccpApp(ControllerApp[SccpSettings]):
         self._not_clamping: dict[PortKey, str] = {}
 
     def switch_connected(self, datapath: Any) -> None:
-        config = messages.configure_ports(datapath, self.settings.policy)
+        scope = self.settings.scope
+        config = messages.configure_ports(datapath, self.settings.policy, scope)
         datapath.send_msg(config)
         self._config_xids[datapath.id] = config.xid
-        for rtt in self.common_rtts.of_switch(datapath.id):
-            datapath.send_msg(messages.configure_port(datapath, self.settings.policy, rtt))
-        for message in messages.table_i(datapath, self.settings.rows, self.pipeline.next_table(STAGE.table)):
+        with_own = {rtt.port for rtt in self.common_rtts.of_switch(datapath.id)}
+        for port in with_own | {port for port in scope.ports if port.dpid == datapath.id}:
+            self._configure_port(datapath, port)
+        for message in messages.entries(
+            datapath, self.settings.rows, self.pipeline.next_table(STAGE.table), scope
+        ):
             datapath.send_msg(message)
+        datapath.send_msg(ask_entries(datapath, STAGE.cookie))
 
     def message_refused(self, refusal: Refusal) -> None:
         if self._config_xids.get(refusal.dpid) == refusal.xid:
@@ -49,11 +55,20 @@ class SccpApp(ControllerApp[SccpSettings]):
 
     @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
     def on_port_status(self, ev: Any) -> None:
-        if ev.msg.reason == ev.msg.datapath.ofproto.OFPPR_DELETE:
-            port = PortKey(ev.msg.datapath.id, ev.msg.desc.port_no)
+        port = PortKey(ev.msg.datapath.id, ev.msg.desc.port_no)
+        if ev.msg.reason != ev.msg.datapath.ofproto.OFPPR_DELETE:
+            if ev.msg.reason == ev.msg.datapath.ofproto.OFPPR_ADD and port in self.settings.scope.ports:
+                self._configure_port(ev.msg.datapath, port)
+        else:
             self.common_rtts.port_gone(port)
             self._not_clamping.pop(port, None)
             self._capacities_bps.pop(port, None)
+
+    @set_ev_cls([ofp_event.EventOFPFlowStatsReply, ofp_event.EventOFPFlowDescStatsReply], CONNECTED)
+    def on_entries(self, ev: Any) -> None:
+        """Delete the entries of an earlier scope, after those of this one are in force."""
+        for cookie in messages.outdated(ev.msg.body, self.settings.scope):
+            ev.msg.datapath.send_msg(delete_exactly(ev.msg.datapath, cookie, STAGE.table))
 
     @set_ev_cls(ofp_event.EventOFPFlowReport, CONNECTED)
     def on_flow_report(self, ev: Any) -> None:
@@ -85,8 +100,16 @@ class SccpApp(ControllerApp[SccpSettings]):
         else:
             self.logger.info("port %s (%s) clamps to its fair share again", port, sample.name)
 
+    def _configure_port(self, datapath: Any, port: PortKey) -> None:
+        """Send a port the settings that differ from those of all ports."""
+        settings, rtt = self.settings, self.common_rtts.of_port(port)
+        common_rtt_us = settings.common_rtt_us if rtt is None else rtt.common_rtt_us
+        datapath.send_msg(
+            messages.configure_port(datapath, settings.policy, settings.scope, port, common_rtt_us)
+        )
+
     def _send_rtt(self, datapath: Any, rtt: PortRtt) -> None:
-        datapath.send_msg(messages.configure_port(datapath, self.settings.policy, rtt))
+        self._configure_port(datapath, rtt.port)
         if not rtt.fills_port:
             text = "port %s %s: its shortest recent handshake took %d us, longer than the common RTT;"
             text += " raise [sccp] common_rtt_us or most_common_rtt_us"

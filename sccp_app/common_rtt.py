@@ -99,6 +99,10 @@ class CommonRtts:
         """What a switch that reconnects needs besides the settings for all ports."""
         return [rtt for rtt in self if rtt.port.dpid == dpid]
 
+    def of_port(self, port: PortKey) -> PortRtt | None:
+        """The common RTT of a port if it differs from the setting."""
+        return self._in_force.get(port)
+
     def port_gone(self, port: PortKey) -> None:
         """Forget a port that was removed."""
         self._handshakes.pop(port, None)

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from app_base.settings import MetricsAddress
+from app_base.scope import Scope
+from app_base.settings import MetricsAddress, ScopeSettings
 from sccp_app.common_rtt import RttPolicy
-from sccp_app.core import TABLE_I, TABLE_I_AS_PUBLISHED, Addition, PortPolicy, Row
-from weir_base.settings import Section
+from sccp_app.core import (
+    MOST_ROWS,
+    TABLE_I,
+    TABLE_I_AS_PUBLISHED,
+    Addition,
+    PortPolicy,
+    Row,
+    scope_rows,
+)
 
 
-class SccpSettings(Section):
+class SccpSettings(ScopeSettings):
     """SCCP's settings. They hold for every port."""
+
+    mode: Literal["act", "observe"] = Field(
+        "act",
+        description='"observe": shares are computed and shown, and the switches count the ACKs that they '
+        "would change, but no packet is changed",
+    )
 
     common_rtt: Literal["fixed", "measured", "auto"] = Field(
         "auto",
@@ -89,6 +103,21 @@ class SccpSettings(Section):
         None,
         description='HOST:PORT where Prometheus reads metrics, for example "127.0.0.1:9466"; none: nowhere',
     )
+
+    @model_validator(mode="after")
+    def _fits_the_switch(self) -> SccpSettings:
+        needed = len(scope_rows(self.scope))
+        if needed > MOST_ROWS:
+            raise ValueError(
+                f"act_for and protect need {needed} entries, and a switch has room for {MOST_ROWS}: "
+                "name fewer or larger networks"
+            )
+        return self
+
+    @property
+    def scope(self) -> Scope:
+        """Where SCCP acts."""
+        return self.scope_if(self.mode == "act")
 
     @property
     def policy(self) -> PortPolicy:

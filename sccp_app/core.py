@@ -27,7 +27,9 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
+from app_base.flow_rules import FlowRule
 from app_base.headers import DATA, OPENING_OR_CLOSING, RST, SYN
+from app_base.scope import Scope
 from weir_base.window import bdp_bytes
 
 
@@ -83,6 +85,55 @@ class Addition(enum.Enum):
     ACTIVE_SENDERS = enum.auto()
     CROWD = enum.auto()
     TWO_SEGMENTS = enum.auto()
+
+
+MOST_ROWS = 48
+"""A bridge has 64 entries with wildcards (WEIR_MAX_LISTED). Table I takes six of them; others stay free."""
+
+
+class Rank(enum.IntEnum):
+    """The priorities of SCCP's entries. Table I has the paper's."""
+
+    OTHERS = 50
+    TABLE_I = 100
+    CHOSEN = 150
+    PROTECTED = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeRow:
+    """An entry beside Table I: SET_WINDOW for the segments of some flows. ``observed``: it changes none.
+
+    It matches the segments of one IP version that go from ``match.src`` to ``match.dst``.
+    """
+
+    rank: Rank
+    ip_version: int
+    match: FlowRule
+    observed: bool
+
+
+def scope_rows(scope: Scope) -> tuple[ScopeRow, ...]:
+    """The entries that a scope with networks or protected flows needs beside Table I.
+
+    If only some flows are chosen, the rows of Table I observe. A SYN matches none of their SET_WINDOWs, so
+    the rows of OTHERS match it: then its offer stays as it is. All rows match both directions of a flow.
+    """
+    chosen = [FlowRule(src=network) for network in scope.networks]
+    rows = [
+        ScopeRow(rank, version, match, rank is Rank.PROTECTED)
+        for rank, rules in ((Rank.CHOSEN, chosen), (Rank.PROTECTED, scope.spared))
+        for rule in rules
+        for match in (rule, rule.reverse)
+        for version in _versions(rule)
+    ]
+    others = [ScopeRow(Rank.OTHERS, version, FlowRule(), True) for version in (4, 6)]
+    return (*rows, *others) if scope.networks else tuple(rows)
+
+
+def _versions(rule: FlowRule) -> tuple[int, ...]:
+    given = rule.src or rule.dst
+    return (given.version,) if given else (4, 6)
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,7 +237,9 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
         if now.alarm_k_pkts != before.alarm_k_pkts or {"rtt_us", "corrects_allowance"} & set(changed):
             for datapath in self.datapaths.values():
                 self.executor.configure_alarms(datapath)
-        if "mode" in changed:
+        if now.scope != before.scope:
+            self.executor.carry_out(self.core.release_all())
+        if "mode" in changed or now.scope != before.scope:
             self.executor.request(self.armed_ports.disarm_all())
             self._touch_all()
 

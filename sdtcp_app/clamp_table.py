@@ -1,7 +1,8 @@
 """All clamps: a flow has at most one, at one switch, as long as a port wants it. Pure.
 
 Several congested ports may lie on a flow's path, and each may want a window for the flow. The smallest window
-is in force, and the clamp ends when no port wants it any longer.
+is in force, and the clamp ends when no port wants it any longer. A window that is only observed gives way to
+every other one.
 """
 
 from __future__ import annotations
@@ -58,6 +59,10 @@ class Clamps:
     def at(self, switch: int) -> list[Clamp]:
         """The clamps whose entries are at a switch."""
         return [clamp for clamp in self._clamps.values() if clamp.switch == switch]
+
+    def all(self) -> list[Clamp]:
+        """Every clamp, by the order of their entries."""
+        return list(self._clamps.values())
 
     def crossing(self, port: PortKey) -> Iterable[Clamp]:
         """The clamps of the flows that leave through a port, whichever port wants them."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
-from app_base.settings import MetricsAddress
+from app_base.scope import Scope
+from app_base.settings import MetricsAddress, RuleSettings, ScopeSettings
 from flowdb.flow import NS_PER_S, FiveTuple, Flow, Hop
 from flowdb.index import Rank
 from sdtcp_app.core_types import Parameters
@@ -17,33 +17,17 @@ from weir_base.settings import Section
 
 _SAMPLE = Flow(1, FiveTuple("10.0.0.1", "10.0.0.2", 1, 2), (Hop(1, 1, 2),), 1, 1460, 7)
 
-Port = Annotated[int, Field(ge=0, le=0xFFFF)]
 Weight = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class RuleSettings(Section):
-    """Flows by the 5-tuple of their data. A part that is not given matches anything."""
-
-    src: IPv4Network | IPv6Network | None = Field(None, description="network of the sender")
-    dst: IPv4Network | IPv6Network | None = Field(None, description="network of the receiver")
-    src_port: Port | None = Field(None, description="TCP port of the sender")
-    dst_port: Port | None = Field(None, description="TCP port of the receiver")
-
-    @model_validator(mode="after")
-    def _matches_something(self) -> RuleSettings:
-        if not self.model_fields_set:
-            raise ValueError("the rule matches every flow; give src, dst, src_port or dst_port")
-        return self
-
-    @property
-    def rule(self) -> Rule:
-        return Rule(**dict(self))
 
 
 class ScoreSettings(RuleSettings):
     """A rule of the policy ``priority``."""
 
     score: Weight = Field(description="added to the score of each flow that the rule matches")
+
+    @property
+    def rule(self) -> Rule:
+        return Rule(self.src, self.dst, self.src_port, self.dst_port, self.score)
 
 
 class PrioritySettings(Section):
@@ -72,15 +56,17 @@ def _checked_policy(name: str) -> str:
     return name
 
 
-class SdtcpSettings(Section):
+class SdtcpSettings(ScopeSettings):
     """SDTCP's settings. They hold for every port, and may be changed while it runs, except ``metrics``.
 
     A change of ``policy``, ``priority`` or ``protect`` ranks all flows again; alarms wait for that.
     """
 
-    mode: Literal["alarm", "reflex", "weights"] = Field(
+    mode: Literal["alarm", "reflex", "weights", "observe"] = Field(
         "alarm",
-        description='"alarm": the controller answers each alarm. "reflex": the first `reflex_ranks` '
+        description='"alarm": the controller answers each alarm. "observe": the same, and all is recorded, '
+        "but no packet is changed: the entries only count the ACKs that they would change. "
+        '"reflex": the first `reflex_ranks` '
         "candidates of every port are armed in the switches, which take the first step by themselves. "
         '"weights" (experimental, beside SCCP with a corrected allowance): they are armed, and have a small '
         "weight in the division of the allowance, so that bursts get nearly all of it; nothing else happens",
@@ -95,9 +81,6 @@ class SdtcpSettings(Section):
         '"largest-volume", "highest-rate", "priority", the name of an entry point, or MODULE:FUNCTION',
     )
     priority: PrioritySettings = Field(PrioritySettings(), description='weights of the policy "priority"')
-    protect: tuple[RuleSettings, ...] = Field(
-        (), description="flows that are never slowed, in either direction, whatever the policy"
-    )
     standing_s: float = Field(
         10.0,
         ge=0,
@@ -152,7 +135,12 @@ class SdtcpSettings(Section):
     @property
     def arms_ports(self) -> bool:
         """Whether candidates are armed in the switches before anything happens."""
-        return self.mode != "alarm"
+        return self.mode in ("reflex", "weights")
+
+    @property
+    def scope(self) -> Scope:
+        """Where SDTCP acts. Protected flows are no candidates, so they never get that far."""
+        return self.scope_if(self.mode != "observe")
 
     @property
     def alarm_k_pkts(self) -> int:
@@ -168,6 +156,7 @@ class SdtcpSettings(Section):
             clamp_limit_ns=int(self.clamp_limit_s * NS_PER_S),
             hard_limit_ns=self.hard_timeout_s * NS_PER_S,
             corrects_allowance=self.corrects_allowance,
+            scope=self.scope,
         )
 
     def rank(self, protected: Container[FiveTuple], policy: str | None = None) -> Rank:
@@ -175,5 +164,4 @@ class SdtcpSettings(Section):
 
         Raises ValueError.
         """
-        rules = tuple(rule.rule for rule in self.protect)
-        return sparing(load_policy(policy or self.policy)(self.priority.options), rules, protected)
+        return sparing(load_policy(policy or self.policy)(self.priority.options), self.protected, protected)

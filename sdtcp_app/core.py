@@ -140,7 +140,7 @@ class Sdtcp:
         state = self._alarmed(alarm.port, now_ns)
         if not _passed(state.last_punish_ns, self.parameters.step_ns, now_ns):
             return []
-        ranking = tuple(self._flows.candidates(alarm.port, RANKED))
+        ranking = self._candidates(alarm.port)
         wanted = [self._punish(alarm, ranking)] if ranking else self._share(alarm, state)
         return self._want(state, wanted, now_ns)
 
@@ -198,6 +198,10 @@ class Sdtcp:
         """A person releases a flow."""
         return self._end_if(self._clamps.get(flow_id), LiftReason.RELEASED)
 
+    def release_all(self) -> list[Decision]:
+        """All clamps end, because the settings changed where the controller acts."""
+        return [self._end(clamp, LiftReason.SCOPE) for clamp in self._clamps.all()]
+
     def punish(self, flow: Flow, window_bytes: int, now_ns: int) -> list[Decision]:
         """A person slows a flow down, until it is released or ``hard_limit_ns`` have passed."""
         port = flow.path[-1].port
@@ -216,6 +220,7 @@ class Sdtcp:
             n=self._flows.count(port),
             wc_bytes=0,
             wr_bytes=flow.largest_window_bytes,
+            observed=not self._acts_on(flow, port),
         )
         return [*self._clamps.want(by_hand, now_ns)]
 
@@ -225,8 +230,19 @@ class Sdtcp:
         self._lifting.discard(port)
         return state
 
+    def _candidates(self, port: PortKey) -> tuple[Flow, ...]:
+        """The first candidates of a port. A flow that is only observed for another port is one, too."""
+        ranking = tuple(self._flows.candidates(port, RANKED))
+        if ranking:
+            return ranking
+        observed = (clamp.flow for clamp in self._clamps.crossing(port) if clamp.in_force.observed)
+        return tuple(islice((flow for flow in observed if self._acts_on(flow, port)), RANKED))
+
+    def _acts_on(self, flow: Flow, port: PortKey) -> bool:
+        return self.parameters.scope.acts_on(port, flow.key)
+
     def _punish(self, alarm: Alarm, ranking: tuple[Flow, ...]) -> Punish:
-        candidates = self._flows.count_candidates(alarm.port)
+        candidates = self._flows.count_candidates(alarm.port) or len(ranking)
         return self._decide(alarm, ranking[0], Equation.PUNISHED, candidates, ranking[:RANKED])
 
     def _share(self, alarm: Alarm, state: _Port) -> list[Punish]:
@@ -272,6 +288,7 @@ class Sdtcp:
             n=n,
             wc_bytes=wc_bytes,
             wr_bytes=wr_bytes,
+            observed=not self._acts_on(flow, alarm.port),
         )
 
     def _rtt_us(self, flows: Iterable[Flow]) -> int:

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from app_base.scope import Scope
 from flowdb.flow import Flow, PortKey
 
 
@@ -15,6 +16,7 @@ class Parameters:
 
     ``corrects_allowance``: ports give punished flows at least their part of what the link needs. Then a share
     of equation (5) is sent as MOD_WINDOW, which the data plane lowers no further than to that part.
+    ``scope``: where clamps change packets; elsewhere they are observed.
     """
 
     rtt_us: int = 1000
@@ -23,6 +25,7 @@ class Parameters:
     clamp_limit_ns: int = 2_000_000_000
     hard_limit_ns: int = 30_000_000_000
     corrects_allowance: bool = False
+    scope: Scope = Scope()
 
     @property
     def step_ns(self) -> int:
@@ -63,6 +66,7 @@ class Punish:
     The other fields explain the decision: the ``port`` that wants the clamp, and every input of the equation.
     ``candidates`` is the number of flows to choose from; ``ranking`` holds the first of them in the policy's
     order. ``in_force`` False: nothing is sent, because another port wants a smaller window for the flow.
+    ``observed``: it is outside the scope, so that its entry changes no packet.
     """
 
     flow: Flow
@@ -80,15 +84,19 @@ class Punish:
     wc_bytes: int
     wr_bytes: int | None
     in_force: bool = True
+    observed: bool = False
 
     @property
     def wanted_by(self) -> Wanter:
         return None if self.equation is Equation.BY_HAND else self.port
 
     @property
-    def settles_at(self) -> tuple[int, int]:
-        """Compares windows by their final value: a falling window reaches one MSS within a few ACKs."""
-        return (self.flow.mss_bytes if self.alpha else self.window_bytes, self.window_bytes)
+    def settles_at(self) -> tuple[bool, int, int]:
+        """Compares windows by their final value: a falling window reaches one MSS within a few ACKs.
+
+        A window that is only observed comes after those in the scope.
+        """
+        return (self.observed, self.flow.mss_bytes if self.alpha else self.window_bytes, self.window_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +114,7 @@ class LiftReason(enum.StrEnum):
     EXPIRED = "hard limit"
     SWITCH_GONE = "switch gone"
     RELEASED = "released by hand"
+    SCOPE = "settings changed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,7 +158,7 @@ class Executor:
                     if xid:
                         self._confirmations.sent(decision.switch, xid, decision_id)
                 case Resume():
-                    self._recorder.resume(decision)
+                    self._recorder.resume(decision, now_ns)
                 case Lift():
                     self._metrics.count("lifts", str(decision.reason))
                     self._recorder.lift(decision, now_ns)

@@ -43,6 +43,7 @@ def clamp(datapath: Any, decision: Punish, settings: SdtcpSettings, next_table: 
         action = parser.OFPActionModWindow(decision.window_bytes, decision.alpha)
     else:
         action = parser.OFPActionSetWindow(decision.window_bytes)
+    observe = [parser.OFPActionObserve()] if decision.observed else []
     return _flow_mod(
         datapath,
         command=ofp.OFPFC_ADD,
@@ -52,7 +53,7 @@ def clamp(datapath: Any, decision: Punish, settings: SdtcpSettings, next_table: 
         idle_timeout=settings.idle_timeout_s,
         hard_timeout=settings.hard_timeout_s,
         instructions=[
-            parser.OFPInstructionActions(ofp.OFPIT_APPLY_ACTIONS, [action]),
+            parser.OFPInstructionActions(ofp.OFPIT_APPLY_ACTIONS, [*observe, action]),
             parser.OFPInstructionGotoTable(next_table),
         ],
     )
@@ -70,6 +71,7 @@ def described(decision: Punish, settings: SdtcpSettings) -> dict[str, Any]:
         "action": action if decision.alpha else f"set_window:{decision.window_bytes}",
         "idle_timeout_s": settings.idle_timeout_s,
         "hard_timeout_s": settings.hard_timeout_s,
+        **({"observed": True} if decision.observed else {}),
     }
 
 
@@ -79,8 +81,12 @@ def ask_capacity(datapath: Any, port_no: int) -> Any:
 
 
 def arm(datapath: Any, port_no: int, decisions: Sequence[Punish], settings: SdtcpSettings) -> Any:
-    """Arms a port with clamps, by rank, instead of its earlier ones; no clamps: disarms it."""
-    entries = tuple(_armed(decision, settings) for decision in decisions)
+    """Arms a port with clamps, by rank, instead of its earlier ones; no clamps: disarms it.
+
+    Decisions outside the scope are left out.
+    """
+    acting = (decision for decision in decisions if not decision.observed)
+    entries = tuple(_armed(decision, settings) for decision in acting)
     return datapath.ofproto_parser.OFPArm(datapath, port_no=port_no, entries=entries)
 
 

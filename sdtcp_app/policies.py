@@ -19,9 +19,9 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
-from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Any, TypeAlias
 
+from app_base.flow_rules import FlowRule
 from flowdb.flow import NS_PER_S, FiveTuple, Flow, FlowState
 from flowdb.index import Rank, by_age, by_age_active_first
 
@@ -30,25 +30,10 @@ _BYTES_PER_MB, _BPS_PER_MBPS = 10**6, 10**6
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """Matches flows whose data goes from ``src`` and ``src_port`` to ``dst`` and ``dst_port``; None: any.
+class Rule(FlowRule):
+    """The policy ``priority`` adds ``score`` to the score of a flow that matches."""
 
-    The policy ``priority`` adds ``score`` to the score of a flow that matches.
-    """
-
-    src: IPv4Network | IPv6Network | None = None
-    dst: IPv4Network | IPv6Network | None = None
-    src_port: int | None = None
-    dst_port: int | None = None
     score: float = 0.0
-
-    def matches(self, key: FiveTuple) -> bool:
-        return (
-            (self.src_port is None or self.src_port == key.src_port)
-            and (self.dst_port is None or self.dst_port == key.dst_port)
-            and (self.src is None or ip_address(key.src) in self.src)
-            and (self.dst is None or ip_address(key.dst) in self.dst)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +109,14 @@ def load_policy(name: str) -> Policy:
     raise ValueError(f"unknown policy {name!r}; use one of {', '.join(policy_names())}, or module:function")
 
 
-def sparing(rank: Rank, rules: tuple[Rule, ...], keys: Container[FiveTuple]) -> Rank:
+def sparing(rank: Rank, rules: tuple[FlowRule, ...], keys: Container[FiveTuple]) -> Rank:
     """``rank`` without protected flows: they match ``rules`` or are in ``keys``, in either direction."""
 
     def spared(flow: Flow) -> tuple[Any, ...] | None:
         key = flow.key
         if key in keys or key.reverse in keys:
             return None
-        if any(rule.matches(key) or rule.matches(key.reverse) for rule in rules):
+        if any(rule.matches_either(key) for rule in rules):
             return None
         ranked = rank(flow)
         return None if ranked is None else (flow.receiver_wscale is None, *ranked)

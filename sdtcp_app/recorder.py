@@ -9,7 +9,7 @@ from typing import Any
 from flowdb.db import FlowDb
 from flowdb.flow import NS_PER_S, Flow, PortKey
 from flowdb.models import AlarmRow, ClampRow, DecisionRow
-from sdtcp_app.core_types import Equation, Lift, Punish, Resume
+from sdtcp_app.core_types import Equation, Lift, LiftReason, Punish, Resume
 
 NOT_PUSHED = "not pushed: another port wants a smaller window"
 _SAME_CLOCK_NS = NS_PER_S
@@ -75,7 +75,8 @@ class Recorder:
     ) -> int:
         """Record a decision, and its clamp or the new window of the flow's clamp.
 
-        Returns the decision's id. Without an alarm and a command, the decision belongs to a reflex.
+        A decision that is only observed has no clamp. Returns the decision's id. Without an alarm and a
+        command, the decision belongs to a reflex.
         """
         flow = decision.flow
         origin = "alarm" if alarm_id else "command" if command_id else "reflex"
@@ -108,13 +109,16 @@ class Recorder:
         )
         if origin == "reflex":
             self._without_alarm[decision.port].append(decision_id)
-        if decision.in_force:
+        if decision.in_force and not decision.observed:
             self._clamped(decision, decision_id, now_ns)
         return decision_id
 
-    def resume(self, decision: Resume) -> None:
-        """Record that an earlier window is in force again."""
-        self._window(decision.punish)
+    def resume(self, decision: Resume, now_ns: int) -> None:
+        """Record that an earlier window is in force again. If it is only observed, the clamp has ended."""
+        if decision.punish.observed:
+            self._lifted(decision.punish.flow, LiftReason.SCOPE, now_ns)
+        else:
+            self._window(decision.punish)
 
     def answered(self, decision_id: int, answer: str, now_ns: int) -> None:
         """Record the switch's answer to a decision's entry."""
@@ -122,9 +126,11 @@ class Recorder:
 
     def lift(self, decision: Lift, now_ns: int) -> None:
         """Record the end of a clamp."""
-        if clamp_id := self._clamps.pop(decision.flow.id, None):
-            reason = str(decision.reason)
-            self._flowdb.update(ClampRow, id=clamp_id, lifted_ns=now_ns, lift_reason=reason)
+        self._lifted(decision.flow, decision.reason, now_ns)
+
+    def _lifted(self, flow: Flow, reason: LiftReason, now_ns: int) -> None:
+        if clamp_id := self._clamps.pop(flow.id, None):
+            self._flowdb.update(ClampRow, id=clamp_id, lifted_ns=now_ns, lift_reason=str(reason))
 
     def _clamped(self, decision: Punish, decision_id: int, now_ns: int) -> None:
         flow_id = decision.flow.id

@@ -91,8 +91,8 @@ class SwitchSettings(Section):
     )
     mode: Literal["act", "observe"] = Field(
         "act",
-        description='"observe": everything is counted and shown, and no packet is changed: no window is lowered, '
-        "no SYN fitted, no packet marked",
+        description='"observe": everything is counted and shown, and no packet is changed: no window is '
+        "lowered, no SYN fitted, no packet marked",
     )
     framing: Framing = Field(
         "experimenter", description='"native": BUF_ALARM and BUF_NORMAL are message types of OpenFlow 1.3'

@@ -75,7 +75,7 @@ class SetWindow:
 class Observe:
     """OFPAT_OBSERVE: the window action of the same entry changes no segment.
 
-    The entry counts the segments whose window it would lower. An action of its own, and no flag of the others,
+    The entry counts the segments whose window it would lower. This is an action of its own instead of a flag,
     so that a switch that does not know it refuses the entry instead of carrying it out.
     """
 

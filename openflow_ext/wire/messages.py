@@ -121,8 +121,8 @@ class BufNormal(_QueueCrossing):
 class _PortSettings(Message):
     """The settings of a port.
 
-    ``capacity_bps`` 0: use the port's own rate. ``least_window_bytes`` 0: one MSS. ``off``: the switch changes
-    no packet, whatever the other settings are, and counts as before.
+    ``capacity_bps`` 0: use the port's own rate. ``least_window_bytes`` 0: one MSS. ``off``: the switch
+    changes no packet, whatever the other settings are, and counts as before.
     """
 
     port_no: int

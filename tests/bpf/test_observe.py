@@ -19,7 +19,10 @@ SHARE_PORT = PortSettings(common_rtt_us=600)
 OBSERVING_SHARE_PORT = PortSettings(common_rtt_us=600, observes_share=True)
 
 
-def observe(bench: Bench, settings: PortSettings = PortSettings(), *, observes: bool = True) -> None:
+PLAIN_PORT = PortSettings()
+
+
+def observe(bench: Bench, settings: PortSettings = PLAIN_PORT, *, observes: bool = True) -> None:
     """The port of 100 Mbit/s with a queue; ``observes``: it changes nothing at all."""
     bench.plane.configure(PORT, settings, 100_000_000, QUEUE_BYTES, observes=observes)
 

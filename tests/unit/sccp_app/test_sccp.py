@@ -1,5 +1,6 @@
 """SCCP: Table I, the policy of a port, and what a switch is sent."""
 
+from ipaddress import ip_address
 from types import SimpleNamespace
 
 import pytest
@@ -210,14 +211,125 @@ def test_the_agent_accepts_table_i(app, version):
     """The agent parses each entry into a rule."""
     datapath = FakeDatapath(version=version)
     app.on_switch(event(datapath))
-    messages = [bytes(message.buf) for message in datapath.sent[1:]]
-    rules = [rule_of(FlowMod.parse(data)) for data in messages]
+    rules = rules_of(datapath)
     assert [(r.match.ip_version, r.match.flags, r.match.flags_mask) for r in rules] == [
         (version, row.flags, row.mask) for version in (4, 6) for row in TABLE_I
     ]
     assert [r.window_op for r in rules[:4]] == [WindowOp.NONE] + [WindowOp.FAIR_SHARE] * 3
     counts = [CountOp.INCREMENT_NI, CountOp.DECREMENT_NI, CountOp.DECREMENT_NI, CountOp.NONE]
     assert [r.count_op for r in rules[:4]] == counts
+
+
+def rules_of(datapath):
+    """The rules that the agent makes of the FLOW_MODs that were sent."""
+    return [
+        rule_of(FlowMod.parse(bytes(message.buf)))
+        for message in datapath.sent
+        if message.msg_type == datapath.ofproto.OFPT_FLOW_MOD
+    ]
+
+
+def flags_of(datapath):
+    """The flags of each PORT_CONFIG that was sent, by port."""
+    found = [wire.decode_message(bytes(one.buf)) for one in datapath.sent if one.msg_type == 4]
+    return {one.port_no: one.flags for one in found}
+
+
+def connected(app, monkeypatch, dpid=1, version=4, **settings):
+    monkeypatch.setattr(app, "settings", SccpSettings(**settings))
+    datapath = FakeDatapath(dpid, version)
+    app.on_switch(event(datapath))
+    return datapath
+
+
+OBSERVE = wire.PortConfigFlags.OBSERVE
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_in_observe_mode_every_entry_and_every_port_observes(app, monkeypatch, version):
+    datapath = connected(app, monkeypatch, version=version, mode="observe", act_for=["10.1.0.0/16"])
+    assert flags_of(datapath)[wire.OFPP_ANY] & OBSERVE
+    rules = rules_of(datapath)
+    assert {rule.observes for rule in rules if rule.window_op} == {True}
+    assert sum(rule.count_op is CountOp.INCREMENT_NI for rule in rules) == 2
+
+
+def test_sccp_acts_at_the_switches_and_ports_of_act_at_only(app, monkeypatch):
+    places = ["0000000000000001:2", "7"]
+    assert flags_of(connected(app, monkeypatch, 7, act_at=places))[wire.OFPP_ANY] & OBSERVE == 0
+    datapath = connected(app, monkeypatch, act_at=places)
+    flags = flags_of(datapath)
+    assert flags[wire.OFPP_ANY] & OBSERVE
+    assert not flags[2] & OBSERVE
+    assert not any(rule.observes for rule in rules_of(datapath)), "the port decides"
+    datapath.sent.clear()
+    reason = datapath.ofproto.OFPPR_ADD
+    for port_no in (2, 3):
+        app.on_port_status(event(datapath, reason=reason, desc=SimpleNamespace(port_no=port_no)))
+    assert list(flags_of(datapath)) == [2], "the port was created again"
+
+
+def matching(rules, src, dst, dst_port=80):
+    """The first rule with a window action that matches segments of these ends, as the data plane finds it."""
+
+    def holds(match):
+        return (
+            match.ip_version == ip_address(src).version
+            and (match.src is None or ip_address(src) in match.src)
+            and (match.dst is None or ip_address(dst) in match.dst)
+            and match.dst_port in (None, dst_port)
+            and match.src_port is None
+            and not match.flags
+        )
+
+    acting = [rule for rule in rules if rule.window_op and holds(rule.match)]
+    return max(acting, key=lambda rule: rule.priority)
+
+
+def test_sccp_acts_on_flows_of_act_for_and_never_on_protected_ones(app, monkeypatch):
+    protect = [{"src": "10.1.0.9/32"}, {"dst_port": 22}]
+    datapath = connected(app, monkeypatch, act_for=["10.1.0.0/16", "fd00::/8"], protect=protect)
+    rules = rules_of(datapath)
+    for src, dst, dst_port, observes in (
+        ("10.1.0.1", "10.2.0.1", 80, False),
+        ("10.2.0.1", "10.1.0.1", 80, False),
+        ("fd00::1", "fe80::1", 80, False),
+        ("10.2.0.1", "10.2.0.2", 80, True),
+        ("10.1.0.9", "10.1.0.1", 80, True),
+        ("10.1.0.1", "10.1.0.9", 80, True),
+        ("10.1.0.1", "10.1.0.2", 22, True),
+    ):
+        assert matching(rules, src, dst, dst_port).observes is observes, (src, dst, dst_port)
+    assert {rule.match.flags_mask for rule in rules if rule.priority == 50} == {0}, "they match SYNs, too"
+
+
+def test_entries_of_an_earlier_scope_are_deleted_after_the_new_ones_are_sent(app, monkeypatch):
+    old = connected(app, monkeypatch, protect=[{"dst_port": 22}])
+    cookies = {rule.cookie for rule in rules_of(old)}
+    assert len(cookies) == 2
+    datapath = connected(app, monkeypatch, protect=[{"dst_port": 23}])
+    ours = {rule.cookie for rule in rules_of(datapath)}
+    datapath.sent.clear()
+    stats = [SimpleNamespace(cookie=cookie) for cookie in cookies | ours | {0x1234}]
+    app.on_entries(event(datapath, body=stats))
+    (deleted,) = datapath.sent
+    assert ({deleted.cookie}, deleted.cookie_mask) == (cookies - ours, 2**64 - 1)
+    assert deleted.table_id == STAGE.table
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"act_at": ["s1"]}, "write DPID:PORT"),
+        ({"act_for": ["10.0.0.1/8"]}, "act_for"),
+        ({"protect": [{}]}, "matches every flow"),
+        ({"protect": [{"src": "10.0.0.0/8", "dst": "fd00::/8"}]}, "same IP version"),
+        ({"protect": [{"dst_port": port} for port in range(1, 20)]}, "room for 48"),
+    ],
+)
+def test_a_wrong_scope_is_refused(wrong, says):
+    with pytest.raises(ValidationError, match=says):
+        SccpSettings(**wrong)
 
 
 def flow_report(datapath, rtts_us):

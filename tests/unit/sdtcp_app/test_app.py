@@ -12,8 +12,8 @@ from app_base.pipeline import FABRIC_COOKIE
 from fabric_app.events import EventFlowClosed, EventFlowOpened
 from flowdb.commands import Command
 from flowdb.db import FlowDb
-from flowdb.flow import FiveTuple, Flow, Hop
-from flowdb.models import AlarmRow, DecisionRow
+from flowdb.flow import FiveTuple, Flow, Hop, PortKey
+from flowdb.models import AlarmRow, ClampRow, DecisionRow
 from openflow_ext import registry, wire
 from openflow_ext.switch.dataplane.rules import WindowOp
 from openflow_ext.switch.openflow.extension_rules import rule_of
@@ -88,6 +88,69 @@ def test_an_alarm_of_another_clock_is_recorded_with_its_arrival(app, datapath, a
     app.flowdb.close()
     (row,) = rows(app.database, AlarmRow)
     assert row.crossing_ns == (row.received_ns if apart_s else now_ns)
+
+
+def observing(app, **settings):
+    app._change_settings(SdtcpSettings(**settings))
+
+
+def extension_actions(datapath):
+    return [[action.to_wire() for action in mod.extension] for mod in datapath.flow_mods()]
+
+
+def test_in_observe_mode_a_decision_is_recorded_and_its_entry_observes(app, datapath):
+    observing(app, mode="observe")
+    app.flowdb.flow_opened(make_flow())
+    app.on_alarm(alarm(datapath))
+    ((observe, window),) = extension_actions(datapath)
+    assert observe == wire.Observe()
+    assert isinstance(window, wire.ModWindow)
+    app.flowdb.close()
+    (decision,) = rows(app.database, DecisionRow)
+    assert decision.entry["observed"] is True
+    assert decision.window_bytes == window.window_bytes
+    assert rows(app.database, ClampRow) == [], "no flow is slowed"
+
+
+@pytest.mark.parametrize(
+    ("scope", "acts"),
+    [
+        ({"act_at": ["0000000000000001:3"]}, True),
+        ({"act_at": ["1"]}, True),
+        ({"act_at": ["0000000000000001:4", "2"]}, False),
+        ({"act_for": ["10.0.0.3/32"]}, True),
+        ({"act_for": ["10.9.0.0/16", "fd00::/8"]}, False),
+    ],
+)
+def test_sdtcp_acts_in_its_scope_only(app, datapath, scope, acts):
+    observing(app, **scope)
+    app.index.add(make_flow())
+    app.on_alarm(alarm(datapath))
+    ((*before, _),) = extension_actions(datapath)
+    assert before == ([] if acts else [wire.Observe()])
+
+
+def test_a_change_of_the_scope_lifts_the_clamps_at_once(app, datapath):
+    app.flowdb.flow_opened(make_flow())
+    app.on_alarm(alarm(datapath))
+    assert app.core.punished == 1
+    datapath.sent.clear()
+    observing(app, mode="observe")
+    assert app.core.punished == 0
+    (deleted,) = datapath.sent
+    assert deleted.command == datapath.ofproto.OFPFC_DELETE_STRICT
+    app.flowdb.close()
+    (clamp,) = rows(app.database, ClampRow)
+    assert clamp.lift_reason == "settings changed"
+
+
+def test_a_port_outside_the_scope_is_not_armed(app, datapath):
+    observing(app, mode="reflex", act_at=["0000000000000001:4"])
+    app.index.add(make_flow())
+    app.armed_ports.set_capacity(PortKey(1, 3), 10**8)
+    app.tick()
+    armed = [wire.decode_message(bytes(one.buf)) for one in datapath.sent if one.msg_type == 4]
+    assert [one.entries for one in armed if isinstance(one, wire.Arm)] in ([], [()])
 
 
 def test_a_connecting_switch_loses_old_clamps_and_gets_the_alarm_settings(app):

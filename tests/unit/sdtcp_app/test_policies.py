@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_base.settings import RuleSettings
 from flowdb.flow import NS_PER_S, FiveTuple, Flow, FlowState, Hop, PortKey
 from flowdb.index import FlowIndex
-from sdtcp_app.config import PrioritySettings, RuleSettings, ScoreSettings, SdtcpSettings
+from sdtcp_app.config import PrioritySettings, ScoreSettings, SdtcpSettings
 from sdtcp_app.policies import PolicyOptions, Rule, policy_names, score
 from weir_base import settings
 from weir_base.paths import PROJECT
@@ -128,7 +129,7 @@ def test_a_policy_is_named_by_its_entry_point(monkeypatch):
             "priority.per_hour: unknown key; remove it or use one of: per_mb, per_mbps",
         ),
         ("protect = [{source = 1}]", "protect.0.source: unknown key; remove it or use one of: dst, dst_port"),
-        ('mode = "quick"', "mode: Input should be 'alarm', 'reflex' or 'weights'"),
+        ('mode = "quick"', "mode: Input should be 'alarm', 'reflex', 'weights' or 'observe'"),
         ("reflex_ranks = 1024", "reflex_ranks"),
         ('metrics = "9465"', "metrics"),
     ],
