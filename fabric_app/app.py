@@ -29,11 +29,13 @@ from fabric_app.core_types import (
     Sweep,
 )
 from fabric_app.events import EventFlowClosed, EventFlowOpened
+from fabric_app.fleet_switch import FleetSwitch
 from fabric_app.flow_reports import Doubt
 from fabric_app.frames import MalformedFrame
 from fabric_app.lldp import KEY_BYTES, ForgedFrame
 from fabric_app.recorder import Recorder
 from fabric_app.refusals import Complaint, Refused
+from flowdb.commands import SWITCH_KINDS, Command
 from flowdb.context import FlowDbContext
 from flowdb.flow import NS_PER_S, PortKey
 from openflow_ext.engine import MAIN_DISPATCHER, hub, ofp_event, set_ev_cls
@@ -62,6 +64,7 @@ class FabricApp(ControllerApp[FabricSettings]):
     def __init__(self, *args: Any, flowdb: FlowDbContext, **kwargs: Any) -> None:
         super().__init__(*args, flowdb=flowdb, **kwargs)
         self.recorder = Recorder(flowdb)
+        self.fleet_switch = FleetSwitch()
         self.core = Fabric(flowdb.next_id, os.urandom(KEY_BYTES), self.settings.options, self.pipeline)
         self.core.adopt(flowdb.index.flows())
         self.metrics.read_from("hosts", lambda: len(self.core.network.hosts))
@@ -153,6 +156,8 @@ class FabricApp(ControllerApp[FabricSettings]):
             self._carry_out(self.core.roll_not_called(dpid))
             self.logger.info("switch %016x does not report flows: TCP segments are copied instead", dpid)
             return
+        if self.fleet_switch.answered(dpid, refusal.xid, carried_out=False):
+            return
         self.logger.warning("switch %016x refuses message %#x: %s", dpid, refusal.xid, refusal)
 
     def tick_interval_s(self) -> float:
@@ -161,6 +166,24 @@ class FabricApp(ControllerApp[FabricSettings]):
 
     def tick(self) -> None:
         self._carry_out(self.core.on_tick(self._now_ns()))
+        for command in self.flowdb.take_commands(SWITCH_KINDS):
+            self._switch_all(command)
+        for outcome in self.fleet_switch.outcomes(self._now_ns()):
+            self.logger.warning("command %d: %s", outcome.command.id, outcome.text)
+            self.flowdb.command_done(outcome.command, outcome.succeeded, outcome.text)
+
+    @set_ev_cls(ofp_event.EventOFPPortConfigReply, MAIN_DISPATCHER)
+    def on_port_config(self, ev: Any) -> None:
+        self.fleet_switch.answered(ev.msg.datapath.id, ev.msg.xid, carried_out=True)
+
+    def _switch_all(self, command: Command) -> None:
+        """Turn all ports of all connected switches off or on, as a person asked."""
+        requests = []
+        for datapath in self.datapaths.values():
+            request = messages.switch(datapath, off=command.kind == "off")
+            datapath.send_msg(request)
+            requests.append((datapath.id, request.xid))
+        self.fleet_switch.asked(command, requests, self._now_ns())
 
     def _warn_rarely(self, count: int, text: str) -> None:
         """Log the first, second, fourth, eighth ... problem of a kind as a warning, the others as debug."""

@@ -14,7 +14,7 @@ from typing import Any
 from app_base.pipeline import COOKIE_MASK, FABRIC_COOKIE
 from fabric_app.flow_entries import Entry
 from fabric_app.tables import LAYOUTS
-from openflow_ext.wire import FlowKinds
+from openflow_ext.wire import OFPP_ANY, FlowKinds, PortConfigFlags
 
 _WHOLE_COOKIE = 0xFFFF_FFFF_FFFF_FFFF
 _EVENTS_TABLES = {tables.events for tables in LAYOUTS}
@@ -95,6 +95,13 @@ def ask_reports(datapath: Any, interval_ms: int, active_ms: int) -> Any:
     """Asks the switch to report flows. A switch without the extension answers with an error."""
     return datapath.ofproto_parser.OFPFlowReportConfig(
         datapath, kinds=_ALL_REPORTS, interval_ms=interval_ms, active_ms=active_ms
+    )
+
+
+def switch(datapath: Any, off: bool) -> Any:
+    """Turns all ports of a switch off or on. A switch without the extension answers with an error."""
+    return datapath.ofproto_parser.OFPPortConfig(
+        datapath, port_no=OFPP_ANY, flags=PortConfigFlags.SWITCH, off=off
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from sqlalchemy import insert, select, update
 from sqlalchemy.engine import Connection
@@ -13,7 +13,14 @@ from flowdb.clock import Clock
 from flowdb.flow import NS_PER_S
 from flowdb.models import CommandRow
 
-Kind = Literal["release", "protect", "punish", "policy"]
+FlowKind: TypeAlias = Literal["release", "protect", "punish", "policy"]
+SwitchKind: TypeAlias = Literal["off", "on"]
+Kind: TypeAlias = FlowKind | SwitchKind
+FLOW_KINDS: tuple[Kind, ...] = get_args(FlowKind)
+"""Commands about flows and ports, which SDTCP carries out."""
+SWITCH_KINDS: tuple[Kind, ...] = get_args(SwitchKind)
+"""Commands about all switches, which the fabric carries out."""
+KINDS = (*FLOW_KINDS, *SWITCH_KINDS)
 EXPIRES_AFTER_S = 60
 """A command that no controller claimed within this time is not carried out: its author no longer waits."""
 
@@ -30,16 +37,22 @@ class Command:
 
 def request_command(connection: Connection, kind: Kind, arguments: Mapping[str, Any], asked_by: str) -> int:
     """Insert a command; returns its id. Its row gets the outcome. Raises ValueError for an unknown kind."""
-    if kind not in get_args(Kind):
-        raise ValueError(f"unknown command {kind!r}; use one of: {', '.join(get_args(Kind))}")
+    if kind not in KINDS:
+        raise ValueError(f"unknown command {kind!r}; use one of: {', '.join(KINDS)}")
     asked = {"kind": kind, "arguments": dict(arguments), "asked_by": asked_by, "asked_ns": Clock().now_ns()}
     (row_id,) = connection.execute(insert(CommandRow).values(asked).returning(CommandRow.id)).one()
     return int(row_id)
 
 
-def claim_commands(connection: Connection, run_id: int, now_ns: int) -> list[Command]:
-    """Claim the commands that wait, oldest first. Commands that waited too long are marked as failed."""
-    waiting = select(CommandRow).where(CommandRow.taken_ns.is_(None)).order_by(CommandRow.id)
+def claim_commands(
+    connection: Connection, run_id: int, now_ns: int, kinds: Collection[str] = KINDS
+) -> list[Command]:
+    """Claim the commands of some kinds that wait, oldest first.
+
+    Commands that waited too long are marked as failed.
+    """
+    unclaimed_ones = CommandRow.taken_ns.is_(None), CommandRow.kind.in_(kinds)
+    waiting = select(CommandRow).where(*unclaimed_ones).order_by(CommandRow.id)
     claimed = []
     for row in connection.execute(waiting).all():
         values: dict[str, Any] = {"taken_ns": now_ns, "taken_run_id": run_id}

@@ -6,7 +6,7 @@ import atexit
 import itertools
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from sqlalchemy.engine import Engine
@@ -14,7 +14,7 @@ from sqlalchemy.orm import sessionmaker
 
 from flowdb import schema
 from flowdb.clock import Clock
-from flowdb.commands import Command
+from flowdb.commands import KINDS, Command
 from flowdb.engine import DatabaseDown, open_engine, reporting_errors
 from flowdb.flow import Flow, FlowState
 from flowdb.index import FlowIndex
@@ -130,12 +130,13 @@ class FlowDb:
             FlowRow, id=flow.id, closed_ns=closed_ns, close_reason=reason, state=FlowState.CLOSED.value
         )
 
-    def take_commands(self) -> list[Command]:
-        """The commands that arrived since the last call; never waits.
+    def take_commands(self, kinds: Collection[str] = KINDS) -> list[Command]:
+        """The commands of some kinds that arrived since the last call; never waits.
 
-        Before the first call no command is claimed: a controller that takes none leaves them to others.
+        Before the first call with a kind no command of it is claimed: a controller leaves others the kinds
+        that it does not take.
         """
-        return self._store.commands.take()
+        return self._store.commands.take(kinds)
 
     def command_done(self, command: Command, succeeded: bool, outcome: str) -> None:
         """Record the outcome of a command."""

@@ -9,7 +9,7 @@ from typing import Any
 from app_base.app import CONNECTED, ControllerApp, Refusal
 from app_base.pipeline import COOKIE_MASK
 from fabric_app.events import EventFlowClosed, EventFlowOpened
-from flowdb.commands import Command
+from flowdb.commands import FLOW_KINDS, Command
 from flowdb.context import FlowDbContext
 from flowdb.flow import NS_PER_S, PortKey
 from flowdb.index import Rank
@@ -179,7 +179,7 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
         if now_ns >= self._settings_due_ns:
             self._settings_due_ns = now_ns + NS_PER_S
             self._reload_settings()
-        for command in self.flowdb.take_commands():
+        for command in self.flowdb.take_commands(FLOW_KINDS):
             self._obey(command, now_ns)
 
     def _port(self, msg: Any) -> PortKey | None:

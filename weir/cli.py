@@ -26,11 +26,15 @@ PARTS = {
     "controller": Part("weir.controller:controller", "Run the controller apps on Ryu or os-ken."),
     "db": Part("flowdb.maintenance.cli:db", "Create, upgrade, measure, export and prune the flow database."),
     "doctor": Part("weir.doctor:doctor", "Check this machine, and print how to add what is missing."),
+    "fleet": Part("weir.fleet:fleet", "Turn Weir off or on at all switches of the controllers."),
     "flows": Part(
         "openflow_ext.switch.show_cli:flows", "Show the flow entries or tracked flows of an extended switch."
     ),
     "lab": Part("mininet_topos.cli:lab", "Run experiments in Mininet."),
+    "off": Part("openflow_ext.switch.off_cli:off", "Turn Weir off at all ports of this host, at once."),
+    "on": Part("openflow_ext.switch.off_cli:on", "Turn Weir on again at all ports of this host."),
     "ports": Part("openflow_ext.switch.show_cli:ports", "Show the ports of an extended switch."),
+    "support": Part("weir.support:support", "Write a bundle for a bug report, without secrets."),
     "switch": Part("openflow_ext.switch.cli:switch", "Extend Open vSwitch bridges: run the agent."),
     "transports": Part("transports.cli:transports", "List, load and unload congestion controls for hosts."),
     "web": Part("webui.cli:web", "Serve the dashboard."),

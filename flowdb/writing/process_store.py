@@ -42,7 +42,7 @@ class WriterRequest:
     ``changes`` holds ``count`` packed changes, one after the other. ``is_last``: write everything, then end.
     """
 
-    wants_commands: bool
+    wanted_commands: frozenset[str]
     is_last: bool
     count: int
     changes: bytes
@@ -191,7 +191,7 @@ class ProcessStore:
             self._writer = _WriterProcess(self._spec)
         with self._lock:
             packed, self._waiting, self._sent = self._waiting, [], len(self._waiting)
-        request = WriterRequest(self.commands.is_read, is_last, len(packed), b"".join(packed))
+        request = WriterRequest(self.commands.kinds, is_last, len(packed), b"".join(packed))
         reply = self._writer.exchange(request)
         with self._lock:
             self._replied, self._sent = reply.counters, 0

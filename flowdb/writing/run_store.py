@@ -87,14 +87,15 @@ class RunStore(Store):
 
     def _may_have_commands(self, connection: Connection) -> bool:
         """SQLite states at little cost whether another process has written since the last look."""
-        if not self.commands.is_read or connection.dialect.name != "sqlite":
-            return self.commands.is_read
+        if not self.commands.kinds or connection.dialect.name != "sqlite":
+            return bool(self.commands.kinds)
         driver: Any = connection.connection.driver_connection
         before, (self._data_version,) = self._data_version, driver.execute("PRAGMA data_version").fetchone()
         return before != self._data_version
 
     def _claim_commands(self, connection: Connection) -> bool:
-        self.commands.put(claim_commands(connection, self._spec.run_id, self._clock.now_ns()))
+        kinds = self.commands.kinds
+        self.commands.put(claim_commands(connection, self._spec.run_id, self._clock.now_ns(), kinds))
         return False
 
     def _prune(self, connection: Connection) -> bool:

@@ -48,7 +48,7 @@ def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
             return
         changes, is_last = io.BytesIO(request.changes), request.is_last
         store.put(unpacked(pickle.load(changes)) for _ in range(request.count))  # noqa: S301 - the same
-        commands = store.commands.take() if request.wants_commands else []
+        commands = store.commands.take(request.wanted_commands)
         if is_last:
             store.close()
         pickle.dump(WriterReply(store.counters, collector.take(), commands), replies)

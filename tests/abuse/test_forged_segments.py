@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import random
-import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -16,11 +14,12 @@ import pytest
 from openflow_ext import wire
 from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
 from openflow_ext.switch.dataplane.tracked_flows import TrackedFlow
+from tests.support.agent.streaming import await_clamps, inside, streaming
 from tests.support.agent.switch_bench import Bench, Controller, run
 from tests.support.data_plane.bench import reverse, syn
 from tests.support.data_plane.packets import ACK, FIN, RST, SYN, Offer, Segment
 from tests.support.openflow.flow_mods import TCP4, ext, flow_mod, ofproto, output
-from tests.support.waiting import DEADLINE_S, wait_until
+from tests.support.waiting import wait_until
 from weir_base.paths import PROJECT
 
 LAB = PROJECT / "tests/support/lab"
@@ -44,33 +43,6 @@ def counting(bench: Bench, joined: Controller) -> Controller:
     )
     assert joined.barrier() == []
     return joined
-
-
-def inside(bench: Bench, number: int, *argv: str) -> list[str]:
-    return ["ip", "netns", "exec", bench.host(number), *argv]
-
-
-@contextlib.contextmanager
-def streaming(bench: Bench) -> Iterator[Callable[[], tuple[int, int]]]:
-    """A stream from host 1 to host 2. Gives a function that ends it and returns bytes sent and received."""
-    program = (sys.executable, "-I", str(LAB / "stream.py"))
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(inside(bench, 2, *program, "sink", str(PORT)), **pipes) as sink:
-        sink.stdout.readline()
-        call = (*program, "source", STREAM.dst, str(PORT))
-        with subprocess.Popen(inside(bench, 1, *call), **pipes) as source:
-            try:
-                await_clamps(bench)
-                yield lambda: tuple(int(one.communicate(timeout=DEADLINE_S)[0]) for one in (source, sink))
-            finally:
-                source.kill()
-                sink.kill()
-
-
-def await_clamps(bench: Bench) -> None:
-    """Wait until a hundred more ACKs of host 2 have been lowered."""
-    begun = bench.port_counters(2).clamped
-    wait_until(lambda: bench.port_counters(2).clamped > begun + 100, "the stream is clamped")
 
 
 def flows_at_2(bench: Bench) -> list[TrackedFlow]:

@@ -27,6 +27,7 @@ from openflow_ext.switch.dataplane.interface import (
     SweepTimes,
 )
 from openflow_ext.switch.dataplane.last_sweep import LastSweep
+from openflow_ext.switch.dataplane.observation import observed
 from openflow_ext.switch.dataplane.pinned_maps import BPFFS, PinnedMaps
 from openflow_ext.switch.dataplane.port_records import untracked
 from openflow_ext.switch.dataplane.removal import (
@@ -56,8 +57,6 @@ _OPENING_FRACTION, _LEAST_OPENING = 4, 1024
 """The reserve for flows that are being opened, beside max_flows: this part of them, and at least so many."""
 _LINK_NS_BYTES = 1 << 16
 """struct weir_port.link_ns is the time of so many bytes on the link."""
-_OBSERVES_SHARE, _OBSERVES_ALL = 1 << int(constants.WEIR_FAIR_SHARE), _U32_MAX
-"""Values of struct weir_port.observes."""
 _COPIED_SETTINGS = (
     "rtt_us",
     "common_rtt_us",
@@ -208,7 +207,7 @@ class KernelDataPlane:
         port.turn_shift = 0 if without_turns else turn_shift(capacity_bps, buffer_bytes, bdp)
         port.short_turn_ns = _SHORT_TURN_RTTS * settings.common_rtt_us * 1000
         port.corrects_allowance, port.observes_share = settings.corrects_allowance, settings.observes_share
-        port.observes = _OBSERVES_ALL if observes else _OBSERVES_SHARE if settings.observes_share else 0
+        port.observes = observed(observes, settings.observes_share)
         corrects = settings.corrects_allowance and buffer_bytes and not no_share
         port.link_ns = drain_ns(_LINK_NS_BYTES, capacity_bps) if corrects else 0
         port.check_interval_ns = settings.rtt_us * 1000 // 2

@@ -440,7 +440,7 @@ def test_a_command_is_obeyed_and_answered(app, datapath, monkeypatch):
     app.index.add(make_flow())
     asked = [Command(5, "punish", {"flow": 1}, "ann"), Command(6, "release", {"flow": 9}, "ann")]
     answered = []
-    monkeypatch.setattr(app.flowdb, "take_commands", lambda: [asked.pop(0)] if asked else [])
+    monkeypatch.setattr(app.flowdb, "take_commands", lambda _: [asked.pop(0)] if asked else [])
     monkeypatch.setattr(app.flowdb, "command_done", lambda *done: answered.append(done[1:]))
     app.on_tick(None)
     app.on_tick(None)

@@ -1,0 +1,56 @@
+"""Text without secrets: known values are removed, and whatever looks like a password or a key. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+REMOVED = "[removed]"
+LEAST_SECRET = 4
+"""A shorter value is not searched for: it would remove parts of words."""
+_SECRET_KEY = re.compile(r"pass(word|wd|phrase)?$|secret|token|credential|^(private_)?key$", re.IGNORECASE)
+_PATTERNS = (
+    (
+        re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S),
+        REMOVED,
+    ),
+    (re.compile(r"(\w[\w+.-]*://[^\s/:@\"']*):[^\s\"']*@"), rf"\1:{REMOVED}@"),
+    (re.compile(r"(\$argon2\w*\$)\S+"), rf"\1{REMOVED}"),
+    (re.compile(r"(?i)(authorization\s*[:=]\s*\"?)(?:(bearer|basic)\s+)?[^\s\",;]+"), rf"\1{REMOVED}"),
+    (re.compile(r"(?i)(cookie\s*:\s*)[^\r\n\"]+"), rf"\1{REMOVED}"),
+    (
+        re.compile(
+            r"(?i)(\w*(?:passw(?:or)?d|passphrase|secret|token|credential)\w*[\"']?\s*[:=]\s*[\"']?)[^\s\"',;&}]+"
+        ),
+        rf"\1{REMOVED}",
+    ),
+)
+"""What looks like a secret, and what replaces it. A URL's password ends at the last @, as libpq reads it."""
+
+
+def without_secrets(text: str, secrets: Collection[str] = ()) -> str:
+    """``text`` without the known ``secrets``, in each form in which a URL may hold them, and without others."""
+    forms = {
+        form
+        for one in secrets
+        if len(one) >= LEAST_SECRET
+        for form in (one, quote(one, safe=""), quote_plus(one))
+    }
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, REMOVED)
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def settings_without_secrets(value: Any, key: str = "") -> Any:
+    """Settings as JSON has them, without the values of keys that name a secret. Paths of files stay."""
+    if isinstance(value, Mapping):
+        return {name: settings_without_secrets(held, str(name)) for name, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [settings_without_secrets(held, key) for held in value]
+    if isinstance(value, str) and _SECRET_KEY.search(key) and not value.startswith("/"):
+        return REMOVED
+    return value
