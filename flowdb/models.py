@@ -314,7 +314,7 @@ class PortSampleRow(Base):
     def split(counters: Mapping[str, int]) -> dict[str, Any]:
         """Counters by name as the columns of a row."""
         columns: dict[str, Any] = {name: counters[name] for name in COUNTER_COLUMNS}
-        others = {name: counters[name] for name in _OTHER_COUNTERS if counters[name]}
+        others = {name: counters[name] for name in (*_OTHER_COUNTERS, OBSERVES) if counters.get(name)}
         return columns | {"other_counters": others}
 
     @staticmethod
@@ -325,6 +325,14 @@ class PortSampleRow(Base):
             counters |= {name: others.get(name, 0) for name in _OTHER_COUNTERS}
         return counters
 
+    @staticmethod
+    def observed(columns: Mapping[str, Any]) -> bool:
+        """Whether the port of a row's columns counted the packets that it would change, and changed none."""
+        return bool((columns["other_counters"] or {}).get(OBSERVES))
+
+
+OBSERVES = "observes"
+"""Beside the counters of a sample: 1 if the port counted packets that it would change, and changed none."""
 
 COUNTER_COLUMNS = tuple(name for name in PORT_COUNTERS if name in PortSampleRow.__table__.columns)
 """The port counters that have a column of their own in ``port_samples``."""

@@ -63,3 +63,9 @@ NO_SCALE = _without("refines_scale", "a finer scale", "#66A61E", "2")
 NO_PSH = _without("sets_psh", "PSH", "#7570B3", "3")
 NO_ACTIVE = _without("shares_among_active", "active senders", "#A6761D", "4")
 NO_CROWD = _without("remembers_crowd", "the crowd", "#1B9E77", "+")
+
+# The same programs and entries, and a switch that changes no packet: what `weir off` leaves.
+AUTO_OFF = AUTO | {
+    "style": {"label": "SCCP, off", "colour": "#DDAACC", "line": ":", "marker": "P"},
+    "settings": {"sccp": {"common_rtt": "auto"}, "switch": {"mode": "observe"}},
+}

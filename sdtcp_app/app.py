@@ -136,6 +136,7 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
     @set_ev_cls(EventPortSamples)
     def on_samples(self, ev: EventPortSamples) -> None:
         self.port_figures.take(ev.dpid, ev.samples)
+        self.executor.note_off(ev.dpid, any(sample.counters.is_off for sample in ev.samples))
 
     @set_ev_cls(ofp_event.EventOFPFlowRemoved, MAIN_DISPATCHER)
     def on_entry_gone(self, ev: Any) -> None:

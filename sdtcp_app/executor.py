@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from app_base.messages import barrier, delete_entries
@@ -52,6 +53,7 @@ class Executor:
         self._policy_of = policy_of
         self._confirmations = Confirmations()
         self._arm_xids: dict[PortKey, int] = {}
+        self._off: set[int] = set()
         self._unrecorded: deque[tuple[PortKey, Any, Sent, int]] = deque()
 
     def switch_connected(self, datapath: Any) -> None:
@@ -69,6 +71,10 @@ class Executor:
     def configure_alarms(self, datapath: Any) -> None:
         """Send a switch the settings of the alarm."""
         datapath.send_msg(messages.watch_ports(datapath, self.settings))
+
+    def note_off(self, dpid: int, off: bool) -> None:
+        """Whether a switch is off: its entries change no packet, and are recorded as observed."""
+        (self._off.add if off else self._off.discard)(dpid)
 
     def carry_out(self, decisions: Sequence[Decision], command_id: int | None = None) -> None:
         """Send decisions and record them."""
@@ -151,6 +157,8 @@ class Executor:
             match decision:
                 case Punish():
                     self._metrics.count("decisions", decision.equation.name.lower())
+                    if decision.switch in self._off:
+                        decision = replace(decision, observed=True)
                     entry = messages.described(decision, self.settings) if xid else {}
                     policy = self._policy_of(decision.port)
                     cause = {"alarm_id": alarm_id, "command_id": command_id}

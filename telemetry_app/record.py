@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from flowdb.db import FlowDb
-from flowdb.models import PortSampleRow
+from flowdb.models import OBSERVES, PortSampleRow
 from openflow_ext.wire import PortCountersRecord
 from telemetry_app.core import PortSample
 
@@ -22,4 +22,5 @@ def record(flowdb: FlowDb, samples: Iterable[PortSample]) -> None:
 
 def _columns(counters: PortCountersRecord) -> dict[str, Any]:
     """The counters as columns of a row."""
-    return PortSampleRow.split({name: min(value, _LARGEST) for name, value in counters.values().items()})
+    values = {name: min(value, _LARGEST) for name, value in counters.values().items()}
+    return PortSampleRow.split(values | {OBSERVES: int(counters.observes)})

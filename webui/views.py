@@ -48,12 +48,14 @@ class Port(PortName):
     """A port and its newest counters, which are None if it was never sampled. ``clamps``: now in force.
 
     ``fair_share_bytes``: of each active sender, while ``n_i`` also counts flows that wait; None also if the
-    port sets no fair share, as under SDTCP alone. ``counters``: all counters by name.
+    port sets no fair share, as under SDTCP alone. ``observes``: the port counts the packets that it would
+    change, and changes none. ``counters``: all counters by name.
     """
 
     up: bool
     rate_bps: int | None
     alarm_up: bool
+    observes: bool
     clamps: int
     sampled_ns: int | None
     queue_pkts: int | None

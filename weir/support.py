@@ -122,14 +122,22 @@ def _text_of(part: Part) -> str:
 def known_secrets() -> set[str]:
     """The passwords of the database's URL. Those of the dashboard are hashes in a file that is never read."""
     found: set[str] = set()
-    for url_of in (lambda: os.environ["WEIR_DB"], lambda: str(read()["flowdb"]["url"])):
+    for url in (os.environ.get("WEIR_DB", ""), _url_of_file()):
         try:
-            parsed = make_url(url_of())
+            parsed = make_url(url)
         except Exception:  # noqa: S112 - a text that is not a URL has no password that could be found
             continue
         found |= {str(parsed.password or "")}
-        found |= {str(value) for value in parsed.normalized_query.values() for value in value}
+        found |= {str(value) for values in parsed.normalized_query.values() for value in values}
     return found - {""}
+
+
+def _url_of_file() -> str:
+    """The database's URL as it is in the configuration file; "" if it cannot be read."""
+    try:
+        return str(read()["flowdb"]["url"])
+    except Exception:  # the bundle reports an invalid configuration
+        return ""
 
 
 def versions() -> dict[str, Any]:

@@ -69,6 +69,8 @@ def rendered(found: FlowExplanation, width: int) -> RenderableType:
     lines: list[RenderableType] = [_headline(found)]
     if not found.decisions:
         lines.append(Text("  It was never slowed down."))
+    elif all(one.decision.entry.get("observed") for one in found.decisions):
+        lines.append(Text("  It was not slowed down: Weir observes. It would have been:"))
     for one in reversed(found.decisions):
         lines += [Text(), *_decision(one, width)]
     if found.clamps:
@@ -104,6 +106,8 @@ def _decision(one: ExplainedDecision, width: int) -> Iterable[RenderableType]:
         yield Text(f"    entry     switch {entry['switch']} table {entry['table']}: {entry['match']}")
         timeouts = f"idle {entry['idle_timeout_s']} s, hard {entry['hard_timeout_s']} s"
         yield Text(f"              {entry['action']}, {timeouts}")
+        if entry.get("observed"):
+            yield Text("    observed  no packet was changed; the entry counts the ACKs that it would change")
     answered_ns = decision.answered_ns
     after = f", {(answered_ns - decision.decided_ns) / 1e6:.1f} ms later" if answered_ns else ""
     yield Text(f"    answer    {decision.answer or 'none yet'}{after}")

@@ -55,7 +55,7 @@ class PortCountersFlags(enum.IntFlag):
     TABLE_FULL: why the port counts its flows but sets no fair share. CORRECTS_ALLOWANCE: it corrects its
     allowance. ALLOWANCE_AT_LEAST, ALLOWANCE_AT_QUEUE and ALLOWANCE_AT_MOST: the bound that held the last
     correction. ALLOWANCE_FROM_HANDSHAKE: there was none yet. OBSERVES: it counts the packets that fair shares
-    (or all of the data plane) would change, and does not change them.
+    would change, and does not change them. OFF, beside OBSERVES: it changes no packet at all.
     """
 
     NONE = 0
@@ -70,6 +70,7 @@ class PortCountersFlags(enum.IntFlag):
     ALLOWANCE_AT_MOST = 256
     ALLOWANCE_FROM_HANDSHAKE = 512
     OBSERVES = 1024
+    OFF = 2048
 
 
 _ALLOWANCE_LIMITS = {
@@ -251,6 +252,11 @@ class PortCountersRecord:
     def observes(self) -> bool:
         """Whether the port counts the packets that it would change, instead of changing them."""
         return bool(self.flags & PortCountersFlags.OBSERVES)
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the port changes no packet at all."""
+        return bool(self.flags & PortCountersFlags.OFF)
 
     @property
     def alarm_up(self) -> bool:

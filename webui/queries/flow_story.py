@@ -68,6 +68,11 @@ def verdict(
             f"This flow is not slowed down now. Weir slowed it down {_times(len(clamps))}, the last time for "
             f"{_duration((last.lifted_ns or 0) - last.pushed_ns)}. Reason for the lift: {last.lift_reason}."
         )
+    if decisions and decisions[0].entry.get("observed"):
+        return "free", (
+            f"Weir does not slow this flow down: it observes. It would have given the flow a window of"
+            f" {decisions[0].window_bytes} bytes at {decisions[0].port.name}."
+        )
     return "free", (
         "Neither Weir nor a queue on its path slows this flow down. The limit is at one of its ends:"
         " the application, the receiver's window, or the sender."

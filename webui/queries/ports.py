@@ -154,13 +154,17 @@ def _port(row: Row[Any], alarm_up: bool, clamps: int) -> Port:
     values = row._asdict()
     counters = {} if row.sampled_ns is None else PortSampleRow.join(values)
     of_port = {name: values[name] for name in ("port_no", "name", "up", "rate_bps", "sampled_ns")}
+    observes = PortSampleRow.observed(values)
     shown = {name: counters.get(name) for name in _SHOWN}
     shown["fair_share_bytes"] = shown["fair_share_bytes"] or None  # 0: the port sets no fair share
     dpid = dpid_text(row.dpid)
-    return Port(**of_port, **shown, dpid=dpid, alarm_up=alarm_up, clamps=clamps, counters=counters)
+    facts = {"alarm_up": alarm_up, "observes": observes, "clamps": clamps, "counters": counters}
+    return Port(**of_port, **shown, dpid=dpid, **facts)
 
 
 def unknown_port(place: PortName) -> Port:
     """A port that flows or links refer to, but that no switch reported."""
     unsampled = dict.fromkeys((*_SHOWN, "sampled_ns", "rate_bps"))
-    return Port(**place.model_dump(), up=True, alarm_up=False, clamps=0, counters={}, **unsampled)
+    return Port(
+        **place.model_dump(), up=True, alarm_up=False, observes=False, clamps=0, counters={}, **unsampled
+    )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
+from openflow_ext.switch.dataplane.port_records import EVERYTHING
 from openflow_ext.switch.dataplane.structs import constants
 
-NOTHING, SHARE, ALL = 0, 1 << int(constants.WEIR_FAIR_SHARE), 0xFFFFFFFF
+NOTHING, SHARE, ALL = 0, 1 << int(constants.WEIR_FAIR_SHARE), EVERYTHING
 """The port changes packets; it changes none for fair shares; it changes none at all."""
 
 

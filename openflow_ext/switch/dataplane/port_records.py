@@ -30,6 +30,8 @@ _WIDEST_GAP = 64
 _TURNS_THAT_COUNT = 2
 """A flow that sent in the current or the last turn is an active sender."""
 _U32 = 1 << 32
+EVERYTHING = 0xFFFFFFFF
+"""struct weir_port.observes of a port that changes no packet at all."""
 _LIMIT_FLAGS = {
     int(constants.WEIR_LIMIT_SEGMENTS): PortCountersFlags.ALLOWANCE_AT_LEAST,
     int(constants.WEIR_LIMIT_QUEUE): PortCountersFlags.ALLOWANCE_AT_QUEUE,
@@ -140,6 +142,8 @@ def _read(raw: tuple[bytes, bytes, bytes]) -> _Read:
         flags |= PortCountersFlags.ALARM_UP
     if port.observes:
         flags |= PortCountersFlags.OBSERVES
+    if port.observes == EVERYTHING:
+        flags |= PortCountersFlags.OFF
     if port.link_ns:
         flags |= PortCountersFlags.CORRECTS_ALLOWANCE
         flags |= _LIMIT_FLAGS.get(int(state.allowance_limit), PortCountersFlags.NONE)

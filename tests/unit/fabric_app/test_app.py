@@ -13,7 +13,9 @@ from fabric_app import messages
 from fabric_app.app import FabricApp
 from fabric_app.config import FabricSettings
 from fabric_app.events import EventFlowClosed
+from fabric_app.fleet_switch import ANSWER_NS
 from fabric_app.flow_entries import FlowEntries
+from flowdb.commands import Command
 from flowdb.db import FlowDb
 from flowdb.flow import PortKey
 from flowdb.models import HostRow, LinkRow
@@ -22,6 +24,8 @@ from sdtcp_app.stage import STAGE as SDTCP
 from tests.support.database.rows import rows
 from tests.support.openflow.fake_datapath import FakeDatapath, event
 from tests.support.openflow.scripted_switch import FLOW_MOD, PACKET_OUT, arp, handshake, mac
+
+SECOND_NS = 10**9
 
 
 @pytest.fixture
@@ -414,3 +418,36 @@ def test_links_are_recorded_in_the_database(app, tmp_path):
     found = {(row.src_dpid, row.dst_dpid, row.up) for row in rows(tmp_path / "weir.db", LinkRow)}
     assert found == {(1, 2, False), (2, 1, False)}
     assert app.core.network.discovery.forged == 1
+
+
+def test_a_command_turns_all_switches_off_and_waits_for_their_answers(app, monkeypatch):
+    datapaths = [FakeDatapath(dpid) for dpid in (1, 2, 3)]
+    for datapath in datapaths:
+        app.on_switch(event(datapath))
+        datapath.sent.clear()
+    asked, answered, now = [Command(9, "off", {}, "ann")], [], [SECOND_NS]
+    monkeypatch.setattr(app.flowdb, "take_commands", lambda _: [asked.pop(0)] if asked else [])
+    monkeypatch.setattr(app.flowdb, "command_done", lambda *done: answered.append(done[1:]))
+    monkeypatch.setattr(app, "_now_ns", lambda: now[0])
+    app.on_tick(None)
+    requests = [next(one for one in datapath.sent if is_switch(one)) for datapath in datapaths]
+    assert all(wire.decode_message(bytes(one.buf)).off for one in requests)
+    app.on_port_config(event(datapaths[0], xid=requests[0].xid))
+    app.on_error(event(datapaths[1], xid=requests[1].xid, type=1, code=1))
+    app.on_tick(None)
+    assert answered == [], "the third switch has not answered"
+    now[0] += ANSWER_NS
+    app.on_tick(None)
+    ((succeeded, outcome),) = answered
+    assert not succeeded
+    assert outcome == (
+        "off at 1 connected switches (0000000000000001); refused by 1 connected switches (0000000000000002), "
+        "which runs no agent or an older one; no answer from 1 connected switches (0000000000000003)"
+    )
+
+
+def is_switch(message):
+    if message.msg_type != 4:
+        return False
+    decoded = wire.decode_message(bytes(message.buf))
+    return isinstance(decoded, wire.PortConfig) and decoded.flags == wire.PortConfigFlags.SWITCH

@@ -27,6 +27,7 @@ from flowdb.models import (
     RunRow,
 )
 from flowdb.retention import Retention, used_bytes
+from flowdb.writing.command_inbox import CommandInbox
 from tests.support.database.rows import BIG_DPID, new_flow, rows, wait_written
 from tests.support.waiting import wait_until
 from weir_base.port_counters import PORT_COUNTERS
@@ -74,6 +75,26 @@ def count(url, *models):
 def ask(url, **arguments):
     with open_engine(url).begin() as connection:
         return commands.request_command(connection, "release", arguments, "ann")
+
+
+def test_a_controller_claims_only_the_kinds_that_it_takes(url, open_db):
+    about_flows, about_switches = open_db(url), open_db(url)
+    ask(url, flow_id=7)
+    with open_engine(url).begin() as connection:
+        commands.request_command(connection, "off", {}, "ann")
+    for db, kinds in ((about_switches, commands.SWITCH_KINDS), (about_flows, commands.FLOW_KINDS)):
+        found = []
+        found += wait_until(lambda db=db, kinds=kinds: db.take_commands(kinds), f"{kinds} are claimed")
+        assert [command.kind in kinds for command in found] == [True]
+
+
+def test_commands_of_two_readers_of_one_inbox_are_kept_apart():
+    inbox = CommandInbox()
+    assert inbox.take(["off"]) == []
+    inbox.put([commands.Command(1, "release", {}, "ann"), commands.Command(2, "off", {}, "ann")])
+    assert [command.id for command in inbox.take(["off"])] == [2]
+    assert [command.id for command in inbox.take(["release"])] == [1]
+    assert inbox.kinds == {"off", "release"}
 
 
 def test_a_command_is_claimed_once_and_answered(url, open_db):

@@ -22,8 +22,11 @@ from sdtcp_app import messages
 from sdtcp_app.app import SdtcpApp
 from sdtcp_app.config import SdtcpSettings
 from sdtcp_app.stage import STAGE
+from telemetry_app.core import PortSample
+from telemetry_app.events import EventPortSamples
 from tests.support.database.rows import rows
 from tests.support.openflow.fake_datapath import FakeDatapath, event
+from weir_base.port_counters import PortCountersFlags, PortCountersRecord
 from weir_base.settings import Watch
 
 V4 = FiveTuple("10.0.0.1", "10.0.0.3", 1000, 80)
@@ -128,6 +131,21 @@ def test_sdtcp_acts_in_its_scope_only(app, datapath, scope, acts):
     app.on_alarm(alarm(datapath))
     ((*before, _),) = extension_actions(datapath)
     assert before == ([] if acts else [wire.Observe()])
+
+
+def test_a_decision_at_a_switch_that_is_off_is_recorded_as_observed(app, datapath):
+    off = PortCountersFlags.OBSERVES | PortCountersFlags.OFF
+    for flags in (PortCountersFlags.NONE, off):
+        sample = PortSample(PortKey(1, 3), "s1-eth3", 1, PortCountersRecord(3, flags=flags))
+        app.on_samples(EventPortSamples(1, (sample,)))
+    app.flowdb.flow_opened(make_flow())
+    app.on_alarm(alarm(datapath))
+    ((window,),) = extension_actions(datapath)
+    assert isinstance(window, wire.ModWindow), "it acts when the switch is turned on"
+    app.flowdb.close()
+    (decision,) = rows(app.database, DecisionRow)
+    assert decision.entry["observed"] is True
+    assert rows(app.database, ClampRow) == []
 
 
 def test_a_change_of_the_scope_lifts_the_clamps_at_once(app, datapath):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from weir.redaction import settings_without_secrets, without_secrets
@@ -81,8 +81,8 @@ def test_bundle_is_readable_by_its_owner_only(bundle: tuple[Path, dict[str, str]
 
 def test_no_planted_secret_is_in_any_member(bundle: tuple[Path, dict[str, str]]) -> None:
     for name, text in bundle[1].items():
-        for secret in (*PLANTED, DB_PASSWORD, "Tr0ub4dor", QUERY_PASSWORD):
-            assert secret not in text, name
+        for planted in (*PLANTED, DB_PASSWORD, "Tr0ub4dor", QUERY_PASSWORD):
+            assert planted not in text, name
 
 
 def test_a_part_that_cannot_be_read_is_replaced_by_the_reason(bundle: tuple[Path, dict[str, str]]) -> None:
@@ -107,8 +107,7 @@ def test_text_that_looks_like_a_secret_is_removed(kind: str) -> None:
 
 @given(st.text(min_size=8, max_size=30), st.text(), st.text())
 def test_a_known_secret_is_removed_wherever_it_is(secret: str, before: str, after: str) -> None:
-    if secret in "[removed]" or secret in before + after:
-        return
+    assume(secret not in "[removed]" + before + after)
     assert secret not in without_secrets(before + "\n" + secret + "\n" + after, [secret])
 
 
