@@ -66,7 +66,7 @@ class SccpApp(ControllerApp[SccpSettings]):
 
     @set_ev_cls([ofp_event.EventOFPFlowStatsReply, ofp_event.EventOFPFlowDescStatsReply], CONNECTED)
     def on_entries(self, ev: Any) -> None:
-        """Delete the entries of an earlier scope, after those of this one are in force."""
+        """Delete the entries of an earlier scope. The entries of this scope are in force."""
         for cookie in messages.outdated(ev.msg.body, self.settings.scope):
             ev.msg.datapath.send_msg(delete_exactly(ev.msg.datapath, cookie, STAGE.table))
 
@@ -101,7 +101,7 @@ class SccpApp(ControllerApp[SccpSettings]):
             self.logger.info("port %s (%s) clamps to its fair share again", port, sample.name)
 
     def _configure_port(self, datapath: Any, port: PortKey) -> None:
-        """Send a port the settings that differ from those of all ports."""
+        """Send a port its own settings."""
         settings, rtt = self.settings, self.common_rtts.of_port(port)
         common_rtt_us = settings.common_rtt_us if rtt is None else rtt.common_rtt_us
         datapath.send_msg(

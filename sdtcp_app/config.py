@@ -139,7 +139,7 @@ class SdtcpSettings(ScopeSettings):
 
     @property
     def scope(self) -> Scope:
-        """Where SDTCP acts. Protected flows are no candidates, so they never get that far."""
+        """Where SDTCP acts."""
         return self.scope_if(self.mode != "observe")
 
     @property

@@ -31,7 +31,7 @@ _PATTERNS = (
 
 
 def without_secrets(text: str, secrets: Collection[str] = ()) -> str:
-    """``text`` without the known ``secrets``, in each form in which a URL may hold them, and without others."""
+    """``text`` without the known ``secrets``, in any form that a URL may give them, and without others."""
     forms = {
         form
         for one in secrets

@@ -120,7 +120,7 @@ def _text_of(part: Part) -> str:
 
 
 def known_secrets() -> set[str]:
-    """The passwords of the database's URL. Those of the dashboard are hashes in a file that is never read."""
+    """The passwords of the database's URL. The dashboard's accounts file is never read."""
     found: set[str] = set()
     for url in (os.environ.get("WEIR_DB", ""), _url_of_file()):
         try:

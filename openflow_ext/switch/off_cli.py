@@ -30,7 +30,7 @@ POLL_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Switched:
-    """What was done with one bridge: its ports, and how many of them are off now."""
+    """The result at one bridge: its ports, and how many of them are off now."""
 
     bridge: str
     ports: int
