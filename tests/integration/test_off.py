@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import tarfile
+from pathlib import Path
 from typing import Any
 
 from openflow_ext import wire
@@ -122,3 +124,22 @@ def test_a_controller_turns_the_switch_off_and_on(bench: Bench, controller: Cont
             wait_until(lambda: is_noted(bench), "it is noted for the next agent", off.__eq__)
         sent, came = finish()
     assert came == sent > 0
+
+
+def test_a_support_bundle_of_a_running_switch_holds_its_ports_entries_and_maps(
+    bench: Bench, controller: Controller, tmp_path: Path
+) -> None:
+    bench.ready_agent(controller)
+    controller.accept()
+    clamp_everything(controller)
+    out = tmp_path / "report.tar.gz"
+    run(sys.executable, "-m", "weir", "support", "--name", bench.name, "--out", str(out), env=bench.ovs.env)
+    with tarfile.open(out) as tar:
+        held = {
+            name: json.load(tar.extractfile(f"weir-support/{name}.json"))
+            for name in ("ports", "entries", "maps")
+        }
+    assert {row["name"] for row in held["ports"]} == {bench.port(1), bench.port(2)}
+    assert any("SET_WINDOW(6144)" in row["actions"] for row in held["entries"])
+    assert all(row["max_entries"] > 0 for row in held["maps"])
+    assert {"flow_buckets", "exact_rules", "ports"} <= {row["map"] for row in held["maps"]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -195,6 +196,14 @@ def test_the_verdict_names_the_cause(flow, queue, clamped, state, phrase):
     judged, sentence = verdict(a_flow(**flow), path, [], clamped)
     assert judged == state
     assert phrase in sentence
+
+
+def test_the_verdict_of_a_flow_that_is_only_observed_states_the_window_that_it_would_have():
+    path = [Hop(position=0, in_port=2, port=a_port())]
+    decision = SimpleNamespace(entry={"observed": True}, window_bytes=1460, port=a_port())
+    judged, sentence = verdict(a_flow(), path, [decision], [])
+    assert judged == "free"
+    assert "it observes. It would have given the flow a window of 1460 bytes at s1-eth1" in sentence
 
 
 def test_only_valid_result_folders_are_listed(tmp_path):

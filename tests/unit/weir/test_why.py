@@ -4,7 +4,10 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from sqlalchemy import select, update
 
+from flowdb.engine import open_engine
+from flowdb.models import DecisionRow
 from tests.support.controllers.sdtcp_history import KEY, record
 from weir.cli import weir
 
@@ -68,6 +71,16 @@ def test_json_has_every_column(recorded):
     assert decision["entry"]["match"] == "10.0.0.3:80>10.0.0.1:1000"
     assert [one["flow_id"] for one in decision["ranking"]] == [1, 2, 4]
     assert about["clamps"][0]["lift_reason"] == "flow closed"
+
+
+def test_a_decision_that_was_only_observed_is_named_so(recorded):
+    assert "no packet was changed" not in explain(recorded, "1")
+    with open_engine(f"sqlite:///{recorded}").begin() as connection:
+        entry = connection.execute(select(DecisionRow.entry).where(DecisionRow.flow_id == 1)).scalar_one()
+        connection.execute(update(DecisionRow).values(entry=entry | {"observed": True}))
+    text = explain(recorded, "1")
+    assert "It was not slowed down: Weir observes. It would have been:" in text
+    assert "no packet was changed" in text
 
 
 def test_a_flow_without_decisions_was_never_slowed_down(recorded):
