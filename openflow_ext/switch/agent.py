@@ -312,6 +312,7 @@ class Agent:
             if takeover.NAME not in row["external_ids"]:
                 log.warning("bridge %s was created again: taking it over", row["name"])
                 extended.bridge.table.purge()
+                extended.noted_off = takeover.is_off(row)  # it stays off, and this is noted again
                 await self._take_over(extended)
                 continue
             self._follow_off(extended, takeover.is_off(row))
