@@ -17,9 +17,9 @@ import click
 from openflow_ext.switch.agent import watch
 from openflow_ext.switch.config import SwitchSettings
 from openflow_ext.switch.dataplane.interface import DataPlaneError
-from openflow_ext.switch.dataplane.observation import ports_off, set_off
 from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
 from openflow_ext.switch.errors import SwitchError
+from openflow_ext.switch.off_ports import ports_off, set_off
 from openflow_ext.switch.ovs import takeover
 from weir_base.settings import SettingsError, load
 

@@ -27,9 +27,8 @@ from openflow_ext.switch.dataplane.interface import (
     SweepTimes,
 )
 from openflow_ext.switch.dataplane.last_sweep import LastSweep
-from openflow_ext.switch.dataplane.observation import observed
 from openflow_ext.switch.dataplane.pinned_maps import BPFFS, PinnedMaps
-from openflow_ext.switch.dataplane.port_records import untracked
+from openflow_ext.switch.dataplane.port_records import observed, untracked
 from openflow_ext.switch.dataplane.removal import (
     INGRESS_NAME,
     detach_programs,

@@ -30,8 +30,8 @@ _WIDEST_GAP = 64
 _TURNS_THAT_COUNT = 2
 """A flow that sent in the current or the last turn is an active sender."""
 _U32 = 1 << 32
-EVERYTHING = 0xFFFFFFFF
-"""struct weir_port.observes of a port that changes no packet at all."""
+OBSERVE_NOTHING, OBSERVE_SHARE, OBSERVE_ALL = 0, 1 << int(constants.WEIR_FAIR_SHARE), _U32 - 1
+"""struct weir_port.observes: the port changes packets; it changes none for fair shares; it changes none."""
 _LIMIT_FLAGS = {
     int(constants.WEIR_LIMIT_SEGMENTS): PortCountersFlags.ALLOWANCE_AT_LEAST,
     int(constants.WEIR_LIMIT_QUEUE): PortCountersFlags.ALLOWANCE_AT_QUEUE,
@@ -43,6 +43,11 @@ _NAMES = {
     for source in ("weir_port", "weir_port_state", "weir_ack_counts")
 }
 """The counters that each struct holds."""
+
+
+def observed(all_packets: bool, share: bool) -> int:
+    """The value of struct weir_port.observes. ``share``: as a controller asked."""
+    return OBSERVE_ALL if all_packets else OBSERVE_SHARE if share else OBSERVE_NOTHING
 
 
 def runs(slots: Iterable[int]) -> Iterator[range]:
@@ -142,7 +147,7 @@ def _read(raw: tuple[bytes, bytes, bytes]) -> _Read:
         flags |= PortCountersFlags.ALARM_UP
     if port.observes:
         flags |= PortCountersFlags.OBSERVES
-    if port.observes == EVERYTHING:
+    if port.observes == OBSERVE_ALL:
         flags |= PortCountersFlags.OFF
     if port.link_ns:
         flags |= PortCountersFlags.CORRECTS_ALLOWANCE
