@@ -43,6 +43,7 @@ LOOKS = (
     ".venv/bin/weir flows --tracked --limit 20 --json",
 )
 WATCH = ".venv/bin/weir ports --watch"
+ROLL_OUT = (".venv/bin/weir off", ".venv/bin/weir on", ".venv/bin/weir support")
 DATABASE = (
     ".venv/bin/weir db upgrade",
     ".venv/bin/weir db stats",
@@ -84,6 +85,7 @@ RUN_HERE = {
     SWITCH,
     DETACH,
     *LOOKS,
+    *ROLL_OUT,
     WATCH,
 }
 RUN_ELSEWHERE = {"make test", "make demo", ".venv/bin/weir lab run quick --out results/quick"}
@@ -251,7 +253,7 @@ def test_a_switch_and_its_controller(shell: Shell) -> None:
         wait_until(listens, "the controller listens")
         with shell.going(SWITCH):
             wait_until(shell.bench.ping, "ping by way of the controller")
-            for line in LOOKS:
+            for line in (*LOOKS, *ROLL_OUT):
                 assert shell.run(line)
             with shell.going(WATCH) as watch:
                 assert watch.stdout is not None
