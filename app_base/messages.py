@@ -10,13 +10,22 @@ from app_base.stage import Stage
 
 def delete_entries(datapath: Any, stage: Stage) -> Any:
     """Deletes all entries of a stage."""
+    return _delete(datapath, stage.table, stage.cookie, COOKIE_MASK)
+
+
+def delete_exactly(datapath: Any, cookie: int, table_id: int) -> Any:
+    """Deletes the entries of a table whose whole cookie is this one."""
+    return _delete(datapath, table_id, cookie, 0xFFFF_FFFF_FFFF_FFFF)
+
+
+def _delete(datapath: Any, table_id: int, cookie: int, cookie_mask: int) -> Any:
     ofp = datapath.ofproto
     return datapath.ofproto_parser.OFPFlowMod(
         datapath,
         command=ofp.OFPFC_DELETE,
-        table_id=stage.table,
-        cookie=stage.cookie,
-        cookie_mask=COOKIE_MASK,
+        table_id=table_id,
+        cookie=cookie,
+        cookie_mask=cookie_mask,
         out_port=ofp.OFPP_ANY,
         out_group=ofp.OFPG_ANY,
     )
@@ -27,20 +36,6 @@ def ask_entries(datapath: Any, cookie: int) -> Any:
     ofp, parser = datapath.ofproto, datapath.ofproto_parser
     request = getattr(parser, "OFPFlowDescStatsRequest", parser.OFPFlowStatsRequest)  # 1.5, 1.3
     return request(datapath, 0, ofp.OFPTT_ALL, ofp.OFPP_ANY, ofp.OFPG_ANY, cookie, COOKIE_MASK)
-
-
-def delete_exactly(datapath: Any, cookie: int, table_id: int) -> Any:
-    """Deletes the entries of a table whose whole cookie is this one."""
-    ofp = datapath.ofproto
-    return datapath.ofproto_parser.OFPFlowMod(
-        datapath,
-        command=ofp.OFPFC_DELETE,
-        table_id=table_id,
-        cookie=cookie,
-        cookie_mask=0xFFFF_FFFF_FFFF_FFFF,
-        out_port=ofp.OFPP_ANY,
-        out_group=ofp.OFPG_ANY,
-    )
 
 
 def barrier(datapath: Any) -> Any:

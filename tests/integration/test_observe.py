@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,18 @@ def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> Non
     monkeypatch.setenv("WEIR_TEST_SAMPLES", str(tmp_path / "samples"))
 
 
+@contextlib.contextmanager
+def controlled(bench: Bench) -> Iterator[None]:
+    """A controller runs, its entries are in the switch, and the port of host 2 has a queue and a share."""
+    bench.shape(2, RATE_MBIT)
+    port = free_port()
+    with controller("ryu", LISTENER, port):
+        bench.ready_agent(f"tcp:127.0.0.1:{port}")
+        wait_until(lambda: bench.port_counters(2).fair_share_bytes, "the share is computed")
+        wait_until(bench.ping, "ping through the fabric")
+        yield
+
+
 def negotiated(bench: Bench) -> tuple[str, str]:
     """The window scales and the MSS of the stream, as its sender negotiated them."""
     text = run(*inside(bench, 1, "ss", "-tinH", "dst", f"{RECEIVER}:{STREAM_PORT}"))
@@ -56,12 +70,7 @@ def test_observing_controllers_decide_and_record_and_change_no_packet(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(tmp_path, monkeypatch, "observe")
-    bench.shape(2, RATE_MBIT)
-    port = free_port()
-    with controller("ryu", LISTENER, port):
-        bench.ready_agent(f"tcp:127.0.0.1:{port}")
-        wait_until(lambda: bench.port_counters(2).fair_share_bytes, "the share is computed")
-        wait_until(bench.ping, "ping through the fabric")
+    with controlled(bench):
         with streaming(bench) as finish:
             await_window(bench, lambda window: window > 8 * SHARE_BYTES, "the window is the receiver's own")
             await_clamps(bench)
@@ -88,21 +97,15 @@ def test_a_fleet_is_turned_off_and_on_by_one_command(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(tmp_path, monkeypatch, "act")
-    bench.shape(2, RATE_MBIT)
-    port = free_port()
-    with controller("ryu", LISTENER, port):
-        bench.ready_agent(f"tcp:127.0.0.1:{port}")
-        wait_until(lambda: bench.port_counters(2).fair_share_bytes, "the share is in force")
-        wait_until(bench.ping, "ping through the fabric")
-        with streaming(bench) as finish:
-            await_window(bench, lambda window: window <= 4 * SHARE_BYTES, "the stream is clamped")
-            scales, _ = negotiated(bench)
+    with controlled(bench), streaming(bench) as finish:
+        await_window(bench, lambda window: window <= 4 * SHARE_BYTES, "the stream is clamped")
+        scales, _ = negotiated(bench)
 
-            assert "off at 1 connected switches" in fleet("off", tmp_path)
-            await_window(bench, lambda window: window > 8 * SHARE_BYTES, "the window is free")
-            assert (negotiated(bench)[0], bench.port_counters(2).n_i) == (scales, 1)
+        assert "off at 1 connected switches" in fleet("off", tmp_path)
+        await_window(bench, lambda window: window > 8 * SHARE_BYTES, "the window is free")
+        assert (negotiated(bench)[0], bench.port_counters(2).n_i) == (scales, 1)
 
-            assert "on at 1 connected switches" in fleet("on", tmp_path)
-            await_window(bench, lambda window: window <= 4 * SHARE_BYTES, "the stream is clamped again")
-            sent, came = finish()
+        assert "on at 1 connected switches" in fleet("on", tmp_path)
+        await_window(bench, lambda window: window <= 4 * SHARE_BYTES, "the stream is clamped again")
+        sent, came = finish()
     assert came == sent > 0, "windows of a translated scale were right all the time"
