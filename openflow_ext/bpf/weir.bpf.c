@@ -422,11 +422,9 @@ static __always_inline bool ingress_handle(struct packet *p, struct rule_query *
 	*new_window = packet_clamped_window(p, q, c);
 	if (p->flow)
 		flow_note_advertised(p->flow, (__u32)bpf_ntohs(*new_window) << (q->scale & SCALE_MASK), q->mss);
+	counts->clamped += p->observed | (bpf_ntohs(*new_window) < q->field);
 	if (bpf_ntohs(*new_window) < q->field) {
-		counts->clamped++;
 		*new_window = bpf_htons(packet_note_lowered(p, q, c, bpf_ntohs(*new_window)));
-	} else if (p->observed) {
-		counts->clamped++;
 	}
 	return *new_window != p->tcp->window;
 }

@@ -166,11 +166,17 @@ static __always_inline __u32 rule_lowered_field(const struct rule_query *q, __u3
 	return weir_clamp_field(q->field, window_bytes, q->scale, q->mss, q->floor_bytes);
 }
 
+/* Whether a window of window_bytes would lower the field. A global function, which the verifier checks once. */
+__noinline __u32 rule_would_lower(const struct rule_query *q, __u32 window_bytes)
+{
+	return q && rule_lowered_field(q, window_bytes) != q->field;
+}
+
 /* Counts that the rule would lower the window to window_bytes. */
 static __always_inline void rule_observe(struct rule_result *result, const struct rule_query *q, __u32 window_bytes,
 					 const struct rule_candidate *candidate)
 {
-	if (rule_lowered_field(q, window_bytes) == q->field)
+	if (!rule_would_lower(q, window_bytes))
 		return;
 	rule_add_count(&candidate->counts->clamped, 1, candidate->shared);
 	result->observed = true;
