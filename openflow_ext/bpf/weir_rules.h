@@ -355,13 +355,18 @@ static __always_inline void rule_settle(struct weir_rule **exact, struct weir_ru
 	*((*exact)->action.priority >= (*listed)->action.priority ? listed : exact) = NULL;
 }
 
-/* As rule_window_field, if the only rules that may match are `exact` and the listed rule with this tally. */
-static __always_inline __u32 rule_field_by_two(const struct rule_query *q, const struct weir_port *port,
-					       struct weir_rule *exact, __u32 index)
+/*
+ * As rule_window_field, if the only rules that may match are `exact` and the listed rule with this tally. A global
+ * function, so that the verifier need not follow each way through it with each way of the caller.
+ */
+__noinline __u32 rule_field_by_two(const struct rule_query *q, const struct weir_port *port, struct weir_rule *exact,
+				   __u32 index)
 {
 	struct rule_candidate first, listed = rule_candidate_listed(index);
 	struct rule_result result = {.window_bytes = NO_WINDOW};
 
+	if (!q || !port)
+		return 0;
 	if (exact && !rule_is_alive(&exact->action, &exact->tally, q->now_ns))
 		exact = NULL;
 	rule_settle(&exact, &listed.rule);

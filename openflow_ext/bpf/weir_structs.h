@@ -70,7 +70,8 @@ struct weir_port {
 	__u32 asked_k_pkts;
 	__u32 corrects_allowance;
 	__u32 observes_share; /* as a controller asked */
-	__u32 omits; /* enum weir_omission; the programs do read this one */
+	__u32 omits;          /* enum weir_omission; the programs do read this one */
+	__u32 pad;
 };
 
 /*
