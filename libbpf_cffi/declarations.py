@@ -27,6 +27,10 @@ const char *bpf_map__name(const struct bpf_map *map);
 int bpf_map__fd(const struct bpf_map *map);
 int bpf_map__set_pin_path(struct bpf_map *map, const char *path);
 int bpf_map__set_max_entries(struct bpf_map *map, uint32_t max_entries);
+int bpf_map__type(const struct bpf_map *map);
+uint32_t bpf_map__key_size(const struct bpf_map *map);
+uint32_t bpf_map__value_size(const struct bpf_map *map);
+uint32_t bpf_map__max_entries(const struct bpf_map *map);
 int bpf_program__fd(const struct bpf_program *prog);
 struct bpf_link *bpf_program__attach(const struct bpf_program *prog);
 struct bpf_link *bpf_link__open(const char *path);
@@ -50,7 +54,13 @@ int bpf_map_lookup_batch(int fd, void *in_batch, void *out_batch, void *keys, vo
 int bpf_prog_get_fd_by_id(uint32_t id);
 
 struct prog_info { char pad[52]; uint32_t nr_map_ids; uint64_t map_ids; char name[16]; };
-struct map_info { uint32_t type; uint32_t id; uint32_t key_size; uint32_t value_size; uint32_t max_entries; };
+struct map_info {
+    uint32_t type; uint32_t id; uint32_t key_size; uint32_t value_size; uint32_t max_entries; uint32_t flags;
+    char name[16]; uint32_t ifindex; uint32_t vmlinux_type; uint64_t netns[2];
+    uint32_t btf_id; uint32_t key_type; uint32_t value_type;
+};
+struct btf_info { uint64_t btf; uint32_t btf_size; uint32_t id; };
+int bpf_btf_get_fd_by_id(uint32_t id);
 int bpf_obj_get_info_by_fd(int fd, void *info, uint32_t *len);
 
 int bpf_xdp_attach(int ifindex, int prog_fd, uint32_t flags, const void *opts);

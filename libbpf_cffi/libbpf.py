@@ -10,6 +10,7 @@ import errno
 import mmap
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,7 +19,7 @@ from cffi import FFI
 
 from libbpf_cffi.declarations import BpfError, c_path, check, check_pointer, ffi, lib
 
-__all__ = ["BpfError", "Link", "Map", "Object", "PerCpuMap", "RingBuffer"]
+__all__ = ["BpfError", "Link", "Map", "MapShape", "Object", "PerCpuMap", "PinnedMap", "RingBuffer"]
 
 XDP_NATIVE = 1 << 2
 XDP_GENERIC = 1 << 1
@@ -33,6 +34,36 @@ _HEADROOM_BYTES = 256
 _MOST_MAPS = 64
 PROGRAM_NAME_MAX = 15
 """The characters of a program's name that the kernel keeps (BPF_OBJ_NAME_LEN - 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapShape:
+    """The kind and the sizes of a map. A map takes the place of another one only if they are equal."""
+
+    kind: int
+    key_bytes: int
+    value_bytes: int
+    max_entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedMap:
+    """A pinned map: its shape, and its types in the kernel's BTF object ``btf_id`` (0: it has none)."""
+
+    shape: MapShape
+    btf_id: int
+    key_type: int
+    value_type: int
+
+
+def byte_types(shape: MapShape) -> FFI:
+    """``struct key`` and ``struct value``: bytes, as many as the keys and values of such a map have."""
+    types = FFI()
+    types.cdef(
+        f"struct key {{ unsigned char bytes[{shape.key_bytes}]; }};"
+        f"struct value {{ unsigned char bytes[{shape.value_bytes}]; }};"
+    )
+    return types
 
 
 class Map:
@@ -177,6 +208,22 @@ class Object:
             if "." not in name:
                 check(lib().bpf_map__set_pin_path(pointer, c_path(folder / name)), f"pin map {name}")
             pointer = lib().bpf_object__next_map(self._pointer, pointer)
+
+    def shapes(self) -> dict[str, MapShape]:
+        """The shapes of the maps that are pinned, by name. Call it before load."""
+        found = {}
+        pointer = lib().bpf_object__next_map(self._pointer, ffi.NULL)
+        while pointer != ffi.NULL:
+            name = ffi.string(lib().bpf_map__name(pointer)).decode()
+            if "." not in name:
+                found[name] = MapShape(
+                    lib().bpf_map__type(pointer),
+                    lib().bpf_map__key_size(pointer),
+                    lib().bpf_map__value_size(pointer),
+                    lib().bpf_map__max_entries(pointer),
+                )
+            pointer = lib().bpf_object__next_map(self._pointer, pointer)
+        return found
 
     def resize(self, name: str, max_entries: int) -> None:
         """Before load: set the number of entries of a map."""
@@ -339,6 +386,36 @@ def pinned_map_id(path: Path) -> int:
     finally:
         os.close(fd)
     return int(info.id)
+
+
+def pinned_map(path: Path) -> PinnedMap:
+    """The map that is pinned at ``path``. Raises BpfError (EINVAL: a program or a link, not a map)."""
+    info = ffi.new("struct map_info *")
+    fd = check(lib().bpf_obj_get(c_path(path)), f"open {path}")
+    try:
+        if not os.readlink(f"/proc/self/fd/{fd}").endswith("bpf-map"):
+            raise BpfError(errno.EINVAL, f"{path} is not a map")
+        _read_info(fd, info, f"read about {path}")
+    finally:
+        os.close(fd)
+    shape = MapShape(info.type, info.key_size, info.value_size, info.max_entries)
+    return PinnedMap(shape, info.btf_id, info.key_type, info.value_type)
+
+
+def btf_bytes(btf_id: int) -> bytes:
+    """A BTF object of the kernel, which describes the types of maps. Raises BpfError."""
+    info = ffi.new("struct btf_info *")
+    fd = check(lib().bpf_btf_get_fd_by_id(btf_id), f"open BTF {btf_id}")
+    try:
+        _read_info(fd, info, f"read about BTF {btf_id}")
+        data = ffi.new("char[]", info.btf_size)
+        info = ffi.new(
+            "struct btf_info *", {"btf": int(ffi.cast("uintptr_t", data)), "btf_size": info.btf_size}
+        )
+        _read_info(fd, info, f"read BTF {btf_id}")
+    finally:
+        os.close(fd)
+    return bytes(ffi.buffer(data))
 
 
 def _read_program_info(program_id: int, info: Any) -> bool:

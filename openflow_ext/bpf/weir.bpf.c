@@ -18,6 +18,7 @@
 #include "weir_limit.h"
 #include "weir_maps.h"
 #include "weir_mark.h"
+#include "weir_move.h"
 #include "weir_mss.h"
 #include "weir_offer.h"
 #include "weir_parse.h"
@@ -623,6 +624,33 @@ int weir_sweep(struct xdp_md *ctx)
 	sweep = *asked;
 	bpf_for_each_map_elem(&sweep_steps, sweep_next, &sweep, 0);
 	*asked = sweep;
+	return XDP_PASS;
+}
+
+/* The agent runs this as weir_sweep, when it has found the maps of another version. */
+SEC("xdp")
+int weir_move(struct xdp_md *ctx)
+{
+	struct weir_move *move = (void *)(long)ctx->data;
+	struct weir_exact_key exact;
+	struct weir_flow_key flow;
+	int moved;
+
+	if ((void *)(move + 1) > (void *)(long)ctx->data_end)
+		return XDP_ABORTED;
+	if (move->what == WEIR_MOVED_FLOW) {
+		flow = move->flow;
+		moved = move_flow(ctx, &flow, move->kept);
+	} else if (move->what == WEIR_MOVED_EXACT || move->what == WEIR_MOVED_ARMED) {
+		exact = move->exact;
+		moved = move_rule(ctx, move->what, &exact);
+	} else {
+		moved = move_indexed(ctx, move->what, move->index);
+	}
+	move = (void *)(long)ctx->data;
+	if ((void *)(move + 1) > (void *)(long)ctx->data_end)
+		return XDP_ABORTED;
+	move->moved = moved;
 	return XDP_PASS;
 }
 

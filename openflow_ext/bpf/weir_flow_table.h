@@ -263,20 +263,30 @@ __noinline int opening_make_room(struct weir_flow_key *oldest)
 	return 0;
 }
 
+/* The flow of a key, which is created empty if it is new (`made`). NULL if it finds no room. */
+static __always_inline struct weir_flow *flow_find_or_claim(const struct slot_search *search,
+							    const struct weir_flow_key *key, bool *made)
+{
+	struct weir_flow *flow = flow_find_at(search, key);
+
+	*made = false;
+	if (flow)
+		return flow;
+	*made = slot_claim(search);
+	if (!*made && !bucket_find_flow(search))
+		*made = !bpf_map_update_elem(&other_flows, key, &empty_flow, BPF_NOEXIST);
+	return flow_find_at(search, key);
+}
+
 /* The flow of a SYN, created if it is new. NULL if the table is full. */
 static __always_inline struct weir_flow *flow_find_or_create(const struct weir_flow_key *key,
 							     struct weir_flow_key *oldest, __u64 now_ns)
 {
 	struct slot_search search = bucket_search_any(key);
-	struct weir_flow *flow = flow_find_at(&search, key);
+	struct weir_flow *flow;
 	bool made;
 
-	if (flow)
-		return flow;
-	made = slot_claim(&search);
-	if (!made && !bucket_find_flow(&search))
-		made = !bpf_map_update_elem(&other_flows, key, &empty_flow, BPF_NOEXIST);
-	flow = flow_find_at(&search, key);
+	flow = flow_find_or_claim(&search, key, &made);
 	if (!made || !flow)
 		return flow;
 	flow->first_ns = flow->last_ns = flow->last_payload_ns = now_ns;

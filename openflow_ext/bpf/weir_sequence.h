@@ -45,6 +45,17 @@ static __always_inline __u32 sequence_window(const struct weir_flow *flow, bool 
 	return window > WEIR_MAX_FIELD ? window : WEIR_MAX_FIELD; /* windows before the handshake's end are unscaled */
 }
 
+/* The first segment of a side of a moved flow states the numbers of that side. */
+static __noinline int sequence_learn(struct weir_flow *flow, __u32 end, __u32 ack, enum weir_direction direction)
+{
+	struct weir_edges *sender = sequence_sender(flow, direction);
+
+	flow->flags &= ~(direction == WEIR_INGRESS ? WEIR_LEARNS_IN : WEIR_LEARNS_OUT);
+	sender->end = end;
+	sender->ack = ack;
+	return 0;
+}
+
 /*
  * Follows a segment without SYN and RST of a flow whose handshake was seen. Returns the number of bytes that it
  * acknowledges for the first time.
@@ -60,6 +71,8 @@ static __always_inline __u32 sequence_note(struct weir_flow *flow, const struct 
 
 	if (!(s->flags & TCP_ACK))
 		return 0;
+	if (flow->flags & (direction == WEIR_INGRESS ? WEIR_LEARNS_IN : WEIR_LEARNS_OUT))
+		return sequence_learn(flow, end, ack, direction);
 	if (!sequence_up_to(end, sender->end) &&
 	    sequence_up_to(end, receiver->ack + sequence_window(flow, direction == WEIR_EGRESS)))
 		sender->end = end;

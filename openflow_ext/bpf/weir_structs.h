@@ -21,6 +21,8 @@
 #define WEIR_FULL_WEIGHT 16     /* of a flow in the division of a corrected allowance; a punished one may have 1 */
 #define WEIR_BUCKET_SLOTS 8     /* slots of a bucket (weir_flow_table.h) */
 #define WEIR_FLOWS_PER_BUCKET 4 /* expected load: there are max_flows / this buckets */
+#define WEIR_MEANING 3          /* raise it if a field means something else than before (upgrade/meanings.py) */
+#define WEIR_MAX_EDITS 32       /* of a record, in one run of weir_move */
 
 enum weir_direction { WEIR_INGRESS, WEIR_EGRESS };
 enum weir_window_op { WEIR_WINDOW_NONE, WEIR_MOD_WINDOW, WEIR_SET_WINDOW, WEIR_FAIR_SHARE };
@@ -34,7 +36,7 @@ struct weir_settings {
 	__u32 report_kinds;   /* bit k: send flow reports of enum weir_report_kind k */
 	__u32 simple_count;   /* 1: N_i is the paper's integer, one per matching packet, whatever the flow's state */
 	__u32 report_wakes;   /* 1: a report wakes the agent if none waits already; 0: the agent polls */
-	__u32 pad;
+	__u32 meaning;        /* WEIR_MEANING of the version that made the maps; 0: a version before it had a number */
 };
 
 /* ---- ports: settings written by the agent, state written by the programs ----------------------- */
@@ -210,7 +212,9 @@ enum weir_flow_flag {
 	WEIR_REOFFERED = 2097152,   /* the map reoffers has a SYN on its ports with another sequence number */
 	WEIR_KEPT = 4194304,        /* its key is in flow_keys; else it is in opening_keys, as its handshake goes on */
 	WEIR_SIGNED = 8388608,      /* its SYNs have TCP-MD5 or TCP-AO, so that a changed header would break it */
-	WEIR_WATCHED = 16777216     /* the answer to a lowered window is awaited (weir_limit.h) */
+	WEIR_WATCHED = 16777216,    /* the answer to a lowered window is awaited (weir_limit.h) */
+	WEIR_LEARNS_IN = 33554432,  /* moved from a version that did not follow sequence numbers: the next segment */
+	WEIR_LEARNS_OUT = 67108864  /* of the local host (IN) or of the remote host (OUT) states its numbers */
 };
 
 struct weir_offer {
@@ -308,6 +312,53 @@ struct weir_sweep {
 	__u64 due_ns;     /* no flow that sends and receives nothing needs a sweep before this time */
 };
 
+/* ---- records that are moved into the maps of another version (weir_move.h) ----------------------- */
+
+enum weir_moved {
+	WEIR_MOVED_FLOW,
+	WEIR_MOVED_STATE,       /* of port_states */
+	WEIR_MOVED_ACKS,        /* of ack_counts */
+	WEIR_MOVED_LIST_COUNTS, /* of list_counts */
+	WEIR_MOVED_TALLY,       /* of tallies */
+	WEIR_MOVED_EXACT,       /* of exact_rules */
+	WEIR_MOVED_ARMED        /* of armed_rules */
+};
+
+/*
+ * How a field of a record follows that of the earlier version. SET: it becomes `after`, unless a program has changed
+ * it since it was `before`. SUM: after - before is added. BITS: the bits that were set are set, and the bits that
+ * were cleared are cleared.
+ */
+enum weir_edit_kind { WEIR_SET_4, WEIR_SET_8, WEIR_SUM_4, WEIR_SUM_8, WEIR_BITS_4 };
+
+struct weir_edit {
+	__u32 at;   /* offset in the record */
+	__u32 kind; /* enum weir_edit_kind */
+	__u64 before;
+	__u64 after;
+};
+
+struct weir_exact_key {
+	__u32 bridge;
+	__u32 src[4];
+	__u32 dst[4];
+	__u16 src_port;
+	__u16 dst_port;
+};
+
+/* The request to weir_move. */
+struct weir_move {
+	__u32 what;                  /* enum weir_moved */
+	__u32 index;                 /* of the record in an array */
+	struct weir_flow_key flow;   /* key of a flow, */
+	struct weir_exact_key exact; /* or of an exact or armed rule */
+	__u32 kept;                  /* the handshake of the flow is complete */
+	__u32 edits_len;
+	__u32 moved; /* result: 1; 0 if the record does not exist, or the flow finds no room */
+	__u32 pad;
+	struct weir_edit edits[WEIR_MAX_EDITS];
+};
+
 /* ---- the extension table ----------------------------------------------------------------------- */
 
 struct weir_action {
@@ -340,14 +391,6 @@ struct weir_tally {
 	__u64 used_ns;
 	__u32 window_bytes; /* MOD_WINDOW: the window that its decreases have left */
 	__u32 epoch;        /* of an armed entry: the reflex_epoch to which window_bytes belongs */
-};
-
-struct weir_exact_key {
-	__u32 bridge;
-	__u32 src[4];
-	__u32 dst[4];
-	__u16 src_port;
-	__u16 dst_port;
 };
 
 struct weir_rule {

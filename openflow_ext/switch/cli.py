@@ -48,14 +48,22 @@ class _JsonLines(logging.Formatter):
 @click.option(
     "--detach", "do_detach", is_flag=True, help="Remove what a killed agent left behind, then exit."
 )
+@click.option(
+    "--discard-state",
+    is_flag=True,
+    help="Start without the clamps, counts and flows of an earlier agent whose maps cannot be taken over.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 @click.option("-q", "--quiet", is_flag=True, help="Log warnings only.")
-def switch(keep: bool, do_detach: bool, as_json: bool, quiet: bool, **options: Any) -> None:
+def switch(
+    keep: bool, do_detach: bool, discard_state: bool, as_json: bool, quiet: bool, **options: Any
+) -> None:
     """Extend Open vSwitch bridges with Weir's OpenFlow extension: run the agent.
 
     The agent stands between a bridge and its controllers and attaches BPF programs to the bridge's ports.
     When it ends (Ctrl-C, SIGTERM) it restores what it replaced. If it is killed, forwarding continues, and
-    the data plane keeps counting, clamping and marking until the next agent adopts it.
+    the data plane keeps counting, clamping and marking until the next agent adopts it. An agent of another
+    version moves its state into new maps while traffic passes. If state would be lost, it refuses to start.
 
     \b
     Files in Open vSwitch's run directory:
@@ -92,7 +100,7 @@ def switch(keep: bool, do_detach: bool, as_json: bool, quiet: bool, **options: A
         if do_detach:
             _report_detached(asyncio.run(detach(settings, remove_data_plane)), as_json)
         else:
-            asyncio.run(_run(settings, keep, as_json))
+            asyncio.run(_run(settings, keep, as_json, discard_state))
     except (SwitchError, DataPlaneError, SettingsError) as error:
         _fail(error, as_json)
 
@@ -111,8 +119,10 @@ def _require_root() -> None:
         raise SwitchError("not root: loading BPF programs requires root; run with sudo")
 
 
-def _open_dataplane(settings: SwitchSettings) -> KernelDataPlane:
-    return KernelDataPlane(settings.name, settings.max_flows, settings.assumed_scale)
+def _open_dataplane(settings: SwitchSettings, discard_state: bool) -> KernelDataPlane:
+    return KernelDataPlane(
+        settings.name, settings.max_flows, settings.assumed_scale, discard_state=discard_state
+    )
 
 
 def _set_up_log(as_json: bool, quiet: bool) -> None:
@@ -123,7 +133,7 @@ def _set_up_log(as_json: bool, quiet: bool) -> None:
     root.setLevel(logging.WARNING if quiet else logging.INFO)
 
 
-async def _run(settings: SwitchSettings, keep: bool, as_json: bool) -> None:
+async def _run(settings: SwitchSettings, keep: bool, as_json: bool, discard_state: bool) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -139,7 +149,7 @@ async def _run(settings: SwitchSettings, keep: bool, as_json: bool) -> None:
 
     alive = asyncio.create_task(service_manager.report_alive())
     try:
-        await Agent(settings, lambda: _open_dataplane(settings), ready).run(stop, keep)
+        await Agent(settings, lambda: _open_dataplane(settings, discard_state), ready).run(stop, keep)
     finally:
         alive.cancel()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from openflow_ext import wire
+from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
 from tests.support.agent.switch_bench import Bench, Controller, run
 from tests.support.openflow.flow_mods import TCP4, ext, flow_mod, output
 from tests.support.waiting import wait_until
@@ -101,22 +103,22 @@ def test_detach_removes_everything_that_a_killed_agent_left(bench: Bench, contro
     assert bench.leftovers() == []
 
 
-def test_maps_of_another_layout_are_reported_and_can_be_detached(
+def test_another_size_of_the_flow_table_is_taken_over(
     bench: Bench, controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another number of flows stands for another version of Weir: both do not fit the pinned maps."""
-    bench.ready_agent(controller).end(signal.SIGKILL)
-    before = bench.attached()
+    agent = bench.ready_agent(controller)
+    put_rule(controller)
+    before = bench.attached(), bench.rules()
+    agent.end(signal.SIGKILL)
     config = tmp_path / "weir.toml"
     config.write_text("[switch]\nmax_flows = 1000\n")
     monkeypatch.setitem(bench.ovs.env, "WEIR_CONFIG", str(config))
-    refused = bench.agent("--controller", controller.target)
-    assert f"weir switch --name {bench.name} --detach" in refused.await_event("error")["message"]
-    assert refused.end(None) == 1
-    assert bench.attached() == before, "what was there works on"
-    detached = bench.agent("--detach", env_only=True)
-    assert detached.await_event("detached")["bridges"] == [bench.bridge]
-    assert detached.end(None) == 0
+    successor = bench.ready_agent(controller)
+    assert (bench.attached(), bench.rules()) == before
+    with contextlib.closing(PinnedMaps(bench.name)) as maps:
+        assert maps.max_flows == 1000
+    controller.accept()
+    assert successor.end() == 0
     assert bench.leftovers() == []
 
 

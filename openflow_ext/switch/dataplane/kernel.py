@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
+import socket
 import sys
 import threading
 import time
@@ -32,21 +34,29 @@ from openflow_ext.switch.dataplane.port_records import observed, untracked
 from openflow_ext.switch.dataplane.removal import (
     INGRESS_NAME,
     detach_programs,
+    next_folder,
+    old_folder,
     remove_data_plane,
     remove_pins,
 )
 from openflow_ext.switch.dataplane.rule_maps import ArmedMaps
 from openflow_ext.switch.dataplane.rules import Rule, RuleStats
 from openflow_ext.switch.dataplane.structs import constants, ffi
+from openflow_ext.switch.dataplane.upgrade import pins
+from openflow_ext.switch.dataplane.upgrade.move import Move
 from weir_base.paths import artifact
 from weir_base.port_counters import PortCountersRecord
 from weir_base.window import bdp_bytes, drain_ns
 
+log = logging.getLogger(__name__)
+
 NO_SCALE = 0xFF
 INGRESS_TC_NAME = "weir_ingress_tc"
 EGRESS_NAME = "weir_egress"
-_LOADED_WHEN_USED = (INGRESS_NAME, INGRESS_TC_NAME)
-"""A bridge uses one of these, by the kind of its datapath. The verifier takes half a second for each."""
+MOVE_NAME = "weir_move"
+_LOADED_WHEN_USED = (INGRESS_NAME, INGRESS_TC_NAME, MOVE_NAME)
+"""A bridge uses one of the first two, by the kind of its datapath, and an upgrade the last one. The verifier
+takes half a second for each form of the ingress."""
 _TRACEPOINTS = ("weir_enqueue", "weir_dequeue")
 _REPORT_HEADER_BYTES = 8
 _U32_MAX = 0xFFFFFFFF
@@ -76,30 +86,59 @@ class KernelDataPlane:
     ``name`` is the folder of its pins below /sys/fs/bpf. ``max_flows`` is the number of flows that all ports
     track together; None: that of an earlier agent, else one for this machine. ``assumed_scale`` is the window
     scale of flows whose handshake was not seen; None: the data plane does not clamp such flows. The data
-    plane of an earlier agent is adopted with its contents.
+    plane of an earlier agent is adopted with its contents. If its maps have another layout or size, their
+    contents are moved into new maps while the programs run. ``discard_state``: they are removed instead.
 
-    Raises DataPlaneError if the kernel, the permissions or the built object do not suffice.
+    Raises DataPlaneError if the kernel, the permissions or the built object do not suffice, or if a move
+    would lose state; nothing has changed then.
     """
 
     def __init__(
-        self, name: str = "weir", max_flows: int | None = None, assumed_scale: int | None = None
+        self,
+        name: str = "weir",
+        max_flows: int | None = None,
+        assumed_scale: int | None = None,
+        *,
+        discard_state: bool = False,
     ) -> None:
         self.folder = BPFFS / name
         self._assumed_scale = NO_SCALE if assumed_scale is None else assumed_scale
         if not os.path.ismount(BPFFS):
             raise DataPlaneError(f"{BPFFS} is not mounted: mount -t bpf bpf {BPFFS}")
-        fresh = not self.folder.exists()
+        self._pins = self.folder
+        made = None
+        undo = contextlib.ExitStack()
         try:
-            self.folder.mkdir(exist_ok=True)
+            pins.settle(self.folder)
+            if discard_state and self.folder.exists():
+                log.warning("the clamps, counts and flows at %s are discarded", self.folder)
+                remove_data_plane(name)
             self._max_flows = max_flows or held_max_flows(self.folder) or default_max_flows()
-            self._object = self._load(lambda name: name in _LOADED_WHEN_USED)
+            move = self._needed_move()
+            fresh = not self.folder.exists()
+            self._pins = next_folder(self.folder) if move else self.folder
+            made = self._pins if move or fresh else None
+            self._pins.mkdir(exist_ok=True)
             self._when_used: dict[str, libbpf.Object] = {}
-            self.pinned = PinnedMaps(name)
+            self._object = self._load(lambda name: name in _LOADED_WHEN_USED)
+            undo.callback(self._object.close)
+            self.pinned = PinnedMaps(self._pins.name)
+            undo.callback(self.pinned.close)
             self._timers = self._object.map("alarm_timers", ffi, "__u32", "struct alarm_timer")
-            self._attach_tracepoints()
-        except (OSError, DataPlaneError) as error:
-            raise self._failure(error, fresh) from error
-        self._maps = self.pinned.maps
+            self._maps = self.pinned.maps
+            if move:
+                undo.callback(move.close)
+                self._take_over(move)
+            else:
+                self._attach_tracepoints()
+        except DataPlaneError:
+            undo.close()
+            self._forget(made)
+            raise
+        except OSError as error:
+            undo.close()
+            self._forget(made)
+            raise DataPlaneError(f"the data plane cannot be loaded: {error}") from error
         self._slots = self.pinned.slots_by_port()
         self._unix_offset_ns = _unix_offset_ns()
         self._sweeping = threading.Lock()
@@ -112,19 +151,54 @@ class KernelDataPlane:
         reports = self._object.map("reports", ffi, "__u32", "__u32")
         self._report_ring = libbpf.RingBuffer(reports.fd, self._take_report)
         self._armed = ArmedMaps(self._maps["armed_rules"])
+        self._state_meaning()
         if fresh:
             self.configure_host(HostSettings())
 
-    def _failure(self, error: Exception, fresh: bool) -> DataPlaneError:
-        """The error of a data plane that cannot be loaded. Pins that were just made are removed."""
-        if fresh:
-            remove_pins(self.folder)
-        elif isinstance(error, BpfError) and error.errno == errno.EINVAL:
-            return DataPlaneError(
-                f"the maps at {self.folder} do not fit this version of Weir, or max_flows has changed:"
-                f" weir switch --name {self.folder.name} --detach removes them with their counters ({error})"
-            )
-        return DataPlaneError(f"the data plane cannot be loaded: {error}")
+    def _needed_move(self) -> Move | None:
+        """The move from the maps of another version. Raises DataPlaneError, BpfError."""
+        opened = self._open(lambda _: True)
+        try:
+            return pins.examine(self.folder, opened.shapes())
+        finally:
+            opened.close()
+
+    def _take_over(self, move: Move) -> None:
+        """Move the state of an earlier version, and exchange its programs for the new ones.
+
+        The programs of a port are exchanged one by one, each at once: every packet meets one version.
+        """
+        ports = move.ports()
+        hooked = [ifindex for ifindex in ports if libbpf.tc_program(ifindex, libbpf.TC_EGRESS)]
+        in_kernel = {ifindex: libbpf.tc_program(ifindex, libbpf.TC_INGRESS) != 0 for ifindex in hooked}
+        for kernel_datapath in set(in_kernel.values()):
+            self.program(INGRESS_TC_NAME if kernel_datapath else INGRESS_NAME)
+        move.copy(self._maps, self.program(MOVE_NAME))
+        pins.exchange(self.folder)
+        self._pins = self.folder
+        pins.end_links(old_folder(self.folder))
+        move.follow()
+        self._attach_tracepoints()
+        for ifindex in ports:
+            self._timers.put(self._timers.key(ifindex), self._timers.value(), only_new=True)
+        for ifindex, kernel_datapath in in_kernel.items():
+            with contextlib.suppress(OSError):  # the interface has gone: the agent detaches it
+                self._hook(ifindex, socket.if_indextoname(ifindex), kernel_datapath)
+        move.finish()
+        move.close()
+        remove_pins(old_folder(self.folder))
+
+    def _state_meaning(self) -> None:
+        """State in the maps what their fields mean, for the next version."""
+        settings = self._maps["settings"]
+        held: Any = settings.get(settings.key(0))
+        held.meaning = constants.WEIR_MEANING
+        settings.put(settings.key(0), held)
+
+    def _forget(self, made: Path | None) -> None:
+        """Remove the pins that were just ``made``, unless they hold the state already."""
+        if made is not None and made == self._pins:
+            remove_pins(made)
 
     # -- ports -------------------------------------------------------------------------------------
 
@@ -133,14 +207,18 @@ class KernelDataPlane:
     ) -> None:
         self.enter_port(ifindex, bridge, ofport)
         try:
-            libbpf.tc_attach(ifindex, libbpf.TC_EGRESS, self.program(EGRESS_NAME))
-            if kernel_datapath:
-                libbpf.tc_attach(ifindex, libbpf.TC_INGRESS, self.program(INGRESS_TC_NAME))
-            else:
-                self._attach_xdp(ifindex, ifname)
+            self._hook(ifindex, ifname, kernel_datapath)
         except OSError as error:
             self.detach(ifindex)
             raise DataPlaneError(f"{ifname}: {error}") from error
+
+    def _hook(self, ifindex: int, ifname: str, kernel_datapath: bool) -> None:
+        """Attach the programs to an interface, in place of earlier ones. Raises BpfError."""
+        libbpf.tc_attach(ifindex, libbpf.TC_EGRESS, self.program(EGRESS_NAME))
+        if kernel_datapath:
+            libbpf.tc_attach(ifindex, libbpf.TC_INGRESS, self.program(INGRESS_TC_NAME))
+        else:
+            self._attach_xdp(ifindex, ifname)
 
     def enter_port(self, ifindex: int, bridge: int, ofport: int) -> None:
         """Enter a port into the maps. Its earlier settings and counters stay. Raises DataPlaneError."""
@@ -231,6 +309,7 @@ class KernelDataPlane:
 
     def configure_host(self, settings: HostSettings) -> None:
         held = self._maps["settings"].value()
+        held.meaning = constants.WEIR_MEANING
         held.unix_offset_ns = self._unix_offset_ns
         held.report_kinds, held.simple_count = settings.report_kinds, settings.simple_count
         held.report_wakes = settings.report_wakes
@@ -383,18 +462,27 @@ class KernelDataPlane:
         self.close()
         remove_data_plane(self.folder.name)
 
-    def _load(self, unwanted: Callable[[str], bool]) -> libbpf.Object:
-        """Load the programs whose name is not ``unwanted``, with the pinned maps."""
-        loading = libbpf.Object(artifact("weir.bpf.o"))
+    def _open(self, unwanted: Callable[[str], bool]) -> libbpf.Object:
+        """Open the programs whose name is not ``unwanted``, and the maps at their sizes. Raises BpfError."""
+        opened = libbpf.Object(artifact("weir.bpf.o"))
         try:
-            loading.leave_out(unwanted)
-            loading.pin_maps(self.folder)
+            opened.leave_out(unwanted)
+            opened.pin_maps(self._pins)
             opening = max(_LEAST_OPENING, self._max_flows // _OPENING_FRACTION)
-            loading.resize("opening_keys", opening)
-            loading.resize("other_flows", self._max_flows + opening)
+            opened.resize("opening_keys", opening)
+            opened.resize("other_flows", self._max_flows + opening)
             for name in ("flow_keys", "exact_rules"):
-                loading.resize(name, self._max_flows)
-            loading.resize("flow_buckets", -(-self._max_flows // int(constants.WEIR_FLOWS_PER_BUCKET)))
+                opened.resize(name, self._max_flows)
+            opened.resize("flow_buckets", -(-self._max_flows // int(constants.WEIR_FLOWS_PER_BUCKET)))
+        except BpfError:
+            opened.close()
+            raise
+        return opened
+
+    def _load(self, unwanted: Callable[[str], bool]) -> libbpf.Object:
+        """Load the programs whose name is not ``unwanted``, with the pinned maps. Raises BpfError."""
+        loading = self._open(unwanted)
+        try:
             loading.load()
         except BpfError:
             loading.close()
@@ -404,7 +492,7 @@ class KernelDataPlane:
     def _attach_tracepoints(self) -> None:
         """Attach to the qdiscs' tracepoints, in place of an earlier agent's programs."""
         for name in _TRACEPOINTS:
-            pin = self.folder / f"{name}_link"
+            pin = self._pins / f"{name}_link"
             if pin.exists():
                 earlier = libbpf.Link.pinned(pin)
                 earlier.unpin()

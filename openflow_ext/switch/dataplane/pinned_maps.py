@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from libbpf_cffi.libbpf import BpfError, Map, PerCpuMap
+from libbpf_cffi.libbpf import BpfError, Map, PerCpuMap, pinned_map
 from openflow_ext.switch.dataplane.interface import DataPlaneError, NoSuchPort
 from openflow_ext.switch.dataplane.port_records import PORT_BYTES, PortRecords
 from openflow_ext.switch.dataplane.qdiscs import Qdiscs
@@ -19,7 +19,7 @@ from weir_base.port_counters import PortCountersRecord
 
 BPFFS = Path("/sys/fs/bpf")
 
-_TYPES = {
+KEY_AND_VALUE = {
     "ports": ("__u32", "struct weir_port"),
     "port_states": ("__u32", "struct weir_port_state"),
     "flow_buckets": ("__u32", "struct weir_bucket"),
@@ -34,10 +34,25 @@ _TYPES = {
     "lists": ("struct weir_list_key", "struct weir_list"),
     "list_flags": ("__u32", "struct weir_flags_table"),
     "tallies": ("__u32", "struct weir_rule"),
+    "reoffers": ("struct weir_flow_key", "struct weir_reoffer"),
 }
+"""The C types of the keys and values of the maps that the agent reads."""
 _FREE = bytes(4)
 """The number of the interface, with which struct weir_port begins, in a free slot."""
-_PER_CPU = {"list_counts": "struct weir_counts", "ack_counts": "struct weir_ack_counts"}
+PER_CPU = {"list_counts": "struct weir_counts", "ack_counts": "struct weir_ack_counts"}
+"""The C types of the values of per-CPU arrays."""
+
+
+def _require_own_sizes(folder: Path) -> None:
+    """Raises DataPlaneError if the values have other sizes than here: they would be written past a buffer."""
+    sizes = {name: ffi.sizeof(value) for name, (_, value) in KEY_AND_VALUE.items()}
+    sizes |= {name: ffi.sizeof(value) for name, value in PER_CPU.items()}
+    others = [name for name, size in sizes.items() if pinned_map(folder / name).shape.value_bytes != size]
+    if others:
+        raise DataPlaneError(
+            f"the data plane at {folder} is of another version of Weir ({', '.join(others)} differ):"
+            f" use that version's commands, or start this version's `weir switch`, which takes it over"
+        )
 
 
 class PinnedMaps:
@@ -51,12 +66,13 @@ class PinnedMaps:
         try:
             self.maps = {
                 map_name: Map.pinned(folder / map_name, ffi, key, value)
-                for map_name, (key, value) in _TYPES.items()
+                for map_name, (key, value) in KEY_AND_VALUE.items()
             }
-            for map_name, value in _PER_CPU.items():
+            for map_name, value in PER_CPU.items():
                 self.maps[map_name] = PerCpuMap.pinned(folder / map_name, ffi, "__u32", value)
         except BpfError as error:
             raise DataPlaneError(f"no data plane at {folder}: start `weir switch` first ({error})") from error
+        _require_own_sizes(folder)
         names = ("exact_rules", "lists", "list_flags", "tallies", "list_counts")
         self.rule_maps = RuleMaps(*(self.maps[name] for name in names))
         self.qdiscs = Qdiscs()

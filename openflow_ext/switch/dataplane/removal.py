@@ -18,15 +18,30 @@ INGRESS_NAME = "weir_ingress"
 _HOOKS = (libbpf.TC_INGRESS, libbpf.TC_EGRESS)
 
 
+def next_folder(folder: Path) -> Path:
+    """Where an upgrade makes the new maps (upgrade/pins.py). No name of a data plane has a plus sign."""
+    return folder.with_name(f"{folder.name}+next")
+
+
+def old_folder(folder: Path) -> Path:
+    """Where the earlier maps are while an upgrade moves their last state."""
+    return folder.with_name(f"{folder.name}+old")
+
+
 def remove_data_plane(name: str) -> None:
     """Detach the programs of the data plane ``name`` from all interfaces and remove its pins.
 
     Nothing happens if the data plane does not exist. Its version and the size of its maps do not matter: the
-    programs are found by the map of ports that they use. Raises DataPlaneError.
+    programs are found by the map of ports that they use. What an upgrade left that was interrupted is removed
+    too. Raises DataPlaneError.
     """
-    folder = BPFFS / name
-    if not folder.exists():
-        return
+    home = BPFFS / name
+    for folder in (home, old_folder(home), next_folder(home)):
+        if folder.exists():
+            _remove_folder(folder)
+
+
+def _remove_folder(folder: Path) -> None:
     try:
         with closing(Qdiscs()) as qdiscs:
             for ifindex in _interfaces_of(folder, qdiscs):
