@@ -58,8 +58,5 @@ PAPER = {
 # The same programs and entries, and a switch that changes no packet: what `weir off` leaves.
 AUTO_OFF = AUTO | {
     "style": {"label": "SDTCP, off", "colour": "#88BBDD", "line": ":", "marker": "s"},
-    "settings": {
-        "sdtcp": {"rtt_us": 2000, "policy": "longest-lived", "corrects_allowance": True},
-        "switch": {"mode": "observe"},
-    },
+    "settings": {"sdtcp": {"rtt_us": 2000, "corrects_allowance": True}, "switch": {"mode": "observe"}},
 }

@@ -22,6 +22,7 @@ import pytest
 from flowdb.db import FlowDb
 from flowdb.flow import FiveTuple, Flow, Hop
 from tests.support.agent.switch_bench import Bench, open_vswitch
+from tests.support.lab.examples import one_case
 from tests.support.waiting import DEADLINE_S, wait_until
 from tools.doc_checks import PAGES, PROJECT, page_commands
 
@@ -202,6 +203,7 @@ def test_two_result_folders(tmp_path: Path) -> None:
         folder = tmp_path / "results" / name / "demo"
         folder.mkdir(parents=True)
         (folder / "summary.json").write_text(json.dumps([row]))
+        (folder / "metadata.json").write_text(json.dumps({"experiment": one_case().to_json()}))
     run_in(tmp_path, LAB_COMPARE)
 
 

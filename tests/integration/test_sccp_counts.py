@@ -20,6 +20,7 @@ import pytest
 from app_base.pipeline import FABRIC_TABLE
 from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
 from sccp_app import messages
+from sccp_app.config import SccpSettings
 from sccp_app.core import TABLE_I, PortPolicy
 from sccp_app.stage import STAGE
 from tests.support.agent.switch_bench import Bench, Controller, run
@@ -37,7 +38,7 @@ SERVER = "10.77.0.2"
 
 def put_sccp(controller: Controller, common_rtt_us: int) -> None:
     """Send sccp_app's entries, with Open vSwitch's learning switch behind them."""
-    datapath = FakeDatapath()
+    datapath, scope = FakeDatapath(), SccpSettings().scope
     ofp, parser = datapath.ofproto, datapath.ofproto_parser
     to_sccp = [parser.OFPInstructionGotoTable(STAGE.table)]
     on = [parser.OFPInstructionGotoTable(FABRIC_TABLE)]
@@ -46,11 +47,11 @@ def put_sccp(controller: Controller, common_rtt_us: int) -> None:
     ]
     for table, instructions in ((0, to_sccp), (STAGE.table, on), (FABRIC_TABLE, forward)):
         datapath.send_msg(parser.OFPFlowMod(datapath, table_id=table, priority=0, instructions=instructions))
-    for message in messages.table_i(datapath, TABLE_I, FABRIC_TABLE):
+    for message in messages.entries(datapath, TABLE_I, FABRIC_TABLE, scope):
         datapath.send_msg(message)
     controller.send(*(bytes(message.buf) for message in datapath.sent))
     assert controller.barrier() == []
-    config = messages.configure_ports(datapath, PortPolicy(common_rtt_us))
+    config = messages.configure_ports(datapath, PortPolicy(common_rtt_us), scope)
     datapath.send_msg(config)
     controller.ask(bytes(config.buf))
 

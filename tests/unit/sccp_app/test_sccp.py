@@ -180,9 +180,9 @@ def test_a_connecting_switch_gets_table_i_and_the_policy(app):
 )
 def test_a_setting_switches_its_addition_off(setting, addition):
     """The message's golden bytes: port, flags, the common RTT."""
-    datapath, policy = FakeDatapath(), SccpSettings(**{setting: False, "common_rtt": "fixed"}).policy
+    datapath, settings = FakeDatapath(), SccpSettings(**{setting: False, "common_rtt": "fixed"})
     flags = wire.PortConfigFlags.WINDOW | wire.PortConfigFlags[f"OMIT_{addition}"]
-    config = configure_ports(datapath, policy)
+    config = configure_ports(datapath, settings.policy, settings.scope)
     config.serialize()
     assert bytes(config.buf)[16:24] == bytes([255] * 4) + int(flags).to_bytes(4, "big")
     assert wire.decode_message(bytes(config.buf)) == wire.PortConfig(wire.OFPP_ANY, flags, common_rtt_us=600)
