@@ -2,7 +2,7 @@
 /*
  * Selective acknowledgements (RFC 2018). While a lost segment is being repaired the acknowledgement number stands
  * still, and so does the edge of a lowered window. The sender would stop, and then send a whole window at once. But
- * what was sent before the segment that arrived last is no longer in flight: it has arrived, or it is lost. So the
+ * the segments before the one that arrived last are no longer in flight: they have arrived, or they are lost. So the
  * window counts from there (docs/decisions/0069-selective-acknowledgements.md).
  */
 #ifndef WEIR_SACK_H
@@ -28,7 +28,7 @@ struct sack_option {
 
 /*
  * How far what arrived last is beyond the acknowledgement number of a segment of the local host, whose options begin at
- * the cursor. 0: it has no such option, the block reports a duplicate (RFC 2883), or what was never sent.
+ * the cursor. 0: it has no such option, or the block reports a duplicate (RFC 2883) or bytes that were never sent.
  */
 static __always_inline __u32 sack_bytes(const struct weir_flow *flow, struct cursor c, const struct tcphdr *tcp)
 {
