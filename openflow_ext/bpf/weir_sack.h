@@ -32,11 +32,12 @@ struct sack_option {
  */
 static __always_inline __u32 sack_bytes(const struct weir_flow *flow, struct cursor c, const struct tcphdr *tcp)
 {
+	bool with_timestamps = parse_timestamps(c, tcp);
 	const struct sack_option *sack = cursor_take(&c, sizeof(*sack));
 	__u32 ack = bpf_ntohl(tcp->ack_seq), right;
 
-	if (!sack || tcp->doff * 4 < sizeof(*tcp) + sizeof(*sack) || sack->timestamps.kind != TCPOPT_TIMESTAMPS ||
-	    sack->kind != TCPOPT_SACK || sack->nops != bpf_htons(TCPOPT_TWO_NOPS))
+	if (!sack || tcp->doff * 4 < sizeof(*tcp) + sizeof(*sack) || !with_timestamps || sack->kind != TCPOPT_SACK ||
+	    sack->nops != bpf_htons(TCPOPT_TWO_NOPS))
 		return 0;
 	right = bpf_ntohl(sack->right);
 	return right - ack <= flow->remote_edges.end - ack ? right - ack : 0;
