@@ -228,6 +228,7 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
         before, self.settings = self.settings, now
         changed = [name for name in type(now).model_fields if getattr(now, name) != getattr(before, name)]
         self.logger.info("settings changed: %s", ", ".join(changed))
+        self.flowdb.note_settings(self.DECLARATION.name, now)
         if "metrics" in changed:
             self.logger.warning("[sdtcp] metrics takes effect at the next start")
         self.executor.settings, self.core.parameters = now, now.parameters

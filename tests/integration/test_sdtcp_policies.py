@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flowdb.models import DecisionRow, FlowRow
+from flowdb.models import DecisionRow, FlowRow, SettingRow
 from mininet_topos.experiments.schemes import to_toml
 from mininet_topos.network.lab_network import Network, network
 from mininet_topos.network.layout import star
@@ -42,10 +42,15 @@ def flow_from(on: Stage, sender: int) -> FlowRow | None:
 
 
 def change_settings(on: Stage, **sdtcp: object) -> None:
-    """Give the running controller another [sdtcp] section."""
+    """Give the running controller another [sdtcp] section, and wait until it has it."""
     file = on.folder / "scheme" / "weir.toml"
     others = re.sub(r"\[sdtcp\][^\[]*", "", file.read_text())
     file.write_text(others + to_toml({"sdtcp": SDTCP | sdtcp}))
+    wanted = SdtcpSettings.model_validate(SDTCP | sdtcp).model_dump(mode="json")
+    wait_until(
+        lambda: any(row.section == "sdtcp" and row.chosen == wanted for row in on.rows(SettingRow)),
+        "the controller has the settings",
+    )
 
 
 def order_of(on: Stage, **sdtcp: object) -> list[int]:

@@ -13,7 +13,7 @@ from fabric_app.events import EventFlowClosed, EventFlowOpened
 from flowdb.commands import Command
 from flowdb.db import FlowDb
 from flowdb.flow import FiveTuple, Flow, Hop, PortKey
-from flowdb.models import AlarmRow, ClampRow, DecisionRow
+from flowdb.models import AlarmRow, ClampRow, DecisionRow, SettingRow
 from openflow_ext import registry, wire
 from openflow_ext.switch.dataplane.rules import WindowOp
 from openflow_ext.switch.openflow.extension_rules import rule_of
@@ -95,6 +95,13 @@ def test_an_alarm_of_another_clock_is_recorded_with_its_arrival(app, datapath, a
 
 def observing(app, **settings):
     app._change_settings(SdtcpSettings(**settings))
+
+
+def test_changed_settings_are_recorded_in_the_database(app):
+    app._change_settings(app.settings.model_copy(update={"k_pkts": 31}))
+    app.flowdb.close()
+    (noted,) = rows(app.database, SettingRow)
+    assert (noted.section, noted.chosen["k_pkts"]) == ("sdtcp", 31)
 
 
 def extension_actions(datapath):
