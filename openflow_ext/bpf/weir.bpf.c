@@ -318,7 +318,7 @@ static __noinline __u64 packet_weighted_allowance(const struct packet *p, const 
 {
 	bool active = !p->port->turn_shift || share_is_active(p->flow, p->port, p->state, q->now_ns);
 	__u64 bytes = active ? allowance_bytes(p->port, p->state) : allowance_of_idle_flows(p->port, p->state, q->mss);
-	__u32 weight = active ? share_counted_weight(p->flow, p->port) : WEIR_FULL_WEIGHT;
+	__u32 weight = active ? share_counted_weight(p->flow, p->port, p->state, q->now_ns) : WEIR_FULL_WEIGHT;
 
 	if (weight == WEIR_FULL_WEIGHT && share_missing_weight(p->port, p->state, q->now_ns))
 		bytes = allowance_beside_punished(p->port, bytes, q->divisor, q->mss);

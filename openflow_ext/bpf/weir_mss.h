@@ -200,7 +200,7 @@ __noinline __u64 share_divisor(struct weir_flow *flow, const struct weir_port *p
 		return crowd;
 	if (!(flow->flags & WEIR_RESUMED) || flows >= crowd)
 		return flows;
-	weight = share_counted_weight(flow, port);
+	weight = share_counted_weight(flow, port, state, now_ns);
 	as_idle = weight < share_full_weight(port) ? crowd_now(state, now_ns) : crowd;
 	if (flow->flags & WEIR_HALF_SEGMENTS)
 		return as_idle; /* it receives two segments first, also one flow after the other (floor_of_one_segment)

@@ -127,11 +127,14 @@ static __always_inline void share_count_sender(struct weir_flow *flow, const str
 /*
  * The weight with which an active sender shares the allowance: the one with which it is counted in the last two turns,
  * of which the larger sum divides. If it were small as soon as the flow is punished, its window would be a sixteenth
- * until the sums have followed, and the link idle.
+ * until the sums have followed, and the link idle. A flow that has not sent in this turn yet was counted last in the
+ * turn before; what it was before that is in no sum any more.
  */
-static __always_inline __u32 share_counted_weight(const struct weir_flow *flow, const struct weir_port *port)
+static __always_inline __u32 share_counted_weight(const struct weir_flow *flow, const struct weir_port *port,
+						  const struct weir_port_state *state, __u64 now_ns)
 {
-	bool full_before = flow->flags & WEIR_SENT_BEFORE && !(flow->flags & WEIR_SMALL_BEFORE);
+	bool in_this_turn = flow->last_turn == state->turn && share_turns_passed(port, state, now_ns) < 1;
+	bool full_before = in_this_turn && flow->flags & WEIR_SENT_BEFORE && !(flow->flags & WEIR_SMALL_BEFORE);
 
 	return flow->flags & WEIR_SMALL_WEIGHT && !full_before ? 1 : share_full_weight(port);
 }

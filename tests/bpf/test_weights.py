@@ -97,6 +97,18 @@ def test_a_flow_keeps_its_full_weight_until_the_sums_have_followed(port: Bench) 
     assert window(port, LONG) == near(ALLOWANCE / (FULL_WEIGHT + 1))
 
 
+def test_a_flow_that_has_not_sent_in_a_turn_has_the_weight_that_the_sums_hold(port: Bench) -> None:
+    """Both flows became punished in the turn before, so their sum is that of two small weights."""
+    port.plane.arm(PORT, BRIDGE, [reflex_entry(LONG), reflex_entry(SHORT)])
+    for flow in (LONG, SHORT):
+        window(port, flow)
+        send(port, flow, FULL_QUEUE)
+    next_turn(port)
+    assert window(port, SHORT) == near(ALLOWANCE / 2)
+    next_turn(port, senders=(LONG,))
+    assert window(port, SHORT) == near(ALLOWANCE / 2)
+
+
 def test_a_punished_flow_that_resumes_has_the_share_of_an_idle_flow_first(port: Bench) -> None:
     """With its small weight beside the full one of a flow that waits, it would have a seventeenth."""
     punish_long(port)
