@@ -5,7 +5,9 @@
  *
  * Each check above K repeats the alarm, as in the paper, while this helps: the controller answers by a new rule, or the
  * queue grows. A queue that stays above K because windows cannot be smaller would send alarms for ever. So after some
- * repetitions without either, the alarm is repeated at a fixed and slow pace.
+ * repetitions without either, the alarm is repeated at a fixed and slow pace. At the same pace a queue around K raises
+ * it anew if only punished flows send: the port itself divides its allowance among them, so that the controller has
+ * nothing to decide.
  *
  * Some kernels skip calls of programs (docs/decisions/0030-missed-program-calls.md), so that the known length of a
  * queue may be wrong. So the alarm ends if nothing was enqueued or dequeued for long, and checks that have stopped
@@ -24,6 +26,7 @@
 #include "weir_consts.h"
 #include "weir_maps.h"
 #include "weir_port.h"
+#include "weir_share.h"
 #include "weir_structs.h"
 #include "weir_window.h"
 
@@ -150,6 +153,21 @@ static __always_inline void alarm_raise(__u32 ifindex, struct alarm_timer *alarm
 	alarm_start_checks(alarm, port, state, now_ns);
 }
 
+/*
+ * The queue crosses K soon after the last alarm, and each active sender is punished. Armed entries are in force only
+ * during an alarm, so that their flows are not.
+ */
+static __always_inline bool alarm_is_old(const struct weir_port *port, const struct weir_port_state *state,
+					 __u64 now_ns)
+{
+	__u64 senders;
+
+	if (!port->link_ns || port->armed_entries || now_ns - state->alarmed_ns >= FOLDED_ALARM_NS)
+		return false;
+	senders = share_active_senders(port, state, state->tick_ns);
+	return senders && share_active_weight(port, state, state->tick_ns) == senders;
+}
+
 static __always_inline void alarm_watch_queue(__u32 ifindex, struct weir_port *port, struct weir_port_state *state)
 {
 	bool above_k = port->k_pkts && state->queue_pkts > port->k_pkts;
@@ -165,10 +183,10 @@ static __always_inline void alarm_watch_queue(__u32 ifindex, struct weir_port *p
 	alarm = bpf_map_lookup_elem(&alarm_timers, &ifindex);
 	if (!alarm)
 		return;
-	if (state->alarm == WEIR_QUIET)
-		alarm_raise(ifindex, alarm, port, state, now_ns);
-	else
+	if (state->alarm != WEIR_QUIET)
 		alarm_start_checks(alarm, port, state, now_ns);
+	else if (!alarm_is_old(port, state, now_ns))
+		alarm_raise(ifindex, alarm, port, state, now_ns);
 }
 
 /*

@@ -12,6 +12,7 @@ import pytest
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
 from openflow_ext.switch.dataplane.netlink import Netlink
+from openflow_ext.switch.dataplane.structs import constants
 from tests.support.data_plane.bench import reflex_entry
 from tests.support.data_plane.packets import Segment
 from tests.support.data_plane.slow_port import K_PKTS, RTT_US, events_until_normal, send_frames
@@ -84,6 +85,32 @@ def test_a_rule_and_a_growing_queue_repeat_the_alarm_at_each_check(
     plane.put(1, reflex_entry(Segment()))
 
     assert 33 <= len(alarm_times_ms(plane)) <= 40, "16, one for the growth, 16 for the rule, and rare ones"
+
+
+@pytest.mark.parametrize(
+    ("weight", "least_ms", "most_ms"),
+    [(1, 99, 150), (constants.WEIR_FULL_WEIGHT, 0, 60)],
+    ids=["all-punished", "none-punished"],
+)
+def test_a_queue_around_k_alarms_rarely_while_only_punished_flows_send(
+    port: tuple[str, KernelDataPlane], weight: int, least_ms: int, most_ms: int
+) -> None:
+    """The port divides its allowance among them without the controller."""
+    name, plane = port
+    ifindex = socket.if_nametoindex(name)
+    settings = PortSettings(alarm=True, k_pkts=K_PKTS, rtt_us=FAST_RTT_US, corrects_allowance=True)
+    plane.configure(ifindex, settings, 1_000_000, 60_000)
+    send_frames(name, K_PKTS + 3)
+    *_, last, _ = events_until_normal(plane)
+    states, (key, _) = plane.pinned.maps["port_states"], plane.pinned.find_port(ifindex)
+    state = states.get(key)
+    state.turn_start_ns = time.monotonic_ns()
+    for turn in (0, 1):
+        state.sent_in_turn[turn], state.weight_in_turn[turn] = 3, 3 * weight
+    states.put(key, state)
+    send_frames(name, 20)
+    first, *_ = events_until_normal(plane)
+    assert least_ms <= (first.crossing_ns - last.crossing_ns) / 1e6 <= most_ms
 
 
 def test_alarm_ends_if_the_kernel_skips_the_departures(port: tuple[str, KernelDataPlane]) -> None:
