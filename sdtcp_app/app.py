@@ -236,7 +236,8 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
         if {"policy", "priority", "protect"} & set(changed):
             self.flowdb.index.rank_by(self._rank())
             self.commands.rank_anew()
-        if now.alarm_k_pkts != before.alarm_k_pkts or {"rtt_us", "corrects_allowance"} & set(changed):
+        of_ports = ("alarm_k_pkts", "rtt_us", "corrects_allowance", "fits_ports")
+        if any(getattr(now, name) != getattr(before, name) for name in of_ports):
             for datapath in self.datapaths.values():
                 self.executor.configure_alarms(datapath)
         if now.scope != before.scope:

@@ -111,6 +111,13 @@ class SdtcpSettings(ScopeSettings):
         "Switching it off takes effect for new ports. Where SCCP sets fair shares, `[sccp] common_rtt` "
         "decides instead",
     )
+    fits_segments: bool = Field(
+        True,
+        description="part of `corrects_allowance`: the switch changes MSS and window scale in the SYNs of "
+        "hosts, so that a window is a whole number of segments. It does so only if the controller acts "
+        "everywhere and spares no flow; false: SYNs pass unchanged. Where SCCP sets fair shares, "
+        "`[sccp] fits_segments` decides instead",
+    )
     clamp_limit_s: float = Field(
         2.0,
         gt=0,
@@ -141,6 +148,11 @@ class SdtcpSettings(ScopeSettings):
     def scope(self) -> Scope:
         """Where SDTCP acts."""
         return self.scope_if(self.mode != "observe")
+
+    @property
+    def fits_ports(self) -> bool:
+        """Whether ports fit segments. A SYN does not show whether its flow is in the scope: all must be."""
+        return self.corrects_allowance and self.fits_segments and self.scope == Scope()
 
     @property
     def alarm_k_pkts(self) -> int:

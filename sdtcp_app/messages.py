@@ -26,6 +26,8 @@ PRIORITY = 65535
 def watch_ports(datapath: Any, settings: SdtcpSettings) -> Any:
     """Configures the alarm of every port of the switch, also of ports that are added later."""
     allowance = PortConfigFlags.ALLOWANCE if settings.corrects_allowance else PortConfigFlags.NONE
+    if settings.corrects_allowance and not settings.fits_ports:
+        allowance |= PortConfigFlags.OMIT_FITTING
     return datapath.ofproto_parser.OFPPortConfig(
         datapath,
         port_no=OFPP_ANY,

@@ -137,7 +137,7 @@ static __noinline int packet_take_offer(struct packet *p, const struct rule_quer
 	if (place == OFFER_IN_FLOW) {
 		offer_store(p->flow, syn, answer, direction);
 		p->flow->last_ns = q->now_ns;
-		if (answer && direction == WEIR_INGRESS && syn->offer.flags & WEIR_FITTED &&
+		if (answer && direction == WEIR_INGRESS && syn->offer.flags & WEIR_FITTED && p->port->bdp_bytes &&
 		    !port_observes_share(p->port))
 			packet_limit_start(p, q);
 		return 1;
@@ -284,6 +284,12 @@ static __always_inline __u32 lone_flow_bytes(const struct weir_port *port, __u64
 	return flows == 1 ? port->buffer_bytes / LONE_FLOW_QUEUE_FRACTION : 0;
 }
 
+/* The flow is limited at its port: by a fair share, or as a punished flow. */
+static __always_inline bool packet_is_limited(const struct packet *p)
+{
+	return p->port->bdp_bytes || p->flow->flags & WEIR_PUNISHED;
+}
+
 /*
  * Sets the least window of the flow, unless the operator has configured one: one segment or two. With two, the share is
  * rounded up to whole segments plus one, because receivers acknowledge every second segment.
@@ -296,7 +302,7 @@ static __always_inline void packet_set_floor(struct packet *p, struct rule_query
 		q->headroom_bytes = allowance_dither(q->segment.src_port, q->segment.dst_port, p->state->turn, q->mss);
 	one_segment = fitted && floor_is_one_segment(p->flow, p->port, q);
 
-	flow_note_one_segment(p->flow, one_segment);
+	flow_note_one_segment(p->flow, one_segment && packet_is_limited(p));
 	if (fitted) {
 		q->floor_bytes = one_segment ? floor_of_one_segment(p->flow, p->port, p->state, q->mss) : 2 * q->mss;
 		if (!p->port->link_ns && !one_segment)

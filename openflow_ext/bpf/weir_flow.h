@@ -25,18 +25,21 @@ static __always_inline bool flow_leave(struct weir_flow *flow, enum weir_member 
 
 /*
  * Gives a flow a least window of two segments instead of one. A port does so while its queue has room for a segment
- * of each of its flows and another one of each flow with two. If the size of its queue is unknown it always does.
+ * of each of its flows and another one of each flow with two. Without a fair share N_i may be 0, and the active senders
+ * count instead. If the size of its queue is unknown it always does.
  * For fitted segments, which may be small, headers are added and an eighth of the queue stays free, as in
  * weir_fitted_segment.
  */
 static __always_inline void flow_grant_two_segments(struct weir_flow *flow, const struct weir_port *port,
 						    struct weir_port_state *state, __u32 mss)
 {
+	__u64 flows = port->bdp_bytes ? state->n_i : share_active_senders(port, state, state->tick_ns);
+
 	if (flow->member & WEIR_IN_TWO_SEGMENTS || port->omits & WEIR_OMIT_TWO_SEGMENTS)
 		return;
 	if (flow->flags & WEIR_FITTED)
 		mss = (mss + WEIR_HEADERS) * WEIR_SPARE_FRACTION / (WEIR_SPARE_FRACTION - 1);
-	if (port->buffer_bytes && (state->n_i + state->two_segment_flows + 1) * mss > port->buffer_bytes)
+	if (port->buffer_bytes && (flows + state->two_segment_flows + 1) * mss > port->buffer_bytes)
 		return;
 	if (flow_join(flow, WEIR_IN_TWO_SEGMENTS))
 		__sync_fetch_and_add(&state->two_segment_flows, 1);

@@ -95,6 +95,16 @@ static __always_inline __u32 crowd_note_syn(struct weir_port_state *state, const
 }
 
 /*
+ * The flows that have to fit into the queue with a segment each when this one is opened. A port without a fair share
+ * limits punished flows only, so no number of flows is sure to fit.
+ */
+static __always_inline __u32 mss_flows_to_fit(const struct weir_port *port, struct weir_port_state *state,
+					      const struct weir_flow *flow)
+{
+	return port->bdp_bytes ? crowd_note_syn(state, flow, bpf_ktime_get_ns()) : 1;
+}
+
+/*
  * Changes what the host behind the port offers. True if the segments that it will receive are whole numbers of its
  * window steps. A global function, which the verifier checks once.
  */
@@ -106,7 +116,7 @@ __noinline int mss_fit_offer(const struct weir_port *port, struct weir_port_stat
 	if (!port || !state || !flow || !options || !offer)
 		return 0;
 	extra = offer->timestamps ? TIMESTAMPS_LEN : 0;
-	if (!port->bdp_bytes || !port->buffer_bytes || port->omits & WEIR_OMIT_FITTING)
+	if (!(port->bdp_bytes || port->link_ns) || !port->buffer_bytes || port->omits & WEIR_OMIT_FITTING)
 		return 0;
 	if (options->bytes[0] != TCPOPT_MSS || options->bytes[1] != TCPOPT_MSS_LEN || offer->mss <= extra)
 		return 0;
@@ -114,8 +124,8 @@ __noinline int mss_fit_offer(const struct weir_port *port, struct weir_port_stat
 	    options->bytes[options->scale_offset & OPTIONS_MASK] == offer->scale)
 		offer->scale -= weir_finer(offer->scale);
 	scale = offer->scale == WEIR_NO_SCALE ? 0 : offer->scale;
-	segment = weir_fitted_segment(port->buffer_bytes + port->bdp_bytes,
-				      crowd_note_syn(state, flow, bpf_ktime_get_ns()), offer->mss - extra, scale);
+	segment = weir_fitted_segment(port->buffer_bytes + port->bdp_bytes, mss_flows_to_fit(port, state, flow),
+				      offer->mss - extra, scale);
 	offer->mss = segment + extra;
 	return !(segment & ((1u << (scale & 31)) - 1));
 }

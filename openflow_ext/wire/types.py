@@ -42,7 +42,7 @@ class PortConfigFlags(enum.IntFlag, boundary=enum.STRICT):
     allowance. That begins with the RTT of the port's handshakes, at least with capacity x common_rtt_us, or
     without a common RTT with what fits into the queue.
     WINDOW without ALLOWANCE: the allowance stays at capacity x common_rtt_us.
-    OMIT_...: with WINDOW, what the port does without, of that which Weir adds to SCCP as published.
+    OMIT_...: with WINDOW or ALLOWANCE, the additions of Weir that the port does without.
     OBSERVE has no field; with WINDOW the port's fair share changes no packet, and the port counts the packets
     that it would change. WINDOW without OBSERVE ends that.
     SWITCH: off, for all ports of the switch together.

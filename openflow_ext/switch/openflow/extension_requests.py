@@ -153,10 +153,9 @@ def _configure(config: wire.PortConfig, ports: Ports) -> wire.PortConfigReply:
         changes = {name: int(getattr(config, name)) for name in names}
         if config.flags & wire.PortConfigFlags.ALARM:
             changes["alarm"] = config.k_pkts > 0
-        if config.flags & wire.PortConfigFlags.WINDOW:
-            changes["omits"] = int(config.flags & wire.OMISSIONS)
         if _sets_allowance(config, ports):
             changes["corrects_allowance"] = bool(config.flags & wire.PortConfigFlags.ALLOWANCE)
+            changes["omits"] = int(config.flags & wire.OMISSIONS)
         if config.flags & wire.PortConfigFlags.WINDOW:
             changes["observes_share"] = bool(config.flags & wire.PortConfigFlags.OBSERVE)
         ports.configure(config.port_no, **changes)
@@ -167,7 +166,7 @@ def _configure(config: wire.PortConfig, ports: Ports) -> wire.PortConfigReply:
 
 
 def _sets_allowance(config: wire.PortConfig, ports: Ports) -> bool:
-    """Whether the flag ALLOWANCE decides. The one with a common RTT has precedence over the one without."""
+    """Whether ALLOWANCE and OMIT flags decide. Those with a common RTT have precedence over those without."""
     if config.flags & wire.PortConfigFlags.WINDOW:
         return True
     settings, _ = ports.in_force(config.port_no)
@@ -178,8 +177,8 @@ def _check(config: wire.PortConfig) -> None:
     flags = wire.PortConfigFlags
     if config.flags & flags.ALLOWANCE and not config.flags & (flags.WINDOW | flags.ALARM):
         raise wire.BadValue("port_config.flags", "ALLOWANCE needs WINDOW or ALARM")
-    if config.flags & wire.OMISSIONS and not config.flags & flags.WINDOW:
-        raise wire.BadValue("port_config.flags", "OMIT_... needs WINDOW")
+    if config.flags & wire.OMISSIONS and not config.flags & (flags.WINDOW | flags.ALLOWANCE):
+        raise wire.BadValue("port_config.flags", "OMIT_... needs WINDOW or ALLOWANCE")
     if config.flags & flags.OBSERVE and not config.flags & flags.WINDOW:
         raise wire.BadValue("port_config.flags", "OBSERVE needs WINDOW")
     if config.flags & flags.SWITCH and config.port_no != of.OFPP_ANY:

@@ -162,7 +162,7 @@ def test_a_change_of_the_scope_lifts_the_clamps_at_once(app, datapath):
     datapath.sent.clear()
     observing(app, mode="observe")
     assert app.core.punished == 0
-    (deleted,) = datapath.sent
+    (deleted,) = datapath.flow_mods()
     assert deleted.command == datapath.ofproto.OFPFC_DELETE_STRICT
     app.flowdb.close()
     (clamp,) = rows(app.database, ClampRow)
@@ -206,6 +206,22 @@ def test_a_clamp_matches_the_acks_and_goes_to_the_next_table(app, datapath, key)
     assert rule.match.exact
     assert (rule.window_op, rule.window_bytes, rule.alpha) == (WindowOp.MOD_WINDOW, 14_375, 5)
     assert (rule.idle_timeout_s, rule.hard_timeout_s) == (5, 30)
+
+
+@pytest.mark.parametrize(
+    ("settings", "flag"),
+    [
+        ({}, 0),
+        ({"fits_segments": False}, wire.PortConfigFlags.OMIT_FITTING),
+        ({"mode": "observe"}, wire.PortConfigFlags.OMIT_FITTING),
+        ({"act_for": ["10.0.0.0/8"]}, wire.PortConfigFlags.OMIT_FITTING),
+    ],
+)
+def test_ports_fit_segments_if_the_controller_acts_on_all_flows(app, datapath, settings, flag):
+    app._change_settings(SdtcpSettings(k_pkts=30, **settings))
+    flags = wire.PortConfigFlags.ALARM | wire.PortConfigFlags.ALLOWANCE | flag
+    configs = [wire.decode_message(bytes(message.buf)) for message in datapath.sent]
+    assert [config.flags for config in configs if isinstance(config, wire.PortConfig)] == [flags]
 
 
 def test_a_share_is_a_constant_window_if_ports_do_not_correct_the_allowance(app, datapath, monkeypatch):

@@ -186,6 +186,15 @@ def test_a_port_omits_what_the_last_window_settings_say(bench: Bench) -> None:
     assert not bench.plane.configured[11][0].omits
 
 
+def test_a_port_without_a_common_rtt_omits_what_the_last_allowance_settings_say(bench: Bench) -> None:
+    omits = PortConfigFlags.OMIT_FITTING
+    asked = {"k_pkts": 20, "rtt_us": 200}
+    assert bench.configure(1, ALARM | ALLOWANCE | omits, **asked).flags == ALARM | ALLOWANCE | omits
+    assert bench.configure(1, ALARM | ALLOWANCE, **asked).flags == ALARM | ALLOWANCE
+    assert bench.configure(1, WINDOW, common_rtt_us=300).flags == ALARM | WINDOW
+    assert bench.configure(1, ALARM | ALLOWANCE | omits, **asked).flags == ALARM | WINDOW
+
+
 def test_the_controller_s_capacity_overrides_the_port_s(bench: Bench) -> None:
     assert bench.configure(1, WINDOW, capacity_bps=5 * MBIT).capacity_bps == 5 * MBIT
     bench.sync(LINKS, {11: Egress(50 * MBIT), 12: Egress(60 * MBIT)})
