@@ -71,7 +71,7 @@ static __always_inline void packet_limit_start(struct packet *p, const struct ru
 		p->edits[EDIT_WINDOW] = (struct header_edit){offsetof(struct tcphdr, window), bpf_htons(window)};
 }
 
-/* Fits what a host behind an SCCP port offers (weir_mss.h). A repeated SYN gets the same offer as the first. */
+/* Fits what the host behind the port offers (weir_mss.h). A repeated SYN gets the same offer as the first. */
 static __always_inline void packet_fit_offer(struct packet *p, const struct rule_query *q, struct syn_in_hand *syn)
 {
 	struct weir_settings *host = host_settings();
