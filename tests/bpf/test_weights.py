@@ -72,6 +72,14 @@ def punish_long(bench: Bench) -> None:
     settle(bench)
 
 
+def punish_both(bench: Bench) -> None:
+    """Both flows are armed, and each sends more than the queue holds."""
+    bench.plane.arm(PORT, BRIDGE, [reflex_entry(LONG), reflex_entry(SHORT)])
+    for flow in (LONG, SHORT):
+        window(bench, flow)
+        send(bench, flow, FULL_QUEUE)
+
+
 def near(share: float) -> object:
     """A share, up to the part of a segment that is added, in whole segments."""
     return pytest.approx(share, abs=MSS + STEP)
@@ -99,10 +107,7 @@ def test_a_flow_keeps_its_full_weight_until_the_sums_have_followed(port: Bench) 
 
 def test_a_flow_that_has_not_sent_in_a_turn_has_the_weight_that_the_sums_hold(port: Bench) -> None:
     """Both flows became punished in the turn before, so their sum is that of two small weights."""
-    port.plane.arm(PORT, BRIDGE, [reflex_entry(LONG), reflex_entry(SHORT)])
-    for flow in (LONG, SHORT):
-        window(port, flow)
-        send(port, flow, FULL_QUEUE)
+    punish_both(port)
     next_turn(port)
     assert window(port, SHORT) == near(ALLOWANCE / 2)
     next_turn(port, senders=(LONG,))
@@ -161,10 +166,7 @@ def test_a_punished_flow_has_an_equal_part_again_if_it_resumes_for_a_request(
 
 
 def test_punished_flows_alone_have_equal_parts_of_the_whole(port: Bench) -> None:
-    port.plane.arm(PORT, BRIDGE, [reflex_entry(LONG), reflex_entry(SHORT)])
-    for flow in (LONG, SHORT):
-        window(port, flow)
-        send(port, flow, FULL_QUEUE)
+    punish_both(port)
     settle(port)
     assert window(port, LONG) == near(ALLOWANCE / 2)
     assert window(port, SHORT) == near(ALLOWANCE / 2)
