@@ -112,8 +112,7 @@ def test_sdtcp_slows_long_flows_for_the_burst_and_gives_them_their_rate_back(row
 
 
 def test_sixty_workers_with_shares_below_a_segment_lose_nothing(row: RowOf) -> None:
-    """The slowest of 20 queries decides p99, so the bound leaves room for a stall of the machine."""
     sccp = row("C", "sccp")
     assert lossless(sccp)
     assert sccp["x_ideal"]["p50"] <= 1.15
-    assert sccp["x_ideal"]["p99"] <= 1.5
+    assert sccp["x_ideal"]["p99"] <= 1.3
