@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Segment fitting: a fair share of less than one segment is of no use to a host that avoids silly windows (RFC 9293,
- * section 3.8.6.2). So the switch changes what a host behind an SCCP port, or a port that
- * corrects its allowance, offers in its SYN or SYN-ACK:
+ * section 3.8.6.2). So the switch changes what a host behind an SCCP port, or a port that corrects its allowance,
+ * offers in its SYN or SYN-ACK:
  * - a finer window scale (weir_finer); the host's windows are translated from then on (flow_translated_field);
  * - an MSS that is a whole number of window steps, and so small that the queue can hold a segment of each flow.
  * The least window of such a flow holds exactly one segment, without a runt. The segment leaves with PSH, because
