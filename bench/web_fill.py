@@ -192,6 +192,7 @@ def _alarms(now: int) -> Iterator[Row]:
             "crossing_ns": at,
             "received_ns": at + 700_000,
             "repeats": 3,
+            "non_tcp_percent": 0,
         }
 
 

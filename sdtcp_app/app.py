@@ -86,7 +86,9 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
         port = self._port(msg)
         if port is None:
             return
-        alarm = Alarm(port, msg.port_buf_bytes, msg.port_rate_bps, msg.n_i, msg.port_buf_pkts)
+        alarm = Alarm(
+            port, msg.port_buf_bytes, msg.port_rate_bps, msg.n_i, msg.port_buf_pkts, msg.non_tcp_percent
+        )
         sent = self.executor.send(self.core.on_alarm(alarm, began_ns))
         if sent:
             hub.sleep(0)  # the framework's sender runs before the alarm is recorded

@@ -37,7 +37,17 @@ from typing import Protocol
 
 from flowdb.flow import FiveTuple, Flow, PortKey
 from sdtcp_app.clamp_table import Clamp, Clamps
-from sdtcp_app.core_types import Alarm, Decision, Equation, Lift, LiftReason, Parameters, Punish, Wanter
+from sdtcp_app.core_types import (
+    NON_TCP_PERCENT,
+    Alarm,
+    Decision,
+    Equation,
+    Lift,
+    LiftReason,
+    Parameters,
+    Punish,
+    Wanter,
+)
 from sdtcp_app.equations import (
     average_window_bytes,
     punished_window_bytes,
@@ -136,8 +146,13 @@ class Sdtcp:
         return decisions
 
     def on_alarm(self, alarm: Alarm, now_ns: int) -> list[Decision]:
-        """Answers BUF_ALARM. Within 3/2 RTT of the port's last punishment it decides nothing."""
+        """Answers BUF_ALARM. Within 3/2 RTT of the port's last punishment it decides nothing.
+
+        Nor does it if packets that are not TCP fill the queue: a smaller window would not shorten it.
+        """
         state = self._alarmed(alarm.port, now_ns)
+        if alarm.non_tcp_percent >= NON_TCP_PERCENT:
+            return []
         if not _passed(state.last_punish_ns, self.parameters.step_ns, now_ns):
             return []
         ranking = self._candidates(alarm.port)

@@ -33,11 +33,16 @@ class Parameters:
         return self.rtt_us * 1500
 
 
+NON_TCP_PERCENT = 50
+"""From here on, packets that are not TCP fill a queue: an alarm punishes no flow for it. As in the data plane."""
+
+
 @dataclass(frozen=True, slots=True)
 class Alarm:
     """BUF_ALARM: the port's queue and rate.
 
     ``n_i``: the flows that the switch counts; 0: it does not count. ``queue_pkts`` 0: not reported.
+    ``non_tcp_percent``: the part of the queue that would be there without TCP.
     """
 
     port: PortKey
@@ -45,6 +50,7 @@ class Alarm:
     port_rate_bps: int
     n_i: int = 0
     queue_pkts: int = 0
+    non_tcp_percent: int = 0
 
 
 class Equation(enum.IntEnum):

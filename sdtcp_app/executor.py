@@ -96,7 +96,8 @@ class Executor:
         """Record the alarms that wait for it."""
         while self._unrecorded:
             port, msg, sent, now_ns = self._unrecorded.popleft()
-            if sent or self._recorder.awaits_alarm(port):
+            begins = self._recorder.begins_without_tcp(port, msg.non_tcp_percent)
+            if sent or begins or self._recorder.awaits_alarm(port):
                 self._record(sent, now_ns, alarm_id=self._recorder.alarm(port, "alarm", msg, now_ns))
             else:
                 self._recorder.repeated(port)

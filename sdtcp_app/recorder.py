@@ -9,7 +9,7 @@ from typing import Any
 from flowdb.db import FlowDb
 from flowdb.flow import NS_PER_S, Flow, PortKey
 from flowdb.models import AlarmRow, ClampRow, DecisionRow
-from sdtcp_app.core_types import Equation, Lift, LiftReason, Punish, Resume
+from sdtcp_app.core_types import NON_TCP_PERCENT, Equation, Lift, LiftReason, Punish, Resume
 
 NOT_PUSHED = "not pushed: another port wants a smaller window"
 _SAME_CLOCK_NS = NS_PER_S
@@ -29,12 +29,20 @@ class Recorder:
         self._flowdb = flowdb
         self._counted = counted
         self._repeats: Counter[PortKey] = Counter()
+        self._without_tcp: set[PortKey] = set()
         self._without_alarm: defaultdict[PortKey, list[int]] = defaultdict(list)
         self._clamps: dict[int, int] = {}
 
     def repeated(self, port: PortKey) -> None:
         """Count an alarm without a decision."""
         self._repeats[port] += 1
+
+    def begins_without_tcp(self, port: PortKey, non_tcp_percent: int) -> bool:
+        """Whether this is the first alarm of a queue that packets other than TCP fill, since its last end."""
+        if non_tcp_percent < NON_TCP_PERCENT or port in self._without_tcp:
+            return False
+        self._without_tcp.add(port)
+        return True
 
     def awaits_alarm(self, port: PortKey) -> bool:
         """Whether a reflex of this port was recorded without its alarm."""
@@ -45,6 +53,8 @@ class Recorder:
 
         A crossing far from ``now_ns`` is of another clock: the time of arrival replaces it.
         """
+        if kind == "normal":
+            self._without_tcp.discard(port)
         same_clock = abs(now_ns - msg.crossing_ns) < _SAME_CLOCK_NS
         alarm_id = self._flowdb.insert(
             AlarmRow,
@@ -58,6 +68,7 @@ class Recorder:
             crossing_ns=msg.crossing_ns if same_clock else now_ns,
             received_ns=now_ns,
             repeats=self._repeats.pop(port, 0),
+            non_tcp_percent=msg.non_tcp_percent,
         )
         for decision_id in self._without_alarm.pop(port, ()):
             self._flowdb.update(DecisionRow, id=decision_id, alarm_id=alarm_id)

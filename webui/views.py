@@ -109,6 +109,7 @@ class Alarm(View):
     crossing_ns: int
     received_ns: int
     repeats: int
+    non_tcp_percent: int
 
 
 class Candidate(View):

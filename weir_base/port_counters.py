@@ -233,6 +233,12 @@ class PortCountersRecord:
         wire_code="I",
         recorded=False,
     )
+    non_tcp_bytes: int = _counter(
+        "non-TCP B",
+        "bytes",
+        "Bytes sent to the port that are not TCP.",
+        source="weir_port_state",
+    )
 
     @property
     def allowance_limit(self) -> str | None:

@@ -18,6 +18,7 @@
 #include "weir_limit.h"
 #include "weir_maps.h"
 #include "weir_mark.h"
+#include "weir_non_tcp.h"
 #include "weir_move.h"
 #include "weir_mss.h"
 #include "weir_offer.h"
@@ -581,6 +582,8 @@ int weir_egress(struct __sk_buff *skb)
 	if (!host || !port_find(skb->ifindex, &p.port, &p.state))
 		return TC_ACT_UNSPEC;
 	is_tcp = skb_find_segment(skb, &q.segment);
+	if (!is_tcp)
+		non_tcp_note_packet(p.port, p.state, q.frame_len);
 	gap_ns = allowance_note_departure(p.port, p.state, q.frame_len);
 	mark_packet(skb, p.port, p.state);
 	is_tcp = is_tcp && skb_is_sound(skb, &q.segment, p.state);

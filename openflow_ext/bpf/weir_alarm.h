@@ -25,6 +25,7 @@
 
 #include "weir_consts.h"
 #include "weir_maps.h"
+#include "weir_non_tcp.h"
 #include "weir_port.h"
 #include "weir_share.h"
 #include "weir_structs.h"
@@ -32,8 +33,8 @@
 
 #define CLOCK_MONOTONIC 1
 
-static __always_inline void alarm_send_event(__u32 ifindex, const struct weir_port_state *state,
-					     enum weir_event_kind kind)
+static __always_inline void alarm_send_event(__u32 ifindex, const struct weir_port *port,
+					     const struct weir_port_state *state, enum weir_event_kind kind)
 {
 	struct weir_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 
@@ -46,28 +47,30 @@ static __always_inline void alarm_send_event(__u32 ifindex, const struct weir_po
 	event->queue_bytes = state->queue_bytes;
 	event->n_i = state->n_i;
 	event->rank = state->reflex_level - 1;
+	event->non_tcp_percent = non_tcp_percent(port, state, event->crossing_ns);
 	bpf_ringbuf_submit(event, 0);
 }
 
-/* Activates the next armed entry, if there is one. */
+/* Activates the next armed entry, if there is one and TCP fills the queue. */
 static __always_inline void alarm_step_reflex(__u32 ifindex, const struct weir_port *port,
 					      struct weir_port_state *state)
 {
-	if (state->reflex_level >= port->armed_entries)
+	if (state->reflex_level >= port->armed_entries ||
+	    non_tcp_percent(port, state, bpf_ktime_get_ns()) >= NON_TCP_PERCENT)
 		return;
 	state->reflex_level++;
-	alarm_send_event(ifindex, state, WEIR_REFLEX_ON);
+	alarm_send_event(ifindex, port, state, WEIR_REFLEX_ON);
 }
 
-static __always_inline void alarm_end(__u32 ifindex, struct weir_port_state *state)
+static __always_inline void alarm_end(__u32 ifindex, const struct weir_port *port, struct weir_port_state *state)
 {
 	if (state->reflex_level) {
 		state->reflex_level = 0;
-		alarm_send_event(ifindex, state, WEIR_REFLEX_OFF);
+		alarm_send_event(ifindex, port, state, WEIR_REFLEX_OFF);
 	}
 	state->alarm = WEIR_QUIET;
 	__sync_fetch_and_add(&state->normals, 1);
-	alarm_send_event(ifindex, state, WEIR_BUF_NORMAL);
+	alarm_send_event(ifindex, port, state, WEIR_BUF_NORMAL);
 }
 
 static __always_inline bool alarm_queue_is_moving(const struct weir_port *port, const struct weir_port_state *state,
@@ -99,13 +102,14 @@ static __always_inline bool alarm_is_news(struct weir_port_state *state)
 	       state->queue_pkts > state->alarmed_pkts + state->alarmed_pkts / RISEN_QUEUE_FRACTION;
 }
 
-static __always_inline void alarm_send(__u32 ifindex, struct weir_port_state *state, __u64 now_ns)
+static __always_inline void alarm_send(__u32 ifindex, const struct weir_port *port, struct weir_port_state *state,
+				       __u64 now_ns)
 {
 	state->alarmed_ns = now_ns;
 	state->alarm_repeats++;
 	state->alarmed_pkts = state->queue_pkts;
 	__sync_fetch_and_add(&state->alarms, 1);
-	alarm_send_event(ifindex, state, WEIR_BUF_ALARM);
+	alarm_send_event(ifindex, port, state, WEIR_BUF_ALARM);
 }
 
 static int alarm_check(void *map, __u32 *ifindex, struct alarm_timer *alarm)
@@ -120,11 +124,11 @@ static int alarm_check(void *map, __u32 *ifindex, struct alarm_timer *alarm)
 	if (port->k_pkts && state->queue_pkts > port->k_pkts && alarm_queue_is_moving(port, state, state->checked_ns)) {
 		state->quiet_checks = 0;
 		if (alarm_is_news(state))
-			alarm_send(*ifindex, state, state->checked_ns);
+			alarm_send(*ifindex, port, state, state->checked_ns);
 		if (state->checks % CHECKS_PER_STEP == 0)
 			alarm_step_reflex(*ifindex, port, state);
 	} else if (!port->k_pkts || ++state->quiet_checks >= QUIET_CHECKS) {
-		alarm_end(*ifindex, state);
+		alarm_end(*ifindex, port, state);
 		return 0;
 	}
 	bpf_timer_start(&alarm->timer, port->check_interval_ns, 0);
@@ -149,7 +153,7 @@ static __always_inline void alarm_raise(__u32 ifindex, struct alarm_timer *alarm
 	state->reflex_epoch++;
 	alarm_note_answer(state);
 	alarm_step_reflex(ifindex, port, state);
-	alarm_send(ifindex, state, now_ns);
+	alarm_send(ifindex, port, state, now_ns);
 	alarm_start_checks(alarm, port, state, now_ns);
 }
 

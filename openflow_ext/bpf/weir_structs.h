@@ -160,6 +160,9 @@ struct weir_port_state {
 	__u32 settled;           /* 1: what departs now was sent under the present allowance */
 	__u32 was_starved;       /* 1: so was the interval before */
 	__u64 weight_in_turn[2]; /* as sent_in_turn, of the flows' weights; only if the port corrects its allowance */
+	__u64 non_tcp_bytes;
+	__u64 non_tcp_ns;          /* when this was the length of */
+	__u32 non_tcp_queue_bytes; /* the queue that packets which are not TCP would form alone (weir_non_tcp.h) */
 };
 
 /* Per port and CPU. */
@@ -452,6 +455,7 @@ struct weir_event {
 	__u32 queue_bytes;
 	__u32 n_i;
 	__u32 rank; /* of the armed entry that became active; with WEIR_REFLEX_OFF none is active any longer */
+	__u32 non_tcp_percent;
 };
 
 enum weir_report_kind { WEIR_FLOW_OPENED = 1, WEIR_FLOW_ACTIVE, WEIR_FLOW_IDLE, WEIR_FLOW_CLOSED };

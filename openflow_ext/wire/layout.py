@@ -111,6 +111,13 @@ def thousandth(value: int) -> int:
     return value
 
 
+def percentage(value: int) -> int:
+    """Converter of a field that holds 0 to 100."""
+    if not 0 <= value <= 100:
+        raise ValueError(value)
+    return value
+
+
 def bits(flags: type[IntFlag]) -> Callable[[int], int]:
     """Converter of a field that holds ``flags``.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
 from openflow_ext.wire.errors import ErrorCode
-from openflow_ext.wire.layout import Layout, bits, flag, thousandth
+from openflow_ext.wire.layout import Layout, bits, flag, percentage, thousandth
 from openflow_ext.wire.openflow import OFPP_ANY
 from openflow_ext.wire.port_counters import PortCountersRecord
 from openflow_ext.wire.types import (
@@ -79,7 +79,10 @@ def _experimenter_message(
     return register
 
 
-_CROSSING_SPEC = "port_buf_pkts:I port_buf_bytes:I port_rate_bps:Q cookie:Q priority:H 2x n_i:I crossing_ns:Q"
+_CROSSING_SPEC = (
+    "port_buf_pkts:I port_buf_bytes:I port_rate_bps:Q cookie:Q priority:H non_tcp_percent:B 1x n_i:I"
+    " crossing_ns:Q"
+)
 _PORT_CONFIG_SPEC = (
     "port_no:I flags:I k_pkts:I rtt_us:I capacity_bps:Q common_rtt_us:I least_window_bytes:I cookie:Q"
     " priority:H mark_mode:H mark_min_pkts:I mark_max_pkts:I off:B 3x"
@@ -92,7 +95,8 @@ class _QueueCrossing(Message):
 
     ``port_buf_pkts`` and ``port_buf_bytes``: the queue at that moment. ``port_rate_bps``: the port's
     capacity. ``cookie`` and ``priority``: from the controller's PORT_CONFIG. ``n_i``: flows counted at the
-    port. ``crossing_ns``: Unix time, taken by the kernel.
+    port. ``crossing_ns``: Unix time, taken by the kernel. ``non_tcp_percent``: the part of ``port_buf_bytes``
+    that would be there if the packets that are not TCP were alone, 0 to 100.
     """
 
     port: OfpPort
@@ -103,15 +107,16 @@ class _QueueCrossing(Message):
     priority: int = 0
     n_i: int = 0
     crossing_ns: int = 0
+    non_tcp_percent: int = 0
 
 
-@_experimenter_message(1, "buf_alarm", _CROSSING_SPEC, "switch")
+@_experimenter_message(1, "buf_alarm", _CROSSING_SPEC, "switch", non_tcp_percent=percentage)
 @dataclass(frozen=True, slots=True)
 class BufAlarm(_QueueCrossing):
     """BUF_ALARM: the queue passed K packets (SDTCP, section III.A)."""
 
 
-@_experimenter_message(2, "buf_alarm", _CROSSING_SPEC, "switch")
+@_experimenter_message(2, "buf_alarm", _CROSSING_SPEC, "switch", non_tcp_percent=percentage)
 @dataclass(frozen=True, slots=True)
 class BufNormal(_QueueCrossing):
     """BUF_NORMAL: three successive checks found at most K packets; ``crossing_ns`` is the third."""

@@ -9,13 +9,13 @@ import time
 
 import pytest
 
-from openflow_ext.switch.dataplane.interface import PortSettings
+from openflow_ext.switch.dataplane.interface import PortSettings, QueueEventKind
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
 from openflow_ext.switch.dataplane.netlink import Netlink
 from openflow_ext.switch.dataplane.structs import constants
 from tests.support.data_plane.bench import reflex_entry
 from tests.support.data_plane.packets import Segment
-from tests.support.data_plane.slow_port import K_PKTS, RTT_US, events_until_normal, send_frames
+from tests.support.data_plane.slow_port import FRAME, K_PKTS, RTT_US, events_until_normal, send_frames
 from tests.support.waiting import wait_until
 
 
@@ -224,3 +224,39 @@ def test_data_plane_outlives_its_agent(port: tuple[str, KernelDataPlane]) -> Non
         assert events_until_normal(successor)[-1].normal
     finally:
         successor.destroy()
+
+
+def test_an_alarm_says_which_part_of_the_queue_is_not_tcp(port: tuple[str, KernelDataPlane]) -> None:
+    """All frames are of another EtherType. Their virtual queue drains as the real one, so it is as long."""
+    name, plane = port
+    ifindex = socket.if_nametoindex(name)
+    plane.configure(ifindex, PortSettings(alarm=True, k_pkts=K_PKTS, rtt_us=RTT_US), 1_000_000, 40_000)
+    before = plane.counters(ifindex).non_tcp_bytes
+    send_frames(name, 20)
+    *alarms, _ = events_until_normal(plane)
+    assert min(alarm.non_tcp_percent for alarm in alarms) >= 80
+    assert plane.counters(ifindex).non_tcp_bytes - before == 20 * len(FRAME)
+
+
+def test_an_alarm_of_tcp_alone_says_0_percent(port: tuple[str, KernelDataPlane]) -> None:
+    name, plane = port
+    ifindex = socket.if_nametoindex(name)
+    plane.configure(ifindex, PortSettings(alarm=True, k_pkts=K_PKTS, rtt_us=RTT_US), 1_000_000, 40_000)
+    send_frames(name, 20, Segment(payload=bytes(1000)).pack())
+    *alarms, _ = events_until_normal(plane)
+    assert {alarm.non_tcp_percent for alarm in alarms} == {0}
+    assert plane.counters(ifindex).non_tcp_bytes == 0
+
+
+def test_a_queue_of_other_packets_activates_no_armed_entry(port: tuple[str, KernelDataPlane]) -> None:
+    name, plane = port
+    ifindex = socket.if_nametoindex(name)
+    plane.configure(ifindex, PortSettings(alarm=True, k_pkts=K_PKTS, rtt_us=RTT_US), 1_000_000, 40_000)
+    plane.arm(ifindex, 1, [reflex_entry(Segment())])
+    send_frames(name, 20)
+    assert {event.kind for event in events_until_normal(plane)} == {
+        QueueEventKind.BUF_ALARM,
+        QueueEventKind.BUF_NORMAL,
+    }
+    send_frames(name, 20, Segment(payload=bytes(1000)).pack())
+    assert QueueEventKind.REFLEX_ON in {event.kind for event in events_until_normal(plane)}

@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from flowdb.models import DecisionRow, FlowRow, SettingRow
+from flowdb.models import AlarmRow, DecisionRow, FlowRow, SettingRow
 from mininet_topos.experiments.schemes import to_toml
 from mininet_topos.network.lab_network import Network, network
 from mininet_topos.network.layout import star
+from mininet_topos.network.nodes import inside
 from mininet_topos.network.shaping import Bottleneck
 from mininet_topos.running.traffic_programs import SINK_PORT
 from sdtcp_app.config import SdtcpSettings
+from sdtcp_app.core_types import NON_TCP_PERCENT
 from sdtcp_app.policies import policy_names
 from tests.support.lab.stage import Stage, stage
 from tests.support.waiting import DEADLINE_S, wait_until
@@ -25,6 +29,17 @@ from tests.support.waiting import DEADLINE_S, wait_until
 SDTCP = {"rtt_us": 10_000, "clamp_limit_s": 0.2}
 """Clamps end soon after the last alarm, although younger flows are open."""
 NO_ALARM = {"k_pkts": 100_000}
+FLOOD = """
+import socket, sys, time
+out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+start, sent = time.monotonic(), 0
+while True:
+    while sent < (time.monotonic() - start) * 200e6 / 8:
+        sent += out.sendto(bytes(1400), (sys.argv[1], 9))
+    time.sleep(0.001)
+"""
+"""Sends UDP at 200 Mbit/s to an address."""
+FLOODED_S = 1.5
 FIRST_FLOW_BYTES = 25_000_000
 """Two seconds alone on the link: more than the others send until volume and rate have been tested."""
 
@@ -93,6 +108,30 @@ def test_only_the_policy_of_the_paper_slows_an_idle_flow_first(net: Network, tmp
     assert orders[""] == orders["longest-lived-active"]
     assert orders[""][:2] == active
     assert orders["priority"][:2] == active, "by their age"
+
+
+def test_a_queue_that_udp_fills_is_recorded_and_punishes_nobody(net: Network, tmp_path: Path) -> None:
+    """A stream of UDP at twice the capacity fills the queue on its own. When it ends, TCP fills it again."""
+    with stage(net, tmp_path, "sdtcp", {"sdtcp": SDTCP | {"k_pkts": 40}}) as on:
+        flooder, sender = net.senders[:2]
+        flood = inside(flooder, sys.executable, "-c", FLOOD, net.sinks[0].IP())
+        with subprocess.Popen(flood) as flooding:
+            alarm = wait_until(
+                lambda: [row for row in on.rows(AlarmRow) if row.non_tcp_percent >= NON_TCP_PERCENT],
+                "an alarm of UDP is recorded",
+            )[0]
+            on.start_long_flow(sender)
+            on.traffic.await_event("connected", 1, DEADLINE_S)
+            time.sleep(FLOODED_S)
+            flooding.kill()
+        ended_ns = time.time_ns()
+        decisions = wait_until(
+            lambda: [row for row in on.rows(DecisionRow) if row.decided_ns > ended_ns], "TCP is punished"
+        )
+        assert decisions[0].alarm_id != alarm.id
+        assert not [row for row in on.rows(DecisionRow) if alarm.received_ns < row.decided_ns < ended_ns]
+        rows = [row for row in on.rows(AlarmRow) if row.id == decisions[0].alarm_id]
+        assert rows[0].non_tcp_percent < NON_TCP_PERCENT
 
 
 def has_sent(flow: FlowRow | None) -> bool:

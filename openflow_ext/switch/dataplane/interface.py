@@ -100,7 +100,8 @@ class QueueEvent:
     """A queue event.
 
     ``crossing_ns`` is the Unix time at which the queue crossed its threshold. ``rank`` is that of the entry
-    that was activated (REFLEX_ON).
+    that was activated (REFLEX_ON). ``non_tcp_percent``: the part of the queue that would be there without
+    TCP, 0 to 100.
     """
 
     ifindex: int
@@ -110,6 +111,7 @@ class QueueEvent:
     n_i: int
     crossing_ns: int
     rank: int = 0
+    non_tcp_percent: int = 0
 
     @property
     def normal(self) -> bool:

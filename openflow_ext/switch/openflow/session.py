@@ -255,6 +255,7 @@ def notices(port: Port, event: QueueEvent, ranks: range, description: wire.OfpPo
         priority=port.settings.priority,
         n_i=event.n_i,
         crossing_ns=event.crossing_ns,
+        non_tcp_percent=event.non_tcp_percent,
     )
     return [message]
 

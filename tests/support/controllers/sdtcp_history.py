@@ -23,6 +23,7 @@ ALARM = {
     "port_rate_bps": 100_000_000,
     "n_i": 2,
     "crossing_ns": 5,
+    "non_tcp_percent": 0,
 }
 
 

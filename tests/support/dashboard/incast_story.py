@@ -140,6 +140,7 @@ class Story:
             crossing_ns=at_ns,
             received_ns=at_ns + 740_000,
             repeats=2,
+            non_tcp_percent=0,
         )
 
     def punish(self, flow: Flow, alarm_id: int, at_ns: int, queue_pkts: int, rank: int = 0) -> int:

@@ -56,10 +56,10 @@ def events_until_normal(plane: KernelDataPlane, timeout_s: float = 5) -> list[Qu
     return events
 
 
-def send_frames(name: str, frames: int) -> None:
+def send_frames(name: str, frames: int, frame: bytes = FRAME) -> None:
     """Put frames into the queue of the port."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as out:
         out.bind((name, 0))
         for _ in range(frames):
             with contextlib.suppress(OSError):  # ENOBUFS: the queue is full
-                out.send(FRAME)
+                out.send(frame)

@@ -53,6 +53,8 @@ ADDRESSES = st.one_of(*(st.tuples(st.ip_addresses(v=v), st.ip_addresses(v=v)) fo
 SPECIAL: dict[tuple[type, str], st.SearchStrategy[Any]] = {
     (wire.BufAlarm, "port"): PORTS_13,
     (wire.BufNormal, "port"): PORTS_13,
+    (wire.BufAlarm, "non_tcp_percent"): st.integers(0, 100),
+    (wire.BufNormal, "non_tcp_percent"): st.integers(0, 100),
     (wire.PortConfig, "off"): st.booleans(),
     (wire.PortConfigReply, "off"): st.booleans(),
     (wire.PortConfig, "flags"): st.integers(0, 8191).map(wire.PortConfigFlags),

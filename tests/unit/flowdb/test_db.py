@@ -37,7 +37,7 @@ def test_rows_are_written_without_close_parents_first(url, open_db):
     db.flow_opened(flow)
     alarm = db.insert(
         AlarmRow, dpid=BIG_DPID, port_no=2, kind="alarm", queue_pkts=30, queue_bytes=45000,
-        port_rate_bps=10**8, n_i=1, crossing_ns=1, received_ns=2, repeats=0,
+        port_rate_bps=10**8, n_i=1, crossing_ns=1, received_ns=2, repeats=0, non_tcp_percent=0,
     )  # fmt: skip
     decision = db.insert(
         DecisionRow, alarm_id=alarm, flow_id=flow.id, dpid=BIG_DPID, port_no=2, origin="alarm", ranking=[],

@@ -18,7 +18,14 @@ from sdtcp_app.app import SdtcpApp
 from tests.support.database.rows import new_flow, rows
 from tests.support.openflow.fake_datapath import FakeDatapath, event
 
-QUEUE = {"port_buf_pkts": 30, "port_buf_bytes": 45_000, "port_rate_bps": 10**8, "n_i": 2, "crossing_ns": 5}
+QUEUE = {
+    "port_buf_pkts": 30,
+    "port_buf_bytes": 45_000,
+    "port_rate_bps": 10**8,
+    "n_i": 2,
+    "crossing_ns": 5,
+    "non_tcp_percent": 0,
+}
 
 
 @pytest.fixture

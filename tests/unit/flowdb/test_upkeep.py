@@ -51,7 +51,18 @@ def fill(db, age_days, flows=3):
 
 
 def punish(db, flow, at_ns):
-    queue = dict.fromkeys(("queue_pkts", "queue_bytes", "port_rate_bps", "n_i", "crossing_ns", "repeats"), 1)
+    queue = dict.fromkeys(
+        (
+            "queue_pkts",
+            "queue_bytes",
+            "port_rate_bps",
+            "n_i",
+            "crossing_ns",
+            "repeats",
+            "non_tcp_percent",
+        ),
+        1,
+    )
     alarm = db.insert(AlarmRow, **PLACE, kind="alarm", received_ns=at_ns, **queue)
     ranking = [{"flow_id": flow.id, "flow": str(flow.key), "score": 1.5}]
     decision = db.insert(

@@ -128,7 +128,7 @@ MALFORMED: dict[str, tuple[wire.Message, Any]] = {
     "no exp_type": (ALARM, lambda data: data[:12]),
     "unknown exp_type": (ALARM, lambda data: data[:15] + b"\x63" + data[16:]),
     "to a switch": (wire.PortConfig(1), lambda data: data),
-    "cut counters": (COUNTERS, lambda data: data[:32]),
+    "cut counters": (COUNTERS, lambda data: data[:40]),
     "cut record": (wire.FlowReport((FLOW_4,)), lambda data: data[:100]),
     "bad kind": (wire.FlowReport((FLOW_4,)), lambda data: data[:24] + b"\x09" + data[25:]),
     "bad reflex": (wire.Reflex(3, 0, True), lambda data: data[:24] + b"\2" + data[25:]),

@@ -28,7 +28,7 @@ FIXED = [
     *(ALARM, CONFIG, wire.PortConfigReply(3), wire.PortCountersRequest(), COUNTERS),
     *(REPORT, ARM, REPORT_CONFIG, REFLEX),
 ]
-WHOLE = {id(COUNTERS): {24 + 128 * n for n in range(2)}, id(REPORT): {32 + 88 * n for n in range(2)}}
+WHOLE = {id(COUNTERS): {32 + 136 * n for n in range(2)}, id(REPORT): {32 + 88 * n for n in range(2)}}
 """Lengths at which a message with fewer records is complete."""
 EVERY = [*FIXED, wire.ExperimenterError(wire.ErrorCode.BAD_PORT, b"refused")]
 EVERY_ACTION = [
@@ -250,7 +250,7 @@ def test_the_error_names_the_bad_field_of_an_action(at: int, octets: bytes, erro
         (wire.Arm(3, (replace(ENTRY, dst=V6[0]),)), "flow.address"),
         (wire.Reflex(3, 0, on=2), "reflex.on"),  # type: ignore[arg-type]
         (wire.ExperimenterError(wire.ErrorCode.BAD_PORT, bytes(0x10000)), "ofp_header.length"),
-        (wire.PortCountersReply((wire.PortCountersRecord(1),) * 512), "ofp_header.length"),
+        (wire.PortCountersReply((wire.PortCountersRecord(1),) * 482), "ofp_header.length"),
     ],
 )
 def test_the_error_names_the_value_that_cannot_be_sent(message: Any, field: str) -> None:
@@ -267,7 +267,7 @@ def test_invalid_action_values_are_refused(action: Any) -> None:
 
 def test_padding_is_ignored_when_received() -> None:
     data = patched(wire.encode_message(ALARM), 20, b"\xff\xff\xff\xff")
-    assert wire.decode_message(patched(data, 106, b"\xff\xff")) == ALARM
+    assert wire.decode_message(patched(data, 107, b"\xff")) == ALARM
     action = patched(wire.encode_action(wire.ModWindow(1536)), 11, b"\xff")
     assert wire.decode_action(action) == wire.ModWindow(1536)
 
@@ -275,7 +275,7 @@ def test_padding_is_ignored_when_received() -> None:
 @pytest.mark.parametrize(
     "full",
     [
-        wire.PortCountersReply((wire.PortCountersRecord(1),) * 511),
+        wire.PortCountersReply((wire.PortCountersRecord(1),) * 481),
         wire.FlowReport((RECORD,) * 744),
         wire.Arm(3, (ENTRY,) * 1023),
     ],
@@ -283,7 +283,7 @@ def test_padding_is_ignored_when_received() -> None:
 )
 def test_a_message_with_the_most_records_fits(full: Any) -> None:
     assert wire.decode_message(wire.encode_message(full)) == full
-    assert (wire.PORT_COUNTERS_MAX, wire.FLOW_REPORT_MAX, wire.ARM_MAX) == (511, 744, 1023)
+    assert (wire.PORT_COUNTERS_MAX, wire.FLOW_REPORT_MAX, wire.ARM_MAX) == (481, 744, 1023)
 
 
 def test_malformed_extension_messages_are_recognized() -> None:
@@ -391,3 +391,40 @@ def test_the_error_names_the_bad_part_of_an_oxm_field(
 def test_invalid_windows_are_refused(window: wire.TcpWindow) -> None:
     with pytest.raises(wire.BadValue):
         wire.encode_field(window)
+
+
+RECORD_AT = 32
+"""The first record of a PORT_COUNTERS reply. The size of the records stands 8 bytes before it."""
+
+
+def with_records(record_bytes: int, records: bytes) -> bytes:
+    """A PORT_COUNTERS reply of these records."""
+    head = wire.encode_message(COUNTERS)[: RECORD_AT - 8]
+    data = head + record_bytes.to_bytes(2, "big") + bytes(6) + records
+    return patched(data, 2, len(data).to_bytes(2, "big"))
+
+
+def test_counters_of_other_versions_are_read() -> None:
+    """A later version's record has more counters at its end, an earlier one's has fewer."""
+    data = wire.encode_message(COUNTERS)
+    size = int.from_bytes(data[RECORD_AT - 8 : RECORD_AT - 6], "big")
+    ours = [data[RECORD_AT:][:size], data[RECORD_AT:][size:]]
+    longer = with_records(size + 8, b"".join(record + b"\xff" * 8 for record in ours))
+    assert wire.decode_message(longer) == COUNTERS
+    earlier = wire.PortCountersRecord(3, n_i=40, capacity_bps=10**8)
+    reply = wire.encode_message(wire.PortCountersReply((earlier,)))
+    assert wire.decode_message(with_records(24, reply[RECORD_AT:][:24])) == wire.PortCountersReply((earlier,))
+
+
+@pytest.mark.parametrize("record_bytes", [0, 8, 15, 20, 65535])
+def test_impossible_sizes_of_counters_are_refused(record_bytes: int) -> None:
+    with pytest.raises(wire.BadValue, match=f"record_bytes: cannot be {record_bytes}"):
+        wire.decode_message(with_records(record_bytes, bytes(480)))
+
+
+def test_a_part_of_a_percentage_above_the_whole_is_refused() -> None:
+    data = wire.encode_message(replace(ALARM, non_tcp_percent=100))
+    at = len(data) - 14
+    assert data[at] == 100
+    with pytest.raises(wire.BadValue, match=r"non_tcp_percent: cannot be 101"):
+        wire.decode_message(patched(data, at, b"\x65"))

@@ -58,7 +58,7 @@ def datapath(app):
 def alarm(datapath, **changed):
     fields = {
         "port": wire.OfpPort(3), "port_buf_pkts": 30, "port_buf_bytes": 45_000,
-        "port_rate_bps": 100_000_000, "n_i": 2, "crossing_ns": 5,
+        "port_rate_bps": 100_000_000, "n_i": 2, "crossing_ns": 5, "non_tcp_percent": 0,
     }  # fmt: skip
     return event(datapath, **fields | changed)
 
@@ -261,6 +261,21 @@ def test_waiting_alarms_are_answered_before_any_is_recorded(app, datapath, noted
     app.on_normal(alarm(datapath))
     assert [kind for kind, _ in noted] == ["alarm", "normal"]
     assert noted == sorted(noted), "each with its own time"
+
+
+def test_alarms_of_a_queue_that_is_not_tcp_are_recorded_once_until_its_end(app, datapath):
+    app.flowdb.flow_opened(make_flow())
+    for _ in range(3):
+        app.on_alarm(alarm(datapath, non_tcp_percent=90))
+    app.on_normal(alarm(datapath))
+    app.on_alarm(alarm(datapath, non_tcp_percent=60))
+    app.flowdb.close()
+    assert [(row.kind, row.non_tcp_percent, row.repeats) for row in rows(app.database, AlarmRow)] == [
+        ("alarm", 90, 0),
+        ("normal", 0, 2),
+        ("alarm", 60, 0),
+    ]
+    assert datapath.flow_mods() == []
 
 
 def test_answered_alarms_are_recorded_before_the_app_ends(app, datapath, noted):

@@ -17,8 +17,8 @@ def make_flow(flow_id, port=PORT, wscale=9):
     return Flow(flow_id, key, (Hop(port.dpid, 9, port.port_no),), flow_id, 1460, wscale)
 
 
-def alarm(port=PORT, queue_bytes=45_000, n_i=0):
-    return Alarm(port, queue_bytes, 100_000_000, n_i)
+def alarm(port=PORT, queue_bytes=45_000, n_i=0, non_tcp_percent=0):
+    return Alarm(port, queue_bytes, 100_000_000, n_i, non_tcp_percent=non_tcp_percent)
 
 
 def setup(flows=3, policy=None):
@@ -54,6 +54,12 @@ def test_n_is_the_switch_s_count_if_it_has_one():
     _, core = setup(10)
     (punish,) = core.on_alarm(alarm(n_i=5), 0)
     assert (punish.n, punish.wc_bytes) == (5, 11_500)
+
+
+def test_a_queue_of_which_half_is_not_tcp_punishes_nobody():
+    _, core = setup()
+    assert core.on_alarm(alarm(non_tcp_percent=50), 0) == []
+    assert [punish.flow.id for punish in core.on_alarm(alarm(non_tcp_percent=49), 1)] == [1]
 
 
 def test_punished_flows_share_once():
