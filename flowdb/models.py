@@ -171,8 +171,8 @@ class HopRow(Base):
 class AlarmRow(Base):
     """A BUF_ALARM that began an episode or led to a decision (``kind`` "alarm"), or a BUF_NORMAL ("normal").
 
-    ``repeats``: alarms of the same port since its last row that led to no decision. ``non_tcp_percent``: the part
-    of the queue that would be there without TCP. If that is 50 or more, the alarm led to no decision.
+    ``repeats``: alarms of the same port since its last row that led to no decision. ``non_tcp_percent``: the
+    part of the queue that would be there without TCP. If that is 50 or more, the alarm led to no decision.
     """
 
     __tablename__ = "alarms"

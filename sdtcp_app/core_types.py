@@ -34,7 +34,7 @@ class Parameters:
 
 
 NON_TCP_PERCENT = 50
-"""From here on, packets that are not TCP fill a queue: an alarm punishes no flow for it. As in the data plane."""
+"""From here on, packets that are not TCP fill a queue, and no flow is punished. As in the data plane."""
 
 
 @dataclass(frozen=True, slots=True)
