@@ -52,6 +52,7 @@ int bpf_map_get_next_key(int fd, const void *key, void *next_key);
 int bpf_map_lookup_batch(int fd, void *in_batch, void *out_batch, void *keys, void *values, uint32_t *count,
                          const void *opts);
 int bpf_prog_get_fd_by_id(uint32_t id);
+int bpf_map_get_fd_by_id(uint32_t id);
 
 struct prog_info { char pad[52]; uint32_t nr_map_ids; uint64_t map_ids; char name[16]; };
 struct map_info {

@@ -83,6 +83,22 @@ class Map:
         """Open a pinned map. The caller closes ``fd``. Raises BpfError if nothing is pinned there."""
         return cls(check(lib().bpf_obj_get(c_path(path)), f"open {path}"), types, key, value, path.name)
 
+    @classmethod
+    def of_program(cls, program_id: int, name: str, types: FFI, key: str, value: str) -> Map:
+        """Open a map that a loaded program uses. The caller closes ``fd``.
+
+        ``name`` is cut to PROGRAM_NAME_MAX characters, as the kernel keeps it. Raises BpfError (ENOENT: the
+        program is gone or has no such map).
+        """
+        for map_id in maps_of(program_id):
+            fd = check(lib().bpf_map_get_fd_by_id(map_id), f"open map {map_id}")
+            info = ffi.new("struct map_info *")
+            _read_info(fd, info, f"read about map {map_id}")
+            if ffi.string(info.name).decode() == name[:PROGRAM_NAME_MAX]:
+                return cls(fd, types, key, value, name)
+            os.close(fd)
+        raise BpfError(errno.ENOENT, f"program {program_id} has no map {name}")
+
     def key(self, *fields: Any) -> Any:
         """A new key. ``fields`` initialises it as in ffi.new."""
         return self._ffi.new(self._key, *fields)

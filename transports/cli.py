@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from transports.congestion import TRANSPORTS, available, load, unload
+from transports.ictcp_cli import ictcp_group
 from transports.sockets import socket_reader
 from weir_base import tables
 
@@ -37,7 +38,10 @@ _name = click.argument("name", type=click.Choice(list(TRANSPORTS)))
 
 @click.group()
 def transports() -> None:
-    """Congestion controls for hosts, in BPF. A socket selects one with TCP_CONGESTION."""
+    """Congestion control for hosts, in BPF: by socket (TCP_CONGESTION), or by receiver (ICTCP)."""
+
+
+transports.add_command(ictcp_group)
 
 
 @transports.command("list")

@@ -42,6 +42,7 @@ class Scheme:
     ``min_rto_ms``, ``initial_window``, ``quick_ack``: of every host (network/routes.py).
     ``window_bytes``: the largest window that a host advertises, in whole segments; 0: the kernel's.
     ``sized_window``: `window_bytes` is what the experiment's worst case allows.
+    ``receiver``: the command of `weir transports` by which receiving hosts choose windows; empty: none.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Scheme:
     quick_ack: bool = False
     window_bytes: int = 0
     sized_window: bool = False
+    receiver: str = ""
 
     @property
     def marked(self) -> bool:
@@ -81,6 +83,7 @@ _WITHOUT_CONTROLLER = (
     Scheme("rto1", PlotStyle("TCP, RTOmin 1 ms", "#44AA99", (0, (1, 1)), "D"), min_rto_ms=1),
     Scheme("iw2", PlotStyle("TCP, initial window 2", "#DDCC77", (0, (1, 1)), "p"), initial_window=2),
     Scheme("static-window", PlotStyle("TCP, sized windows", "#88CCEE", (0, (1, 1)), "h"), sized_window=True),
+    Scheme("ictcp", PlotStyle("ICTCP", "#999933", (0, (1, 1)), "8"), receiver="ictcp"),
     _of_baseline("ecn", BASELINES["ecn-tcp"]),
     _of_baseline("dctcp", BASELINES["dctcp"]),
     *(

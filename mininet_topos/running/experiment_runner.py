@@ -25,6 +25,7 @@ from mininet_topos.records.result_folder import (
     write_json,
 )
 from mininet_topos.running.case_runner import CaseRunner
+from mininet_topos.running.case_traffic import planned_hosts
 from mininet_topos.running.host_transports import require_transports
 from mininet_topos.running.metadata import metadata
 from mininet_topos.running.order import blocks
@@ -135,7 +136,9 @@ def _run_schemes(
             progress.say(f"{what} and the agent" if scheme.extended else what)
             home = raw / programs_folder(experiment, name, repeat)
             shutil.rmtree(home, ignore_errors=True)  # of an interrupted run
-            with running(scheme, net, home, port, experiment.congestion_control) as now:
+            plans = (case.plan(planned_hosts(net, case), experiment.seed) for case in experiment.cases)
+            receivers = sorted({flow.dst for plan in plans for flow in plan})
+            with running(scheme, net, home, port, experiment.congestion_control, receivers) as now:
                 progress.done()
                 for case in cases:
                     run_case(runner, case, now, raw / run_name(case, name, repeat), progress, void_runs)

@@ -45,6 +45,11 @@ def require_transports(scheme: Scheme, congestion_control: str) -> None:
 
     `congestion_control`: of the hosts, if the scheme names none.
     """
+    if scheme.receiver:
+        try:
+            run(command("weir"), "transports", scheme.receiver, "check")
+        except LabError as error:
+            raise Unable(f"scheme {scheme.name}: {error}") from error
     for name in scheme.transports or (congestion_control,):
         wanted = _baseline(name)
         if not any(map(settable, wanted.congestion_controls)) and not _loadable(wanted):

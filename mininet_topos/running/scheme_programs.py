@@ -19,6 +19,7 @@ from mininet_topos.machine.signals import undisturbed
 from mininet_topos.network.lab_network import Network
 from mininet_topos.network.nodes import LabHost
 from mininet_topos.running.host_transports import HostTransport, provide
+from mininet_topos.running.receivers import choosing_windows
 from mininet_topos.running.traffic_programs import WORKER_PORT, Traffic
 
 LOOPBACK = "127.0.0.1"
@@ -89,12 +90,18 @@ def require_free(port: int | None) -> None:
 
 @contextmanager
 def running(
-    scheme: Scheme, net: Network, folder: Path, port: int | None = None, congestion_control: str = "reno"
+    scheme: Scheme,
+    net: Network,
+    folder: Path,
+    port: int | None = None,
+    congestion_control: str = "reno",
+    receivers: Sequence[str] = (),
 ) -> Iterator[RunningScheme]:
     """Run a scheme's programs while the context lasts. At its start they are connected to every switch.
 
     `folder` gets their configuration, logs and database. `port`: where the controller listens; None: a free
-    port. `congestion_control`: of the hosts, if the scheme names none. Raises ProgramFailed, LabError.
+    port. `congestion_control`: of the hosts, if the scheme names none. `receivers`: hosts that receive beside
+    the root and the sinks. Raises ProgramFailed, LabError.
     """
     require_free(port)
     transports = provide(scheme.transports or (congestion_control,), net.state)
@@ -119,9 +126,10 @@ def running(
         programs[0].wait_ready(lambda: all_controlled(net), "a switch is not connected to it", READY_S)
         dataplane = net.state.dataplane if scheme.extended else ""
         now = RunningScheme(scheme, tuple(programs), dataplane, transports, dealt)
-        check_reachability(net, folder)
-        now.check()
-        yield now
+        with choosing_windows(scheme, net, receivers):
+            check_reachability(net, folder)
+            now.check()
+            yield now
     finally:
         with undisturbed():
             for program in reversed(programs):

@@ -13,6 +13,7 @@
 #include "weir_allowance.h"
 #include "weir_checksum.h"
 #include "weir_consts.h"
+#include "weir_edit.h"
 #include "weir_flow.h"
 #include "weir_flow_table.h"
 #include "weir_limit.h"
@@ -33,7 +34,6 @@
 #include "weir_sweep.h"
 #include "weir_window.h"
 
-#define TC_ACT_UNSPEC (-1)
 #define TCP_HEADER_MASK 0x3e /* a TCP header has at most 60 bytes; even offsets only */
 #define HEADERS_LEN 256      /* all headers of a segment, with room for options and extensions */
 

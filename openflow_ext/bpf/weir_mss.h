@@ -23,6 +23,7 @@
 
 #include "weir_allowance.h"
 #include "weir_consts.h"
+#include "weir_edit.h"
 #include "weir_flow.h"
 #include "weir_parse.h"
 #include "weir_rules.h"
@@ -31,8 +32,6 @@
 #include "weir_window.h"
 
 #define MSS_OFFSET (sizeof(struct tcphdr) + 2)
-#define TCP_FLAGS_OFFSET 12 /* offset of the 16-bit word with the flags */
-#define TCP_PSH 0x08
 
 /* A change to a 16-bit word of a TCP header, in network order; at 0: no change. */
 struct header_edit {
@@ -285,14 +284,6 @@ static __always_inline void flow_note_advertised(struct weir_flow *flow, __u32 w
 		flow->flags &= ~WEIR_HALF_SEGMENTS;
 }
 
-/* Pointers into the frame are invalid afterwards. */
-static __always_inline void segment_replace_word(struct __sk_buff *skb, const struct segment *s, __u32 at, __u16 before,
-						 __u16 after)
-{
-	bpf_l4_csum_replace(skb, s->tcp_offset + offsetof(struct tcphdr, check), before, after, sizeof(after));
-	bpf_skb_store_bytes(skb, s->tcp_offset + at, &after, sizeof(after), 0);
-}
-
 /* Not inlined, because its buffer would not fit into the stack of weir_ingress_tc. */
 static __noinline int segment_edit(struct __sk_buff *skb, const struct segment *s, const struct header_edit *edit)
 {
@@ -301,16 +292,6 @@ static __noinline int segment_edit(struct __sk_buff *skb, const struct segment *
 	if (edit->at && !bpf_skb_load_bytes(skb, s->tcp_offset + edit->at, &before, sizeof(before)))
 		segment_replace_word(skb, s, edit->at, before, edit->after);
 	return 0;
-}
-
-/* Sets PSH. */
-static __always_inline void segment_push(struct __sk_buff *skb, const struct segment *s, const struct tcphdr *tcp)
-{
-	__u16 before = *(__u16 *)((void *)tcp + TCP_FLAGS_OFFSET);
-	__u16 after = before | bpf_htons(TCP_PSH);
-
-	if (after != before)
-		segment_replace_word(skb, s, TCP_FLAGS_OFFSET, before, after);
 }
 
 #endif
