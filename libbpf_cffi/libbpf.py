@@ -225,6 +225,13 @@ class Object:
                 check(lib().bpf_map__set_pin_path(pointer, c_path(folder / name)), f"pin map {name}")
             pointer = lib().bpf_object__next_map(self._pointer, pointer)
 
+    def use_pinned(self, name: str, path: Path) -> None:
+        """Before load: use the map that is pinned at ``path`` in place of the object's map ``name``.
+
+        Without a pin, load() pins the object's own map there. Raises BpfError.
+        """
+        check(lib().bpf_map__set_pin_path(self._map(name), c_path(path)), f"use map {name}")
+
     def shapes(self) -> dict[str, MapShape]:
         """The shapes of the maps that are pinned, by name. Call it before load."""
         found = {}
@@ -270,6 +277,15 @@ class Object:
         """Attach a program to the hook that its section names (a tracepoint, an iterator)."""
         pointer = lib().bpf_program__attach(self._program(program))
         return Link(check_pointer(pointer, f"attach {program}"))
+
+    def attach_cgroup(self, program: str, cgroup: Path) -> Link:
+        """Attach a program to a cgroup (v2) and all below it, beside other programs. Raises BpfError."""
+        folder = os.open(cgroup, os.O_RDONLY)
+        try:
+            pointer = lib().bpf_program__attach_cgroup(self._program(program), folder)
+            return Link(check_pointer(pointer, f"attach {program} to {cgroup}"))
+        finally:
+            os.close(folder)
 
     def register(self, struct_ops: str, path: Path) -> None:
         """Register a loaded struct_ops map with the kernel and pin it at ``path``, until unregister(path).
@@ -321,6 +337,10 @@ class Link:
     def unpin(self) -> None:
         """Remove the link's pin. Raises BpfError."""
         check(lib().bpf_link__unpin(self._pointer), "unpin a link")
+
+    def detach(self) -> None:
+        """Detach the program at once, although other descriptors or pins hold the link. Raises BpfError."""
+        check(lib().bpf_link__detach(self._pointer), "detach a link")
 
     def read(self) -> bytes:
         """Run an iterator and return its output."""

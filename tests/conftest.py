@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support.database.postgres import binaries
+from transports.congestion import TRANSPORTS
 from weir import probes
 
 pytest_plugins = [
@@ -27,7 +28,8 @@ HERE = Path(__file__).parent
 
 
 def _built() -> str:
-    objects = ("weir.bpf.o", "queue_probe.bpf.o", "weir_dctcp.bpf.o", "dctcp_sockets.bpf.o")
+    transports = (transport.artifact for transport in TRANSPORTS.values())
+    objects = ("weir.bpf.o", "queue_probe.bpf.o", *transports, "dctcp_sockets.bpf.o", "deadlines.bpf.o")
     programs = ("weir-traffic", "weir-stalls", "weir-delay-line", "weir-delay-probe")
     return probes.artifacts(*objects, *programs)
 

@@ -25,6 +25,12 @@ SOCKET_COLUMNS = (
     tables.Column(
         "alpha", text=lambda row: f"{row['alpha']:.3f}", help="Estimated fraction of marked bytes, 0 to 1."
     ),
+    tables.Column("control", align="left", help="Congestion control."),
+    tables.Column(
+        "exponent",
+        text=lambda row: f"{row['exponent']:.3f}",
+        help="Exponent of alpha at the last reduction: d of D2TCP, the weight of L2DCT; 0: none.",
+    ),
     tables.Column("ce", help="Whether the last data segment arrived with CE."),
     tables.Column("srtt_us", help="Smoothed RTT, in µs."),
     tables.Column("ssthresh", help="Slow start threshold, in segments."),
@@ -83,7 +89,7 @@ def unload_command(name: str, as_json: bool) -> None:
 @_json
 @tables.options(SOCKET_COLUMNS)
 def sockets_command(as_json: bool, columns: tuple[str, ...], sort: str | None) -> None:
-    """Show the state of each weir_dctcp connection in this network namespace."""
+    """Show the state of each connection with DCTCP, D2TCP or L2DCT of Weir in this network namespace."""
     with socket_reader() as reader:
         rows = [asdict(connection) for connection in reader.read()]
     for row in rows:

@@ -2,6 +2,9 @@
 
 A congestion control is registered for the whole host, in every network namespace, until it is unloaded. Its
 map is pinned as /sys/fs/bpf/NAME, where a later process finds it. A socket that uses it keeps it after that.
+
+Maps that several congestion controls share are pinned beside it while one of them is loaded. So is the hook
+by which sockets set deadlines, if one of them uses deadlines.
 """
 
 from __future__ import annotations
@@ -15,10 +18,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from libbpf_cffi.libbpf import BpfError, Object, unregister
+from libbpf_cffi.libbpf import BpfError, Link, Object, unregister
 from weir_base.paths import ArtifactMissing, artifact
 
 BPFFS = Path("/sys/fs/bpf")
+DEADLINES = "weir_deadlines"
+_DEADLINE_HOOK = "weir_deadline_hook"
+_MOUNTS = Path("/proc/mounts")
 _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
@@ -31,11 +37,15 @@ class Transport:
     """A congestion control, built from `transports/NAME.bpf.c`.
 
     `name`: its name for TCP_CONGESTION. `kernel_name`: the kernel's own implementation, if there is one.
+    `shared_maps`: maps of its object that other congestion controls or user space use too.
+    `has_flow`: its state of a connection is struct weir_flow (weir_flow.h).
     """
 
     name: str
     summary: str
     kernel_name: str | None = None
+    shared_maps: tuple[str, ...] = ()
+    has_flow: bool = False
 
     @property
     def artifact(self) -> str:
@@ -46,7 +56,9 @@ class Transport:
 TRANSPORTS = {
     transport.name: transport
     for transport in [
-        Transport("weir_dctcp", "Data Center TCP, RFC 8257", kernel_name="dctcp"),
+        Transport("weir_dctcp", "Data Center TCP, RFC 8257", kernel_name="dctcp", has_flow=True),
+        Transport("weir_d2tcp", "D2TCP: DCTCP with deadlines", shared_maps=(DEADLINES,), has_flow=True),
+        Transport("weir_l2dct", "L2DCT: DCTCP that favours short flows", has_flow=True),
     ]
 }
 """Weir's congestion controls by name. This is the only list of them."""
@@ -74,15 +86,20 @@ def check(name: str) -> None:
 
 def load(name: str) -> bool:
     """Register `name`. False if it was registered before. Raises TransportError."""
-    with _verified_object(name) as programs, _pins_locked():
+    with _pins_locked():
         if name in available():
             return False
-        pin = BPFFS / name
-        pin.unlink(missing_ok=True)  # left by a process that was killed before it registered it
         try:
-            programs.register(name, pin)
+            with _verified_object(name, share=True) as programs:
+                pin = BPFFS / name
+                pin.unlink(missing_ok=True)  # left by a process that was killed before it registered it
+                if DEADLINES in TRANSPORTS[name].shared_maps:
+                    _attach_deadline_hook()
+                programs.register(name, pin)
         except BpfError as error:
             raise _refused(name, error) from error
+        finally:
+            _remove_unused_pins()
     return True
 
 
@@ -94,6 +111,7 @@ def unload(name: str) -> bool:
         try:
             if pin.exists():
                 unregister(pin)
+                _remove_unused_pins()
                 return True
         except OSError as error:
             raise TransportError(f"cannot unload {name}: {error}") from error
@@ -121,17 +139,62 @@ def _transport(name: str) -> Transport:
 
 
 @contextmanager
-def _verified_object(name: str) -> Iterator[Object]:
-    """The BPF object after the kernel's verifier has accepted it."""
+def _verified_object(name: str, *, share: bool = False) -> Iterator[Object]:
+    """The BPF object after the kernel's verifier has accepted it. If `share`, its shared maps are pinned."""
     transport = _transport(name)
     try:
         with Object(artifact(transport.artifact)) as programs:
+            if share:
+                for shared in transport.shared_maps:
+                    programs.use_pinned(shared, BPFFS / shared)
             programs.load()
             yield programs
     except ArtifactMissing as error:
         raise TransportError(str(error)) from error
     except BpfError as error:
         raise _refused(name, error) from error
+
+
+def _attach_deadline_hook() -> None:
+    """Let every socket of the host set a deadline. Raises TransportError, BpfError."""
+    pin = BPFFS / _DEADLINE_HOOK
+    if pin.exists():
+        return
+    with Object(artifact("deadlines.bpf.o")) as programs:
+        programs.use_pinned(DEADLINES, BPFFS / DEADLINES)
+        programs.load()
+        link = programs.attach_cgroup("set_deadline", _cgroup_root())
+        try:
+            link.pin(pin)
+        finally:
+            link.destroy()
+
+
+def _cgroup_root() -> Path:
+    """Where the cgroups of version 2 are mounted, with all processes below. Raises TransportError."""
+    for line in _MOUNTS.read_text().splitlines():
+        _, folder, kind, *_ = line.split()
+        if kind == "cgroup2":
+            return Path(folder)
+    raise TransportError(
+        "deadlines need cgroups of version 2: mount -t cgroup2 none /sys/fs/cgroup/unified, or boot with "
+        "systemd.unified_cgroup_hierarchy=1"
+    )
+
+
+def _remove_unused_pins() -> None:
+    """Remove the shared maps and the hook that no loaded congestion control needs. Sockets keep their own."""
+    names = available()
+    used = {shared for name in names if name in TRANSPORTS for shared in TRANSPORTS[name].shared_maps}
+    shared = {shared for transport in TRANSPORTS.values() for shared in transport.shared_maps}
+    for unused in shared - used:
+        (BPFFS / unused).unlink(missing_ok=True)
+    hook = BPFFS / _DEADLINE_HOOK
+    if DEADLINES not in used and hook.exists():
+        link = Link.pinned(hook)
+        link.detach()
+        link.unpin()
+        link.destroy()
 
 
 def _refused(name: str, error: BpfError) -> TransportError:

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-// The state of each weir_dctcp connection of a network namespace, as an iterator: the kernel runs it when it is read.
+// The state of each connection that uses a congestion control of Weir, as an iterator: the kernel runs it when it is
+// read. It covers one network namespace.
 #include "vmlinux.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-#include "weir_dctcp.h"
+#include "weir_flow.h"
 
 #define AF_INET6 10
 
@@ -14,17 +15,18 @@ struct dctcp_socket {
 	struct in6_addr local, remote;    // IPv4 addresses are mapped
 	__u16 local_port, remote_port;    // host order
 	__u32 cwnd, ssthresh, prior_cwnd; // segments
-	__u32 srtt_us;
-	struct weir_dctcp dctcp;
+	__u32 srtt_us, padding;
+	char name[16]; // of the congestion control; if it is not one with struct weir_flow, sockets.py leaves it out
+	struct weir_flow flow;
 };
 
-static __always_inline bool is_weir_dctcp(const struct tcp_sock *tp)
+static __always_inline bool is_of_weir(const struct tcp_sock *tp)
 {
-	const char wanted[] = "weir_dctcp";
+	const char prefix[] = "weir_";
 	const struct tcp_congestion_ops *ops = tp->inet_conn.icsk_ca_ops;
 
-	for (int i = 0; i < sizeof(wanted); i++)
-		if (ops->name[i] != wanted[i])
+	for (int i = 0; i < sizeof(prefix) - 1; i++)
+		if (ops->name[i] != prefix[i])
 			return false;
 	return true;
 }
@@ -46,7 +48,7 @@ int dctcp_sockets(struct bpf_iter__tcp *ctx)
 	struct tcp_sock *tp;
 
 	tp = common ? bpf_skc_to_tcp_sock(common) : NULL;
-	if (!tp || !is_weir_dctcp(tp))
+	if (!tp || !is_of_weir(tp))
 		return 0;
 	if (common->skc_family == AF_INET6) {
 		record.local = common->skc_v6_rcv_saddr;
@@ -61,7 +63,8 @@ int dctcp_sockets(struct bpf_iter__tcp *ctx)
 	record.ssthresh = tp->snd_ssthresh;
 	record.prior_cwnd = tp->prior_cwnd;
 	record.srtt_us = tp->srtt_us >> 3; // the kernel stores eighths of a microsecond
-	record.dctcp = *(struct weir_dctcp *)tp->inet_conn.icsk_ca_priv;
+	bpf_probe_read_kernel_str(record.name, sizeof(record.name), tp->inet_conn.icsk_ca_ops->name);
+	record.flow = *(struct weir_flow *)tp->inet_conn.icsk_ca_priv;
 	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
 	return 0;
 }

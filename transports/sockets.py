@@ -1,4 +1,4 @@
-"""The state of each weir_dctcp connection, read from the kernel (dctcp_sockets.bpf.c)."""
+"""The state of each connection of the DCTCP family, read from the kernel (dctcp_sockets.bpf.c)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from cffi import FFI
 
 from libbpf_cffi.libbpf import BpfError, Link, Object
-from transports.congestion import TransportError
+from transports.congestion import TRANSPORTS, TransportError
 from weir_base.paths import ArtifactMissing, artifact
 
 ALPHA_ONE = 1 << 16
@@ -21,9 +21,12 @@ struct dctcp_socket {
     uint8_t local[16], remote[16];
     uint16_t local_port, remote_port;
     uint32_t cwnd, ssthresh, prior_cwnd;
-    uint32_t srtt_us;
+    uint32_t srtt_us, padding;
+    char name[16];
     uint32_t alpha, window_end, acked_bytes, marked_bytes, una, prior_rcv_nxt, ce, reduction, high_seq;
     uint32_t delivered;
+    uint32_t exponent, credit;
+    uint64_t start_bytes;
 };
 """)
 _RECORD = "struct dctcp_socket"
@@ -35,7 +38,8 @@ class DctcpSocket:
 
     ``prior_cwnd``: the congestion window before the last reduction. ``alpha``: the estimated fraction of
     marked bytes, 0 to 1. ``acked_bytes``, ``marked_bytes``: of the current observation window. ``ce``: the
-    last data segment arrived with CE.
+    last data segment arrived with CE. ``control``: the congestion control. ``exponent``: of alpha at the last
+    reduction by marks, d of D2TCP and wc of L2DCT; 0 before, and under DCTCP.
     """
 
     local: tuple[str, int]
@@ -48,6 +52,8 @@ class DctcpSocket:
     acked_bytes: int
     marked_bytes: int
     ce: bool
+    control: str
+    exponent: float
 
 
 class SocketReader:
@@ -57,18 +63,19 @@ class SocketReader:
         self._link = link
 
     def read(self) -> list[DctcpSocket]:
-        """Every connection that uses weir_dctcp. Raises TransportError."""
+        """Every connection with a congestion control that keeps struct weir_flow. Raises TransportError."""
         try:
             records = self._link.read()
         except BpfError as error:
             raise TransportError(f"cannot read the state of sockets: {error}") from error
         size = _ffi.sizeof(_RECORD)
-        return [_socket(records[at : at + size]) for at in range(0, len(records), size)]
+        found = (_socket(records[at : at + size]) for at in range(0, len(records), size))
+        return [one for one in found if one.control in TRANSPORTS and TRANSPORTS[one.control].has_flow]
 
 
 @contextmanager
 def socket_reader() -> Iterator[SocketReader]:
-    """A reader, which works even if weir_dctcp is not loaded. Raises TransportError."""
+    """A reader, which works even if none is loaded. Raises TransportError."""
     try:
         with Object(artifact("dctcp_sockets.bpf.o")) as programs:
             programs.load()
@@ -94,6 +101,8 @@ def _socket(record: bytes) -> DctcpSocket:
         acked_bytes=raw.acked_bytes,
         marked_bytes=raw.marked_bytes,
         ce=bool(raw.ce),
+        control=_ffi.string(raw.name).decode(),
+        exponent=raw.exponent / ALPHA_ONE,
     )
 
 

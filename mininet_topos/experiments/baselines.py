@@ -68,5 +68,19 @@ BASELINES = {
             tcp_ecn=ECN_IF_ASKED,
             marked=True,
         ),
+        Baseline(
+            "d2tcp",
+            ("weir_d2tcp",),
+            PlotStyle("D2TCP", "#882255", (0, (5, 1)), "<"),
+            tcp_ecn=ECN_IF_ASKED,
+            marked=True,
+        ),
+        Baseline(
+            "l2dct",
+            ("weir_l2dct",),
+            PlotStyle("L2DCT", "#332288", (0, (5, 1)), ">"),
+            tcp_ecn=ECN_IF_ASKED,
+            marked=True,
+        ),
     )
 }

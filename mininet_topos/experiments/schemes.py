@@ -85,7 +85,7 @@ _WITHOUT_CONTROLLER = (
     Scheme("static-window", PlotStyle("TCP, sized windows", "#88CCEE", (0, (1, 1)), "h"), sized_window=True),
     Scheme("ictcp", PlotStyle("ICTCP", "#999933", (0, (1, 1)), "8"), receiver="ictcp"),
     _of_baseline("ecn", BASELINES["ecn-tcp"]),
-    _of_baseline("dctcp", BASELINES["dctcp"]),
+    *(_of_baseline(name, BASELINES[name]) for name in ("dctcp", "d2tcp", "l2dct")),
     *(
         replace(
             _of_baseline(f"dctcp-k{pkts}", BASELINES["dctcp"]),

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0
+// The socket option by which an application sets the size and deadline of its next message, without privileges:
+// setsockopt(fd, WEIR_SOL, WEIR_DEADLINE, &option, sizeof(option)) with struct weir_deadline_option. Attached to a
+// cgroup, it serves the sockets of that cgroup and those below. transports/deadline.py has the same numbers.
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+
+#include "weir_deadlines.bpf.h"
+
+#define WEIR_SOL 0x57656972 // "Weir"
+#define WEIR_DEADLINE 1
+#define EINVAL 22
+#define ENOMEM 12
+#define REFUSE 0
+#define ALLOW 1
+#define HANDLED (-1) // as optlen: the kernel does not look at the option
+
+static __always_inline int refuse(int error)
+{
+	bpf_set_retval(-error);
+	return REFUSE;
+}
+
+// The message begins with the byte that the kernel sends next: this hook cannot see what is written and not sent.
+SEC("cgroup/setsockopt")
+int set_deadline(struct bpf_sockopt *ctx)
+{
+	struct weir_deadline_option *option = ctx->optval;
+	struct weir_deadline *deadline;
+	struct bpf_tcp_sock *tp;
+
+	if (ctx->level != WEIR_SOL)
+		return ALLOW;
+	tp = ctx->sk ? bpf_tcp_sock(ctx->sk) : NULL;
+	if (!tp || ctx->optname != WEIR_DEADLINE || ctx->optlen != sizeof(*option) ||
+	    (void *)(option + 1) > ctx->optval_end)
+		return refuse(EINVAL);
+	switch (weir_deadline_check(option)) {
+	case WEIR_DEADLINE_REFUSED:
+		return refuse(EINVAL);
+	case WEIR_DEADLINE_CLEARED:
+		bpf_sk_storage_delete(&weir_deadlines, ctx->sk);
+		break;
+	case WEIR_DEADLINE_SET:
+		deadline = bpf_sk_storage_get(&weir_deadlines, ctx->sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+		if (!deadline)
+			return refuse(ENOMEM);
+		deadline->at_ns = bpf_ktime_get_ns() + option->time_left_us * 1000;
+		deadline->end_byte = tp->bytes_acked + (tp->snd_nxt - tp->snd_una) + option->size_bytes;
+		break;
+	}
+	ctx->optlen = HANDLED;
+	return ALLOW;
+}
+
+char _license[] SEC("license") = "GPL";
