@@ -71,14 +71,14 @@ BASELINES = {
         Baseline(
             "d2tcp",
             ("weir_d2tcp",),
-            PlotStyle("D2TCP", "#882255", (0, (5, 1)), "<"),
+            PlotStyle("D2TCP", "#AA4466", (0, (5, 1)), "<"),
             tcp_ecn=ECN_IF_ASKED,
             marked=True,
         ),
         Baseline(
             "l2dct",
             ("weir_l2dct",),
-            PlotStyle("L2DCT", "#332288", (0, (5, 1)), ">"),
+            PlotStyle("L2DCT", "#7A5195", (0, (5, 1)), ">"),
             tcp_ecn=ECN_IF_ASKED,
             marked=True,
         ),
