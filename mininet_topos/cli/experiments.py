@@ -86,6 +86,12 @@ def schemes_command(as_json: bool) -> None:
 )
 @click.option("--resume", is_flag=True, help="Continue the experiments in --out; finished runs are kept.")
 @click.option("--raw", is_flag=True, help="Only run: no summary, plots or report (see `weir lab report`).")
+@click.option(
+    "--repeat",
+    "repeats",
+    type=click.IntRange(min=1),
+    help="Number of runs of each case, instead of the experiment's own; from 6 on with intervals.",
+)
 @unpinned_option
 @controller_port_option
 @click.option("--json", "as_json", is_flag=True, help="Print the rows of all summaries.")
@@ -94,6 +100,7 @@ def run_command(
     out: Path | None,
     resume: bool,
     raw: bool,
+    repeats: int | None,
     unpinned: bool,
     controller_port: int | None,
     as_json: bool,
@@ -105,7 +112,7 @@ def run_command(
     cannot run, and names it at the end.
     """
     with errors_in_a_line(), signals_unwind():
-        chosen = [_pinned(entry, not unpinned) for entry in catalogue.chosen(names)]
+        chosen = [_adapted(entry, not unpinned, repeats) for entry in catalogue.chosen(names)]
         if resume and out is None:
             raise BadExperiment("--resume continues an existing folder: name it with --out")
         require_machine()
@@ -125,10 +132,11 @@ def run_command(
         sys.exit(0 if all_hold else EXIT_TREND)
 
 
-def _pinned(entry: catalogue.Entry, pinned: bool) -> catalogue.Entry:
-    """Return an experiment, unpinned if its file or the command line says so."""
-    experiment = entry.experiment
-    return replace(entry, experiment=replace(experiment, pinned=experiment.pinned and pinned))
+def _adapted(entry: catalogue.Entry, pinned: bool, repeats: int | None) -> catalogue.Entry:
+    """Return an experiment with the repeats of the command line; unpinned if either says so."""
+    own = entry.experiment
+    changed = replace(own, pinned=own.pinned and pinned, repeats=repeats or own.repeats)
+    return replace(entry, experiment=changed)
 
 
 def _run_each(

@@ -27,7 +27,7 @@ Row = dict[str, Any]
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lab") / "quick"
-    run = (WEIR, "lab", "run", "quick", "--out", str(folder), "--json")
+    run = (WEIR, "lab", "run", "quick", "--repeat", "2", "--out", str(folder), "--json")
     done = subprocess.run(run, capture_output=True, text=True, timeout=BOUND_S, check=False)
     assert done.returncode in (HOLDING, FAILING), done.stderr
     return folder

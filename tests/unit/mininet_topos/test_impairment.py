@@ -158,12 +158,13 @@ def test_without_netem_and_delay_line_a_delay_is_refused_before_anything_is_crea
 def test_an_experiment_that_this_machine_cannot_run_is_skipped_and_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    ran = []
+    ran, repeats = [], []
 
     def run(experiment: Experiment, *_: object) -> None:
         if experiment.impairment:
             raise Unable("no delay line")
         ran.append((experiment.name, experiment.pinned))
+        repeats.append(experiment.repeats)
 
     monkeypatch.setattr(cli_experiments, "require_machine", lambda: None)
     monkeypatch.setattr(experiment_runner, "run_experiment", run)
@@ -177,6 +178,8 @@ def test_an_experiment_that_this_machine_cannot_run_is_skipped_and_named(
     assert (alone.exit_code, alone.stderr.count("\n")) == (1, 1)
     CliRunner().invoke(lab, ["run", files[1], "--raw", "--unpinned", "--out", str(tmp_path)])
     assert ran[-1] == ("near", False)
+    CliRunner().invoke(lab, ["run", files[1], "--raw", "--repeat", "6", "--out", str(tmp_path)])
+    assert repeats[-2:] == [1, 6]
 
 
 def test_the_delay_line_divides_a_delay_between_both_directions() -> None:

@@ -47,6 +47,7 @@ SLEEPS = {
         3,
         "a rate and a share are observed over a time; kills are 0.5 s apart",
     ),
+    "tests/integration/test_sdtcp_policies.py": (1, "no flow is punished during a flood"),
     "tests/unit/sdtcp_app/test_process.py": (1, "nothing shows that the writer waits for a locked database"),
     "tests/unit/switch/test_cli.py": (2, "the watchdog hears a loop that runs, and none that hangs"),
     "tests/unit/switch/openflow/test_flow_reports.py": (1, "lets the event loop run once"),
