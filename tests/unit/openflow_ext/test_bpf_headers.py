@@ -17,7 +17,8 @@ HEADERS = [header for folder in FOLDERS for header in sorted(folder.glob("*.h"))
 @pytest.mark.parametrize("header", HEADERS, ids=lambda header: header.name)
 def test_header_compiles_alone(header: Path) -> None:
     includes = [f"-I{folder}" for folder in (build_dir(), *FOLDERS)]
-    options = ("-x", "c", "-target", "bpf", "-fsyntax-only", "-Wall", "-Werror", "-Wno-unused-function")
+    options = ["-x", "c", "-target", "bpf", "-fsyntax-only", "-Wall", "-Werror", "-Wno-unused-function"]
+    options.append("-Wno-undefined-internal")  # a control defines what the shared sender declares
 
     compiled = subprocess.run(
         ["clang", *options, *includes, header], capture_output=True, text=True, check=False
