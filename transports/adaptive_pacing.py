@@ -10,7 +10,7 @@
 | k | ``k``, packets of a flow in a time slot: equation (9) | 1 |
 
 A loss rate below 0 counts as 0: the buffer holds all packets. Equation (13) is (12) with the average window.
-Equation (14) has n k where (10) has n; the two agree for k = 1. No congestion control uses this module.
+Equation (14) has n k where (10) has n; the two agree for k = 1. weir_ap.h has equation (16) in integers.
 """
 
 from __future__ import annotations

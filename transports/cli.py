@@ -10,6 +10,7 @@ import click
 
 from transports.congestion import TRANSPORTS, available, load, unload
 from transports.ictcp_cli import ictcp_group
+from transports.pacing_cli import path_group
 from transports.sockets import socket_reader
 from weir_base import tables
 
@@ -31,6 +32,18 @@ SOCKET_COLUMNS = (
         text=lambda row: f"{row['exponent']:.3f}",
         help="Exponent of alpha at the last reduction: d of D2TCP, the weight of L2DCT; 0: none.",
     ),
+    tables.Column("flows", help="n of Adaptive Pacing when it last sent; 0: none."),
+    tables.Column("flows_from", align="left", help="Where n comes from: counted, operator or network."),
+    tables.Column(
+        "flows_age_s",
+        text=lambda row: "" if row["flows_age_s"] is None else f"{row['flows_age_s']:.3f}",
+        help="Age of n, in s, if a path states it.",
+    ),
+    tables.Column(
+        "interval_us",
+        text=lambda row: f"{row['interval_us']:.1f}",
+        help="Interval t of Adaptive Pacing, in µs; 0: not paced.",
+    ),
     tables.Column("ce", help="Whether the last data segment arrived with CE."),
     tables.Column("srtt_us", help="Smoothed RTT, in µs."),
     tables.Column("ssthresh", help="Slow start threshold, in segments."),
@@ -48,6 +61,7 @@ def transports() -> None:
 
 
 transports.add_command(ictcp_group)
+transports.add_command(path_group)
 
 
 @transports.command("list")
@@ -89,7 +103,7 @@ def unload_command(name: str, as_json: bool) -> None:
 @_json
 @tables.options(SOCKET_COLUMNS)
 def sockets_command(as_json: bool, columns: tuple[str, ...], sort: str | None) -> None:
-    """Show the state of each connection with DCTCP, D2TCP or L2DCT of Weir in this network namespace."""
+    """Show the state of each connection with a congestion control of Weir in this network namespace."""
     with socket_reader() as reader:
         rows = [asdict(connection) for connection in reader.read()]
     for row in rows:

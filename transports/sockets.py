@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from cffi import FFI
 
 from libbpf_cffi.libbpf import BpfError, Link, Object
 from transports.congestion import TRANSPORTS, TransportError
+from transports.pacing_paths import FlowsFrom
 from weir_base.paths import ArtifactMissing, artifact
 
 ALPHA_ONE = 1 << 16
@@ -27,6 +29,8 @@ struct dctcp_socket {
     uint32_t delivered;
     uint32_t exponent, credit;
     uint64_t start_bytes;
+    uint32_t is_counted, flows, source, interval_ns;
+    uint64_t n_updated_ns;
 };
 """)
 _RECORD = "struct dctcp_socket"
@@ -39,7 +43,9 @@ class DctcpSocket:
     ``prior_cwnd``: the congestion window before the last reduction. ``alpha``: the estimated fraction of
     marked bytes, 0 to 1. ``acked_bytes``, ``marked_bytes``: of the current observation window. ``ce``: the
     last data segment arrived with CE. ``control``: the congestion control. ``exponent``: of alpha at the last
-    reduction by marks, d of D2TCP and wc of L2DCT; 0 before, and under DCTCP.
+    reduction by marks, d of D2TCP and wc of L2DCT; 0 before, and under DCTCP. ``flows``, ``flows_from``,
+    ``flows_age_s`` and ``interval_us``: n, its source and age, and t of Adaptive Pacing when it last sent;
+    the age is None unless a path states n, and t is 0 if nothing is paced.
     """
 
     local: tuple[str, int]
@@ -54,6 +60,10 @@ class DctcpSocket:
     ce: bool
     control: str
     exponent: float
+    flows: int
+    flows_from: str
+    flows_age_s: float | None
+    interval_us: float
 
 
 class SocketReader:
@@ -103,6 +113,10 @@ def _socket(record: bytes) -> DctcpSocket:
         ce=bool(raw.ce),
         control=_ffi.string(raw.name).decode(),
         exponent=raw.exponent / ALPHA_ONE,
+        flows=raw.flows,
+        flows_from=FlowsFrom(raw.source).name.lower(),
+        flows_age_s=(time.monotonic_ns() - raw.n_updated_ns) / 1e9 if raw.n_updated_ns else None,
+        interval_us=raw.interval_ns / 1000,
     )
 
 

@@ -82,5 +82,31 @@ BASELINES = {
             tcp_ecn=ECN_IF_ASKED,
             marked=True,
         ),
+        Baseline(
+            "ap-reno",
+            ("weir_ap_reno",),
+            PlotStyle("TCP, AP", "#8C564B", (0, (2, 1)), "o"),
+        ),
+        Baseline(
+            "ap-dctcp",
+            ("weir_ap_dctcp",),
+            PlotStyle("DCTCP, AP", "#E377C2", (0, (2, 1)), "P"),
+            tcp_ecn=ECN_IF_ASKED,
+            marked=True,
+        ),
+        Baseline(
+            "ap-d2tcp",
+            ("weir_ap_d2tcp",),
+            PlotStyle("D2TCP, AP", "#BC80BD", (0, (2, 1)), "<"),
+            tcp_ecn=ECN_IF_ASKED,
+            marked=True,
+        ),
+        Baseline(
+            "ap-l2dct",
+            ("weir_ap_l2dct",),
+            PlotStyle("L2DCT, AP", "#6A3D9A", (0, (2, 1)), ">"),
+            tcp_ecn=ECN_IF_ASKED,
+            marked=True,
+        ),
     )
 }

@@ -42,6 +42,7 @@ class Scheme:
     ``min_rto_ms``, ``initial_window``, ``quick_ack``: of every host (network/routes.py).
     ``window_bytes``: the largest window that a host advertises, in whole segments; 0: the kernel's.
     ``sized_window``: `window_bytes` is what the experiment's worst case allows.
+    ``paced``: senders use Adaptive Pacing. They know the bottleneck and n (running/pacing.py).
     ``receiver``: the command of `weir transports` by which receiving hosts choose windows; empty: none.
     """
 
@@ -58,6 +59,7 @@ class Scheme:
     window_bytes: int = 0
     sized_window: bool = False
     receiver: str = ""
+    paced: bool = False
 
     @property
     def marked(self) -> bool:
@@ -86,6 +88,10 @@ _WITHOUT_CONTROLLER = (
     Scheme("ictcp", PlotStyle("ICTCP", "#999933", (0, (1, 1)), "8"), receiver="ictcp"),
     _of_baseline("ecn", BASELINES["ecn-tcp"]),
     *(_of_baseline(name, BASELINES[name]) for name in ("dctcp", "d2tcp", "l2dct")),
+    *(
+        replace(_of_baseline(name, BASELINES[name]), paced=True)
+        for name in ("ap-reno", "ap-dctcp", "ap-d2tcp", "ap-l2dct")
+    ),
     *(
         replace(
             _of_baseline(f"dctcp-k{pkts}", BASELINES["dctcp"]),

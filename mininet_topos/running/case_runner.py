@@ -22,6 +22,7 @@ from mininet_topos.records.raw_records import read_records
 from mininet_topos.records.result_folder import write_json
 from mininet_topos.records.validity import judge
 from mininet_topos.running.case_traffic import START_S, CaseTraffic, OnQuery
+from mininet_topos.running.pacing import pacing
 from mininet_topos.running.scheme_programs import RunningScheme
 from mininet_topos.running.traffic_programs import Traffic
 
@@ -54,6 +55,7 @@ class CaseRunner:
             CpuWatch({"ovs": vswitchd_pid()} | scheme.pids) as cpu,
             watching_stalls(folder / "stalls.jsonl", net.state) as watched,
             self._probe.watching(net.bottleneck_ifname) as trace,
+            pacing(scheme.scheme, net, case),
         ):
             try:
                 case_traffic.go(folder)

@@ -1,0 +1,185 @@
+"""The controls of Adaptive Pacing between two network namespaces: n, t, the pacing rate, and their paths."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.support.data_plane.scripted_wire import MSS, Connection, Wire, compiled_script
+from transports import cli, pacing_paths
+from transports.congestion import BPFFS, TransportError, loaded
+from transports.pacing_paths import FlowsFrom, PacingPath
+from transports.sockets import DctcpSocket, socket_reader
+
+CONTROLS = ("weir_ap_reno", "weir_ap_dctcp", "weir_ap_d2tcp", "weir_ap_l2dct")
+RENO = CONTROLS[0]
+PACING_RATE_AT = 104
+"""tcpi_pacing_rate in struct tcp_info."""
+RESET_AT_CLOSE = struct.pack("ii", 1, 0)
+SCARCE = PacingPath(buffer_bytes=1, rate_bps=8_000, flows=60)
+"""A bottleneck so slow that t is RTT / w."""
+AMPLE = PacingPath(buffer_bytes=10_000_000, rate_bps=10**9, flows=60)
+
+
+@pytest.fixture(scope="module")
+def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
+    with ExitStack() as controls:
+        for name in CONTROLS:
+            controls.enter_context(loaded(name))
+        wire = Wire(compiled_script(tmp_path_factory.mktemp("script")))
+        try:
+            yield wire
+        finally:
+            wire.close()
+    assert not list(BPFFS.glob("weir_ap*"))
+
+
+@pytest.fixture
+def network(wire: Wire) -> Iterator[pacing_paths.Network]:
+    """The destination of connections; its path is removed at the end."""
+    wire.play()
+    with wire.connection("reno", "reno") as connection:
+        network = ipaddress.ip_network(connection.client.getpeername()[0])
+    yield network
+    wire.sender.run(lambda: pacing_paths.remove_path(network))
+
+
+def held(wire: Wire, connection: Connection) -> DctcpSocket:
+    local = connection.client.getsockname()
+    with socket_reader() as reader:
+        return next(one for one in wire.sender.run(reader.read) if one.local == local)
+
+
+def pacing_rate(connection: Connection) -> int:
+    info = connection.client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    return int(struct.unpack_from("=Q", info, PACING_RATE_AT)[0])
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_a_scarce_bottleneck_spreads_the_window_over_the_rtt(
+    wire: Wire, network: pacing_paths.Network, name: str
+) -> None:
+    wire.sender.run(lambda: pacing_paths.set_path(network, SCARCE))
+    wire.play()
+    with wire.connection(name, name) as connection:
+        connection.send(200)
+        found = held(wire, connection)
+        assert (found.control, found.flows, found.flows_from) == (name, 60, "operator")
+        assert 0 < found.interval_us <= 2 * found.srtt_us / 2
+        least = MSS / (2 * found.interval_us * 1e-6)
+        assert pacing_rate(connection) >= least * 0.99
+        assert found.flows_age_s is not None
+
+
+def test_an_ample_bottleneck_paces_nothing(wire: Wire, network: pacing_paths.Network) -> None:
+    wire.sender.run(lambda: pacing_paths.set_path(network, AMPLE))
+    wire.play()
+    with wire.connection(RENO, RENO) as connection:
+        connection.send(200)
+        found = held(wire, connection)
+    assert (found.flows, found.interval_us) == (60, 0)
+
+
+def test_without_a_path_nothing_is_paced(wire: Wire) -> None:
+    wire.play()
+    with wire.connection(RENO, RENO) as connection:
+        connection.send(200)
+        found = held(wire, connection)
+    assert (found.flows_from, found.interval_us, found.flows_age_s) == ("not_paced", 0, None)
+
+
+def test_a_host_counts_its_open_senders_if_no_n_is_stated(wire: Wire, network: pacing_paths.Network) -> None:
+    path = PacingPath(buffer_bytes=1, rate_bps=8_000)
+    wire.sender.run(lambda: pacing_paths.set_path(network, path))
+
+    def another(to: tuple[str, int]) -> socket.socket:
+        more = socket.socket()
+        more.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, RENO.encode())
+        more.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
+        more.connect(to)
+        more.sendall(bytes(1000))
+        return more
+
+    counts = []
+    wire.play()
+    with wire.connection(RENO, RENO) as connection:
+        for others in (0, 2, 0):
+            with ExitStack() as opened:
+                for _ in range(others):
+                    to = connection.client.getpeername()
+                    opened.enter_context(wire.sender.run(lambda to=to: another(to)))
+                connection.send(20)
+                found = held(wire, connection)
+                assert found.flows_from == "counted"
+                counts.append(found.flows)
+    assert counts == [1, 3, 1]
+
+
+def test_n_that_is_too_old_gives_way_to_the_count(wire: Wire, network: pacing_paths.Network) -> None:
+    path = PacingPath(buffer_bytes=1, rate_bps=8_000, flows=60, lifetime_s=1e-9)
+    wire.sender.run(lambda: pacing_paths.set_path(network, path))
+    wire.play()
+    with wire.connection(RENO, RENO) as connection:
+        connection.send(20)
+        found = held(wire, connection)
+    assert (found.flows, found.flows_from) == (1, "counted")
+
+
+def test_paths_are_set_listed_and_removed(wire: Wire) -> None:
+    runner = CliRunner()
+    values = ("--buffer-bytes", "150000", "--rate-mbps", "100", "--flows", "60", "--k", "0.5")
+    for network in ("10.9.0.0/16", "fd00:9::/32"):
+        pid = ("--pid", str(os.getpid()))
+        assert runner.invoke(cli.transports, ["path", "set", network, *values, *pid]).exit_code == 0
+    rows = json.loads(runner.invoke(cli.transports, ["path", "list", "--json"]).stdout)
+    assert sorted(row["destination"] for row in rows) == ["10.9.0.0/16", "fd00:9::/32"]
+    assert rows[0] | {"destination": ""} == {
+        "destination": "",
+        "flows": 60,
+        "k": 0.5,
+        "buffer_bytes": 150_000,
+        "rate_bps": 100_000_000,
+        "lifetime_s": 0.0,
+        "flows_from": "operator",
+    }
+    assert wire.sender.run(pacing_paths.paths) == {}, "another namespace has its own"
+    for network in ("10.9.0.0/16", "fd00:9::/32"):
+        assert "removed" in runner.invoke(cli.transports, ["path", "remove", network]).stdout
+        assert "not set" in runner.invoke(cli.transports, ["path", "remove", network]).stdout
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        (PacingPath(0, 10**8), "buffer_bytes is 0"),
+        (PacingPath(1, 0), "rate_bps is 0"),
+        (PacingPath(1, 1 << 60), "rate_bps is"),
+        (PacingPath(1, 10**8, k=0), "k is 0"),
+        (PacingPath(1, 10**8, flows=65_537), "flows is 65537"),
+        (PacingPath(1, 10**8, lifetime_s=-1), "lifetime_s is -1"),
+    ],
+)
+def test_absurd_paths_are_refused(path: PacingPath, named: str) -> None:
+    with pytest.raises(TransportError, match=named):
+        pacing_paths.set_path(ipaddress.ip_network("10.9.0.0/16"), path)
+
+
+def test_without_a_control_the_error_says_what_to_load(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(pacing_paths, "BPFFS", tmp_path)
+    with pytest.raises(TransportError, match="weir transports load weir_ap_reno"):
+        pacing_paths.paths()
+
+
+def test_sources_are_named_as_in_c() -> None:
+    assert [one.name for one in FlowsFrom] == ["NOT_PACED", "COUNTED", "OPERATOR", "NETWORK"]

@@ -1,0 +1,147 @@
+"""The commands `weir transports path set`, `remove` and `list`."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import click
+from pyroute2 import netns
+
+from transports import pacing_paths
+from transports.congestion import TransportError
+from transports.pacing_paths import MOST_FLOWS, MOST_K, MOST_RATE_BPS, Network, PacingPath
+from weir_base import tables
+
+BPS_PER_MBPS = 1_000_000
+_T = TypeVar("_T")
+COLUMNS = (
+    tables.Column("destination", align="left", help="Destination network; the longest prefix counts."),
+    tables.Column("flows", help="n: flows through the bottleneck; 0: this host counts its own."),
+    tables.Column("k", text=lambda row: f"{row['k']:g}", help="Packets of a flow in the time of one packet."),
+    tables.Column("buffer_bytes", help="B: size of the bottleneck's queue."),
+    tables.Column("rate_bps", help="C: rate of the bottleneck."),
+    tables.Column("lifetime_s", text=lambda row: f"{row['lifetime_s']:g}", help="Life of n; 0: for ever."),
+    tables.Column("flows_from", align="left", help="Where n comes from."),
+)
+
+
+def _network(_context: click.Context, _parameter: click.Parameter, value: str) -> Network:
+    try:
+        return ipaddress.ip_network(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}: give an address or a network such as 10.0.0.0/24") from error
+
+
+_destination = click.argument("destination", callback=_network)
+_pids = click.option(
+    "--pid",
+    "pids",
+    type=click.IntRange(1),
+    multiple=True,
+    help="Act in the network namespace of this process instead of the command's own. Repeatable.",
+)
+
+
+@click.group("path")
+def path_group() -> None:
+    """The bottlenecks towards destinations, for Adaptive Pacing; of this network namespace."""
+
+
+@path_group.command("set")
+@_destination
+@click.option("--buffer-bytes", type=click.IntRange(1), required=True, help="B: size of the queue.")
+@click.option(
+    "--rate-mbps",
+    type=click.FloatRange(min=0.001, max=MOST_RATE_BPS / BPS_PER_MBPS),
+    required=True,
+    help="C: rate of the link.",
+)
+@click.option(
+    "--flows",
+    type=click.IntRange(0, MOST_FLOWS),
+    default=0,
+    show_default=True,
+    help="n: flows through the bottleneck; 0: count the connections of this host.",
+)
+@click.option(
+    "--k",
+    type=click.FloatRange(1 / 256, MOST_K),
+    default=1.0,
+    show_default=True,
+    help="Packets of a flow in the time of one packet; 1 if all flows begin at once.",
+)
+@click.option(
+    "--lifetime-s",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="How long n counts; 0: for ever.",
+)
+@_pids
+def set_command(
+    destination: Network,
+    buffer_bytes: int,
+    rate_mbps: float,
+    flows: int,
+    k: float,
+    lifetime_s: float,
+    pids: tuple[int, ...],
+) -> None:
+    """State the bottleneck towards DESTINATION, in place of an earlier statement."""
+    path = PacingPath(buffer_bytes, round(rate_mbps * BPS_PER_MBPS), k, flows, lifetime_s)
+    _in_namespaces(pids, lambda: pacing_paths.set_path(destination, path))
+    click.echo(f"path to {destination}: set")
+
+
+@path_group.command("remove")
+@_destination
+@_pids
+def remove_command(destination: Network, pids: tuple[int, ...]) -> None:
+    """Forget the bottleneck towards DESTINATION. Connections to it are not paced any longer."""
+    removed = any(_in_namespaces(pids, lambda: pacing_paths.remove_path(destination)))
+    click.echo(f"path to {destination}: {'removed' if removed else 'not set'}")
+
+
+@path_group.command("list", epilog=f"Columns:\n\n{tables.described(COLUMNS)}")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+def list_command(as_json: bool) -> None:
+    """List the paths of this network namespace."""
+    rows = [
+        {
+            "destination": str(network),
+            "flows": path.flows,
+            "k": path.k,
+            "buffer_bytes": path.buffer_bytes,
+            "rate_bps": path.rate_bps,
+            "lifetime_s": path.lifetime_s,
+            "flows_from": path.flows_from.name.lower(),
+        }
+        for network, path in pacing_paths.paths().items()
+    ]
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        tables.show(COLUMNS, rows, empty="no paths")
+
+
+def _in_namespaces(pids: Sequence[int], act: Callable[[], _T]) -> list[_T]:
+    """Act in the network namespace of each process; without one, in this command's. Raises TransportError."""
+    return [_in_namespace(pid, act) for pid in pids] if pids else [act()]
+
+
+def _in_namespace(pid: int, act: Callable[[], _T]) -> _T:
+    """Act in a thread that enters the namespace, so that this thread stays where it is."""
+
+    def entered() -> _T:
+        netns.setns(f"/proc/{pid}/ns/net", flags=0)
+        return act()
+
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        try:
+            return thread.submit(entered).result()
+        except OSError as error:
+            raise TransportError(f"cannot enter the network namespace of process {pid}: {error}") from error
