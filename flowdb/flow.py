@@ -9,6 +9,8 @@ from ipaddress import ip_address
 from weir_base.window import MAX_WINDOW_FIELD
 
 NS_PER_S = 1_000_000_000
+NON_TCP_PERCENT = 50
+"""From here on, packets that are not TCP fill a queue, and no flow is punished. As in the data plane."""
 
 
 @dataclass(frozen=True, slots=True)

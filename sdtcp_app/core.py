@@ -35,19 +35,9 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Protocol
 
-from flowdb.flow import FiveTuple, Flow, PortKey
+from flowdb.flow import NON_TCP_PERCENT, FiveTuple, Flow, PortKey
 from sdtcp_app.clamp_table import Clamp, Clamps
-from sdtcp_app.core_types import (
-    NON_TCP_PERCENT,
-    Alarm,
-    Decision,
-    Equation,
-    Lift,
-    LiftReason,
-    Parameters,
-    Punish,
-    Wanter,
-)
+from sdtcp_app.core_types import Alarm, Decision, Equation, Lift, LiftReason, Parameters, Punish, Wanter
 from sdtcp_app.equations import (
     average_window_bytes,
     punished_window_bytes,

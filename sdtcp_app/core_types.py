@@ -33,10 +33,6 @@ class Parameters:
         return self.rtt_us * 1500
 
 
-NON_TCP_PERCENT = 50
-"""From here on, packets that are not TCP fill a queue, and no flow is punished. As in the data plane."""
-
-
 @dataclass(frozen=True, slots=True)
 class Alarm:
     """BUF_ALARM: the port's queue and rate.

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from flowdb.db import FlowDb
-from flowdb.flow import NS_PER_S, Flow, PortKey
+from flowdb.flow import NON_TCP_PERCENT, NS_PER_S, Flow, PortKey
 from flowdb.models import AlarmRow, ClampRow, DecisionRow
-from sdtcp_app.core_types import NON_TCP_PERCENT, Equation, Lift, LiftReason, Punish, Resume
+from sdtcp_app.core_types import Equation, Lift, LiftReason, Punish, Resume
 
 NOT_PUSHED = "not pushed: another port wants a smaller window"
 _SAME_CLOCK_NS = NS_PER_S

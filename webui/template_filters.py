@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from flask import Flask
 from markupsafe import Markup
 
-from flowdb.flow import NS_PER_S
+from flowdb.flow import NON_TCP_PERCENT, NS_PER_S
 from webui import navigation
 from webui.command_requests import POLICIES
 from webui.network_map import level
@@ -123,6 +123,7 @@ def install(app: Flask) -> None:
         of_counter=of_counter,
     )
     app.jinja_env.globals.update(
+        NON_TCP_PERCENT=NON_TCP_PERCENT,
         PORT_COUNTERS=PORT_COUNTERS,
         end=end,
         flow_name=flow_name,

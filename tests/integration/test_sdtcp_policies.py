@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from flowdb.flow import NON_TCP_PERCENT
 from flowdb.models import AlarmRow, DecisionRow, FlowRow, SettingRow
 from mininet_topos.experiments.schemes import to_toml
 from mininet_topos.network.lab_network import Network, network
@@ -21,7 +22,6 @@ from mininet_topos.network.nodes import inside
 from mininet_topos.network.shaping import Bottleneck
 from mininet_topos.running.traffic_programs import SINK_PORT
 from sdtcp_app.config import SdtcpSettings
-from sdtcp_app.core_types import NON_TCP_PERCENT
 from sdtcp_app.policies import policy_names
 from tests.support.lab.stage import Stage, stage
 from tests.support.waiting import DEADLINE_S, wait_until
