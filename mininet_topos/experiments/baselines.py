@@ -26,6 +26,7 @@ class Baseline:
     ``congestion_controls``: names for TCP_CONGESTION in order of preference; each of them will do.
     ``tcp_ecn``: net.ipv4.tcp_ecn of the sockets' namespaces, at both ends.
     ``marked``: the switch has to mark packets.
+    ``paced``: Adaptive Pacing, whose senders have to know the bottleneck and n (running/pacing.py).
     """
 
     name: str
@@ -33,6 +34,7 @@ class Baseline:
     style: PlotStyle
     tcp_ecn: int = ECN_OFF
     marked: bool = False
+    paced: bool = False
 
     def choose(self, available: Container[str]) -> str:
         """Return the preferred congestion control among the available ones. Raises Unable."""
@@ -45,6 +47,13 @@ class Baseline:
             remedy = f"modprobe tcp_{self.congestion_controls[0]}, or use another kernel"
         wanted = " or ".join(self.congestion_controls)
         raise Unable(f"{self.name} needs the congestion control {wanted}: {remedy}")
+
+
+def _of_dctcp(
+    name: str, congestion_controls: tuple[str, ...], style: PlotStyle, paced: bool = False
+) -> Baseline:
+    """Return a transport of the DCTCP family. It asks for ECN by itself; other listeners must agree to it."""
+    return Baseline(name, congestion_controls, style, tcp_ecn=ECN_IF_ASKED, marked=True, paced=paced)
 
 
 BASELINES = {
@@ -60,53 +69,17 @@ BASELINES = {
             tcp_ecn=ECN_ALWAYS,
             marked=True,
         ),
-        # DCTCP asks for ECN by itself. A listener without DCTCP must agree to it.
-        Baseline(
-            "dctcp",
-            ("dctcp", "weir_dctcp"),
-            PlotStyle("DCTCP", "#CC79A7", (0, (5, 1)), "P"),
-            tcp_ecn=ECN_IF_ASKED,
-            marked=True,
-        ),
-        Baseline(
-            "d2tcp",
-            ("weir_d2tcp",),
-            PlotStyle("D2TCP", "#AA4466", (0, (5, 1)), "<"),
-            tcp_ecn=ECN_IF_ASKED,
-            marked=True,
-        ),
-        Baseline(
-            "l2dct",
-            ("weir_l2dct",),
-            PlotStyle("L2DCT", "#7A5195", (0, (5, 1)), ">"),
-            tcp_ecn=ECN_IF_ASKED,
-            marked=True,
-        ),
-        Baseline(
-            "ap-reno",
-            ("weir_ap_reno",),
-            PlotStyle("TCP, AP", "#8C564B", (0, (2, 1)), "o"),
-        ),
-        Baseline(
-            "ap-dctcp",
-            ("weir_ap_dctcp",),
-            PlotStyle("DCTCP, AP", "#E377C2", (0, (2, 1)), "P"),
-            tcp_ecn=ECN_IF_ASKED,
-            marked=True,
-        ),
-        Baseline(
-            "ap-d2tcp",
-            ("weir_ap_d2tcp",),
-            PlotStyle("D2TCP, AP", "#BC80BD", (0, (2, 1)), "<"),
-            tcp_ecn=ECN_IF_ASKED,
-            marked=True,
-        ),
-        Baseline(
-            "ap-l2dct",
-            ("weir_ap_l2dct",),
-            PlotStyle("L2DCT, AP", "#6A3D9A", (0, (2, 1)), ">"),
-            tcp_ecn=ECN_IF_ASKED,
-            marked=True,
+        _of_dctcp("dctcp", ("dctcp", "weir_dctcp"), PlotStyle("DCTCP", "#CC79A7", (0, (5, 1)), "P")),
+        _of_dctcp("d2tcp", ("weir_d2tcp",), PlotStyle("D2TCP", "#AA4466", (0, (5, 1)), "<")),
+        _of_dctcp("l2dct", ("weir_l2dct",), PlotStyle("L2DCT", "#7A5195", (0, (5, 1)), ">")),
+        Baseline("ap-reno", ("weir_ap_reno",), PlotStyle("TCP, AP", "#8C564B", (0, (2, 1)), "o"), paced=True),
+        *(
+            _of_dctcp(f"ap-{base}", (f"weir_ap_{base}",), PlotStyle(label, colour, (0, (2, 1)), marker), True)
+            for base, label, colour, marker in (
+                ("dctcp", "DCTCP, AP", "#E377C2", "P"),
+                ("d2tcp", "D2TCP, AP", "#BC80BD", "<"),
+                ("l2dct", "L2DCT, AP", "#6A3D9A", ">"),
+            )
         ),
     )
 }

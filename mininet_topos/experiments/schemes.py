@@ -42,7 +42,6 @@ class Scheme:
     ``min_rto_ms``, ``initial_window``, ``quick_ack``: of every host (network/routes.py).
     ``window_bytes``: the largest window that a host advertises, in whole segments; 0: the kernel's.
     ``sized_window``: `window_bytes` is what the experiment's worst case allows.
-    ``paced``: senders use Adaptive Pacing. They know the bottleneck and n (running/pacing.py).
     ``receiver``: the command of `weir transports` by which receiving hosts choose windows; empty: none.
     """
 
@@ -59,12 +58,16 @@ class Scheme:
     window_bytes: int = 0
     sized_window: bool = False
     receiver: str = ""
-    paced: bool = False
 
     @property
     def marked(self) -> bool:
         """Whether the switch has to mark packets."""
         return any(BASELINES[name].marked for name in self.transports)
+
+    @property
+    def paced(self) -> bool:
+        """Whether senders have to know the bottleneck."""
+        return any(BASELINES[name].paced for name in self.transports)
 
     @property
     def route(self) -> dict[str, int]:
@@ -87,10 +90,9 @@ _WITHOUT_CONTROLLER = (
     Scheme("static-window", PlotStyle("TCP, sized windows", "#88CCEE", (0, (1, 1)), "h"), sized_window=True),
     Scheme("ictcp", PlotStyle("ICTCP", "#999933", (0, (1, 1)), "8"), receiver="ictcp"),
     _of_baseline("ecn", BASELINES["ecn-tcp"]),
-    *(_of_baseline(name, BASELINES[name]) for name in ("dctcp", "d2tcp", "l2dct")),
     *(
-        replace(_of_baseline(name, BASELINES[name]), paced=True)
-        for name in ("ap-reno", "ap-dctcp", "ap-d2tcp", "ap-l2dct")
+        _of_baseline(name, BASELINES[name])
+        for name in ("dctcp", "d2tcp", "l2dct", "ap-reno", "ap-dctcp", "ap-d2tcp", "ap-l2dct")
     ),
     *(
         replace(

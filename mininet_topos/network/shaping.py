@@ -29,6 +29,11 @@ class Bottleneck:
     queue_pkts: int | None = None
 
     @property
+    def rate_mbps(self) -> float:
+        """The rate in Mbit/s."""
+        return self.rate_bps / 1_000_000
+
+    @property
     def leaf(self) -> tuple[str, int]:
         """The kind of the leaf qdisc, and its limit in the unit of that kind."""
         if self.queue_bytes is not None:

@@ -11,8 +11,6 @@ from mininet_topos.machine.commands import command, run
 from mininet_topos.machine.signals import undisturbed
 from mininet_topos.network.lab_network import Network
 
-BPS_PER_MBPS = 1_000_000
-
 
 @contextmanager
 def pacing(scheme: Scheme, net: Network, case: Case) -> Iterator[None]:
@@ -28,7 +26,7 @@ def pacing(scheme: Scheme, net: Network, case: Case) -> Iterator[None]:
     path = (command("weir"), "transports", "path")
     shape = net.shapes[net.bottleneck_ifname]
     values = ("--flows", str(case.workers + case.background), "--buffer-bytes", str(shape.queue_bytes))
-    rate = ("--rate-mbps", str(shape.rate_bps / BPS_PER_MBPS))
+    rate = ("--rate-mbps", str(shape.rate_mbps))
     receivers = {host.IP() for host in (net.root, *net.sinks)}
     try:
         for receiver in receivers:

@@ -11,8 +11,6 @@ from mininet_topos.machine.signals import undisturbed
 from mininet_topos.network.lab_network import Network
 from mininet_topos.network.nodes import LabHost, inside
 
-BPS_PER_MBPS = 1_000_000
-
 
 @contextmanager
 def choosing_windows(scheme: Scheme, net: Network, others: Sequence[str] = ()) -> Iterator[None]:
@@ -29,18 +27,17 @@ def choosing_windows(scheme: Scheme, net: Network, others: Sequence[str] = ()) -
         for host in (one for one in net.hosts if one.name in names):
             words = (weir, "transports", scheme.receiver)
             ifname = host.defaultIntf().name
-            rate_mbps = str(rate_bps(net, host) / BPS_PER_MBPS)
             attached.callback(_undisturbed_run, *inside(host, *words, "detach", ifname))
-            run(*inside(host, *words, "attach", ifname, "--rate-mbps", rate_mbps))
+            run(*inside(host, *words, "attach", ifname, "--rate-mbps", str(rate_mbps(net, host))))
         yield
 
 
-def rate_bps(net: Network, host: LabHost) -> int:
+def rate_mbps(net: Network, host: LabHost) -> float:
     """Return the rate of the port that leads to a host; of the bottleneck, if that port has no limit."""
     for port, shape in net.layout.shapes.items():
         if port.towards == host.name:
-            return shape.rate_bps
-    return net.shapes[net.bottleneck_ifname].rate_bps
+            return shape.rate_mbps
+    return net.shapes[net.bottleneck_ifname].rate_mbps
 
 
 def _undisturbed_run(*argv: str) -> None:
