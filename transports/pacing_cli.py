@@ -6,6 +6,7 @@ import ipaddress
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from typing import TypeVar
 
 import click
@@ -111,15 +112,7 @@ def remove_command(destination: Network, pids: tuple[int, ...]) -> None:
 def list_command(as_json: bool) -> None:
     """List the paths of this network namespace."""
     rows = [
-        {
-            "destination": str(network),
-            "flows": path.flows,
-            "k": path.k,
-            "buffer_bytes": path.buffer_bytes,
-            "rate_bps": path.rate_bps,
-            "lifetime_s": path.lifetime_s,
-            "flows_from": path.flows_from.name.lower(),
-        }
+        asdict(path) | {"destination": str(network), "flows_from": path.flows_from.name.lower()}
         for network, path in pacing_paths.paths().items()
     ]
     if as_json:

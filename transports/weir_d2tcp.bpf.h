@@ -10,8 +10,6 @@
 #include "weir_ecn.bpf.h"
 #include "weir_power.h"
 
-#define SRTT_SHIFT 3 // the kernel stores eighths of a microsecond
-
 static __always_inline u32 d2tcp_imminence(struct sock *sk)
 {
 	struct weir_deadline *deadline = bpf_sk_storage_get(&weir_deadlines, sk, NULL, 0);

@@ -11,7 +11,7 @@
 
 #include "weir_dctcp.h"
 
-#define WEIR_D2TCP_LEAST_D (WEIR_DCTCP_ONE / 2) /* far deadlines, and those that are missed */
+#define WEIR_D2TCP_LEAST_D (WEIR_DCTCP_ONE / 2) /* far deadlines, and missed deadlines */
 #define WEIR_D2TCP_MOST_D (2 * WEIR_DCTCP_ONE)
 #define WEIR_D2TCP_MOST_SIZE (1ull << 40)     /* bytes of a message */
 #define WEIR_D2TCP_MOST_TIME_US 3600000000ull /* more is not a time that is left, but the reading of a clock */

@@ -14,7 +14,7 @@
  *   b_i^e    (a local)            bit/s   expected throughput: max(b_i^m, rwnd_i / RTT_i)
  *   d_i      (a local)            1/1000  (b_i^e - b_i^m) / b_i^e
  *
- * The header of ictcp.bpf.c names what is inferred.
+ * The header of ictcp.bpf.c names the inferred rules.
  */
 #ifndef WEIR_ICTCP_H
 #define WEIR_ICTCP_H

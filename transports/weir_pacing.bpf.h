@@ -26,7 +26,6 @@
 #define LEAST_TRAIN_PACED 1u
 #define LEAST_TRAIN 2u // default of net.ipv4.tcp_min_tso_segs
 #define NO_RATE_LIMIT (~0ul)
-#define RTT_SHIFT 3 // the kernel stores srtt in eighths of a microsecond
 
 // A destination as a host sees it. In the lab each host is a network namespace of the same kernel.
 struct ap_destination {
@@ -131,7 +130,7 @@ static __always_inline u32 pacing_interval_ns(struct sock *sk, struct weir_ap_st
 		ap->source = WEIR_AP_COUNTED;
 	}
 	return weir_ap_interval_ns(path, ap->flows, pacing_window(tp, mss), mss + WEIR_AP_HEADER_BYTES,
-				   tp->srtt_us >> RTT_SHIFT);
+				   tp->srtt_us >> SRTT_SHIFT);
 }
 
 static __always_inline void pacing_start(struct sock *sk, u32 interval_ns)
@@ -159,10 +158,12 @@ u32 BPF_PROG(weir_min_tso_segs, struct sock *sk)
 {
 	struct weir_ap_state *ap = &flow_of(sk)->ap;
 
+	u32 before_ns = ap->interval_ns;
+
 	ap->interval_ns = pacing_interval_ns(sk, ap);
 	if (ap->interval_ns)
 		pacing_start(sk, ap->interval_ns);
-	else
+	else if (before_ns)
 		pacing_stop(sk);
 	return ap->interval_ns ? LEAST_TRAIN_PACED : LEAST_TRAIN;
 }

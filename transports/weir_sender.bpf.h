@@ -24,6 +24,7 @@
 #define SLOW_START_PACING_PERCENT 200 // default of net.ipv4.tcp_pacing_ss_ratio
 #define PACING_PERCENT 120            // default of net.ipv4.tcp_pacing_ca_ratio
 #define MAX_HALVINGS 32
+#define SRTT_SHIFT 3 // the kernel stores eighths of a microsecond
 #define USEC_PER_SEC 1000000ull
 
 extern void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym;
