@@ -21,7 +21,7 @@ static __always_inline int refuse(int error)
 	return REFUSE;
 }
 
-// The message begins with the byte that the kernel sends next: this hook cannot see what is written and not sent.
+// The message begins with the byte that the kernel sends next: this hook cannot see written bytes that are not sent.
 SEC("cgroup/setsockopt")
 int set_deadline(struct bpf_sockopt *ctx)
 {

@@ -41,8 +41,8 @@ struct ictcp_interface {
 class IctcpState:
     """The state of ICTCP at one interface.
 
-    ``capacity_bps``: the rate of the link, as stated. ``free_bps``: what was free of 0.9 of it in the last
-    slot. ``subslot_us``: half of a slot. ``mean_window_bytes``: of the connections that received in it.
+    ``capacity_bps``: the rate of the link, as stated. ``free_bps``: the unused part of 0.9 of it in the
+    last slot. ``subslot_us``: half of a slot. ``mean_window_bytes``: of the connections that received in it.
     ``slots``, ``lowered`` (segments whose window was lowered), ``increases``, ``decreases``, ``restarts`` (of
     new and of idle connections): counts since it was attached.
     """

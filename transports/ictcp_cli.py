@@ -13,7 +13,7 @@ from weir_base import tables
 BPS_PER_MBPS = 1_000_000
 COLUMNS = (
     tables.Column("capacity_bps", heading="rate", help="Rate of the link, as stated, in bit/s."),
-    tables.Column("free_bps", heading="free", help="What was free of 0.9 of it in the last slot, in bit/s."),
+    tables.Column("free_bps", heading="free", help="Unused part of 0.9 of it in the last slot, in bit/s."),
     tables.Column("subslot_us", help="Half of a slot, in µs: the mean RTT."),
     tables.Column(
         "mean_window_bytes", heading="window", help="Mean window of the connections that received."
