@@ -10,7 +10,7 @@ from typing import Any
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiments.schemes import Scheme, Settings, find, schemes
 from mininet_topos.network.impairment import JITTERS, Impairment
-from mininet_topos.network.layout import ROLES, Layout, bottleneck_role, lay_out
+from mininet_topos.network.layout import ACCESS, ROLES, ROOT, TRUNK, Layout, bottleneck_role, lay_out
 from mininet_topos.network.shaping import Bottleneck
 from mininet_topos.plain_values import from_plain
 from mininet_topos.workloads.flow import Flow
@@ -24,6 +24,12 @@ SEGMENT_OVERHEAD_BYTES = 66
 FULL_SEGMENT_BYTES = MSS_BYTES + SEGMENT_OVERHEAD_BYTES
 MOST_RESPONSE_BYTES = 64 << 20
 FABRIC_MODES = ("proactive", "reactive")
+
+
+def _wire_ms(size_bytes: int, rate_mbps: float) -> float:
+    """Return the time of so many bytes with their headers at a rate."""
+    segments = -(-size_bytes // MSS_BYTES)
+    return 8 * (size_bytes + segments * SEGMENT_OVERHEAD_BYTES) / (rate_mbps * 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +81,7 @@ class Case:
 
     def ideal_ms(self, bandwidth_mbps: float) -> float:
         """Return the ideal time: all response bytes with their headers, at the bottleneck's rate."""
-        segments = -(-self.size_bytes // MSS_BYTES)
-        wire_bytes = self.workers * (self.size_bytes + segments * SEGMENT_OVERHEAD_BYTES)
-        return 8 * wire_bytes / (bandwidth_mbps * 1000)
+        return self.workers * _wire_ms(self.size_bytes, bandwidth_mbps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +200,19 @@ class Experiment:
             raise BadExperiment(
                 f"topology {self.topology} has {len(parallel)} links at its bottleneck; an incast needs one"
             )
+
+    def flow_ideal_ms(self, size_bytes: int, to_root: bool) -> float | None:
+        """Return the ideal time of a planned flow that is alone, to the root or to another host.
+
+        Its bytes with their headers at the rate of its receiver's port, a round trip to connect and one
+        until the end is acknowledged. None if no port on its way has a rate.
+        """
+        narrow = bottleneck_role(self.topology)
+        rates = self.rates_mbps | {narrow: self.bandwidth_mbps}
+        rate_mbps = rates.get(TRUNK) if narrow == TRUNK else rates.get(ROOT if to_root else ACCESS)
+        if rate_mbps is None:
+            return None
+        return _wire_ms(size_bytes, rate_mbps) + 2 * 2 * self.delay_ms
 
     @property
     def parts_by_network(self) -> tuple[Experiment, ...]:

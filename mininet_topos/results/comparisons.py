@@ -24,6 +24,11 @@ FIGURES = {
     "QCT p99": "qct_ms.p99",
     "FCT p50": "fct_ms.p50",
     "FCT p99": "fct_ms.p99",
+    "slowdown p50": "slowdown.all.p50",
+    "slowdown p99": "slowdown.all.p99",
+    "slowdown p50, up to 10 KB": "slowdown.to_10kb.p50",
+    "slowdown p99, up to 10 KB": "slowdown.to_10kb.p99",
+    "slowdown p50, over 1 MB": "slowdown.over_1mb.p50",
     "goodput": "goodput_mbps",
 }
 HIGHER, LOWER, NOT_SHOWN = "higher", "lower", "no difference shown"

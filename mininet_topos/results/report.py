@@ -20,6 +20,7 @@ from mininet_topos.results.comparisons import (
 )
 from mininet_topos.results.disturbance import taken_by_hypervisor
 from mininet_topos.results.plots import plot
+from mininet_topos.results.slowdown import LABELS
 from mininet_topos.results.summary import Row, summarise
 from mininet_topos.results.verdicts import judge_all
 
@@ -51,6 +52,7 @@ def make_report(folder: Path) -> list[Row]:
         with_interval=with_interval,
         trends=judge_all(folder, rows, metadata["trends"], experiment),
         style_of=style_of,
+        slowdown_labels=LABELS,
         experiment=experiment,
         metadata=metadata,
         drawings=[Markup(_inline(path)) for path in drawings],  # noqa: S704 - our own drawings

@@ -25,6 +25,8 @@ from mininet_topos.results.series import (
     queue_between,
     settled_span_ns,
 )
+from mininet_topos.results.slowdown import slowdowns
+from mininet_topos.workloads.flow import Flow
 from mininet_topos.workloads.trace import read_trace
 
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
@@ -41,6 +43,7 @@ OLDER_ROW: Row = {
     "disturbed": [],
     "exposure": {"span_s": 0.0, "stolen": None, "all_stalled": None, "one_stalled": None},
     "void_attempts": [],
+    "slowdown": {},
 }
 """The values of a row that an older version made; its `qct_ms` leaves `queries_left_out` queries out."""
 
@@ -177,6 +180,7 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         **_switch_figures(record),
         **background_figures(records, experiment.period_ms),
         **flow_figures(run, record, records, case),
+        **planned_figures(run, records, experiment, case),
         "mark_pkts": _mark_pkts(experiment, record["scheme"]),
         "attempt": record["attempt"],
         "run": run.name,
@@ -235,27 +239,48 @@ def flow_figures(run: Path, record: Record, records: list[Record], case: Case) -
     """Return the figures of the sampled flows and of the queue while the flows had settled.
 
     ``cwnd_kb``: the mean sum of all congestion windows.
-    ``fct_ms``: completion times of the planned flows.
     ``missed``: the share of the responses and planned flows that missed their deadline.
     """
     since_ns, until_ns = settled_span_ns(records)
     flows = flow_series(records, record["transports"])
     rates = [flow.mean_mbps(since_ns, until_ns) for flow in flows]
-    taken = [entry["fct_ms"] for entry in records if entry["event"] == "flow"]
     queue = queue_between(run, record, since_ns, until_ns).tolist()
     return {
         "goodput_mbps": round(sum(rates), 2) if flows else None,
         "goodput_by_transport": goodput_by_transport(flows, since_ns, until_ns),
         "fairness": fairness(rates) if flows else None,
         "cwnd_kb": round(sum(flow.mean_cwnd_kb(since_ns, until_ns) for flow in flows), 1) if flows else None,
-        "flows_done": len(taken),
-        "fct_ms": {name: percentile(taken, percent) for name, percent in PERCENTILES.items()}
-        if taken
-        else {},
         "missed": missed(run, records, case),
         "queue_pkts_p50": percentile(queue, 50) if queue else None,
         "queue_pkts_p95": percentile(queue, 95) if queue else None,
     }
+
+
+def planned_figures(run: Path, records: list[Record], experiment: Experiment, case: Case) -> Row:
+    """Return the figures of the planned flows.
+
+    ``fct_ms``: completion times of the flows that have ended. ``slowdown``: by size (slowdown.py).
+    """
+    took = _took_ms(records)
+    slow: Row = {}
+    if case.flows:
+        root = experiment.layout.root
+
+        def ideal_ms(flow: Flow) -> float | None:
+            return experiment.flow_ideal_ms(flow.size_bytes, flow.dst == root)
+
+        slow = slowdowns(read_trace(run / "plan.csv"), took, ideal_ms, percentile)
+    times = list(took.values())
+    return {
+        "flows_done": len(took),
+        "fct_ms": {name: percentile(times, percent) for name, percent in PERCENTILES.items()} if took else {},
+        "slowdown": slow,
+    }
+
+
+def _took_ms(records: list[Record]) -> dict[int, float]:
+    """Return the completion time of each planned flow that has ended, by its place in the plan."""
+    return {entry["flow"]: entry["fct_ms"] for entry in records if entry["event"] == "flow"}
 
 
 def missed(run: Path, records: list[Record], case: Case) -> float | None:
@@ -264,7 +289,7 @@ def missed(run: Path, records: list[Record], case: Case) -> float | None:
     if case.deadline_ms is not None:
         late += [ms > case.deadline_ms for query in queries(records) for ms in query["workers_ms"]]
     if case.flows:
-        took = {entry["flow"]: entry["fct_ms"] for entry in records if entry["event"] == "flow"}
+        took = _took_ms(records)
         for number, flow in enumerate(read_trace(run / "plan.csv")):
             if flow.deadline_us is not None:
                 late.append(took.get(number, math.inf) * 1000 > flow.deadline_us)

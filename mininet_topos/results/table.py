@@ -42,6 +42,18 @@ def _count(name: str) -> Callable[[TableRow], str]:
     return text
 
 
+def _slowdown(name: str, at: str) -> Callable[[TableRow], str]:
+    """Return the text of a slowdown of a class of flows; `-` if it has no flows."""
+
+    def text(row: TableRow) -> str:
+        found = row["slowdown"].get(name)
+        if not found:
+            return "-"
+        return "not done" if found[at] is None else f"{found[at]:.1f}"
+
+    return text
+
+
 _CASE = Column("case", align="left", fold_at=9)
 _SCHEME = Column("scheme", align="left", text=label, fold_at=9)
 
@@ -77,6 +89,9 @@ FLOW_COLUMNS = (
     Column("fct_p50", "FCT p50\nms", text=_of("fct_ms", "p50", _ms)),
     Column("fct_p99", "FCT p99\nms", text=_of("fct_ms", "p99", _ms)),
     Column("flows_done", "flows\ndone"),
+    Column("slow_p50", "slow-\ndown\np50", text=_slowdown("all", "p50")),
+    Column("slow_p99", "slow-\ndown\np99", text=_slowdown("all", "p99")),
+    Column("slow_short_p99", "p99 to\n10 KB", text=_slowdown("to_10kb", "p99")),
 )
 """The columns for cases whose flows were sampled."""
 

@@ -113,4 +113,32 @@ DATA_MINING = SizeDistribution(
     ),
 )
 
-DISTRIBUTIONS = {"web-search": WEB_SEARCH, "data-mining": DATA_MINING}
+HADOOP = SizeDistribution(
+    "Hadoop",
+    "Roy et al., Inside the Social Network's (Datacenter) Network, SIGCOMM 2015, figure 6; points as in the "
+    "traffic generator of HPCC's authors (FbHdp_distribution)",
+    (
+        (0, 0.0),
+        (100, 0.01),
+        (200, 0.02),
+        (300, 0.05),
+        (350, 0.15),
+        (400, 0.2),
+        (500, 0.3),
+        (600, 0.4),
+        (700, 0.5),
+        (1_000, 0.6),
+        (2_000, 0.67),
+        (7_000, 0.7),
+        (30_000, 0.72),
+        (50_000, 0.82),
+        (80_000, 0.87),
+        (120_000, 0.9),
+        (300_000, 0.95),
+        (1_000_000, 0.975),
+        (2_000_000, 0.99),
+        (10_000_000, 1.0),
+    ),
+)
+
+DISTRIBUTIONS = {"web-search": WEB_SEARCH, "data-mining": DATA_MINING, "hadoop": HADOOP}
