@@ -44,6 +44,12 @@ class SccpSettings(ScopeSettings):
         description="the common RTT of equation (1), in microseconds; set it somewhat above the flows' own "
         "RTT (the paper uses 300 in simulation and 600 on its testbed)",
     )
+    share_by: Literal["flow", "host"] = Field(
+        "flow",
+        description='"flow" (as in the paper): each flow of a port has an equal share. "host": each host has '
+        "one, which its flows divide, so that it gains nothing by more connections; needs "
+        '`common_rtt = "auto"` and `shares_among_active`',
+    )
     rtt_percentile: float = Field(
         90.0, gt=0, le=100, description="percentile of the handshake times that a measured common RTT uses"
     )
@@ -114,6 +120,19 @@ class SccpSettings(ScopeSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _can_share_by_host(self) -> SccpSettings:
+        if self.share_by == "host" and self.common_rtt != "auto":
+            raise ValueError(
+                f'share_by = "host" needs common_rtt = "auto", not "{self.common_rtt}": only a port that '
+                "corrects its allowance divides it among hosts"
+            )
+        if self.share_by == "host" and not self.shares_among_active:
+            raise ValueError(
+                'share_by = "host" needs shares_among_active = true: it divides among active senders'
+            )
+        return self
+
     @property
     def scope(self) -> Scope:
         """Where SCCP acts."""
@@ -123,7 +142,14 @@ class SccpSettings(ScopeSettings):
     def policy(self) -> PortPolicy:
         corrects = self.common_rtt == "auto"
         omits = frozenset(addition for addition, kept in self._additions.items() if not kept)
-        return PortPolicy(self.common_rtt_us, self.capacity_bps, self.least_window_bytes, corrects, omits)
+        return PortPolicy(
+            self.common_rtt_us,
+            self.capacity_bps,
+            self.least_window_bytes,
+            corrects,
+            omits,
+            by_host=self.share_by == "host",
+        )
 
     @property
     def rows(self) -> tuple[Row, ...]:

@@ -142,6 +142,7 @@ class PortPolicy:
 
     ``corrects_allowance``: the switch corrects equation (1)'s capacity x common RTT of each port.
     ``omits``: the additions that ports do without.
+    ``by_host``: the allowance is divided among hosts first; only with ``corrects_allowance``.
 
     Raises PolicyError for a common RTT of 0 and for negative values.
     """
@@ -151,6 +152,7 @@ class PortPolicy:
     least_window_bytes: int = 0
     corrects_allowance: bool = False
     omits: frozenset[Addition] = frozenset()
+    by_host: bool = False
 
     def __post_init__(self) -> None:
         if self.common_rtt_us <= 0:

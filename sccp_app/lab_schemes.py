@@ -21,6 +21,10 @@ AUTO = {
     "extended": True,
     "settings": {"sccp": {"common_rtt": "auto"}},
 }
+BY_HOST = AUTO | {
+    "style": {"label": "SCCP, shares by host", "colour": "#CC3355", "line": "-.", "marker": "X"},
+    "settings": {"sccp": {"common_rtt": "auto", "share_by": "host"}},
+}
 MEASURED_RTT = {
     "style": {"label": "SCCP, measured RTT", "colour": "#000000", "line": "-.", "marker": "v"},
     "apps": _APPS,

@@ -56,6 +56,8 @@ def _configure(datapath: Any, policy: PortPolicy, port_no: int, common_rtt_us: i
         flags |= PortConfigFlags.ALLOWANCE
     if not acts:
         flags |= PortConfigFlags.OBSERVE
+    if policy.by_host:
+        flags |= PortConfigFlags.BY_HOST
     for addition in policy.omits:
         flags |= PortConfigFlags[f"OMIT_{addition.name}"]
     return datapath.ofproto_parser.OFPPortConfig(

@@ -54,10 +54,17 @@ static __always_inline __u64 packet_time_ns(const struct segment *s, struct weir
 	return s->flags & (TCP_SYN | TCP_FIN | TCP_RST) ? bpf_ktime_get_ns() : port_tick_ns(state);
 }
 
-/* The flow is in N_i, and so in the remembered crowd. */
-static __always_inline void packet_count_flow(struct packet *p, const struct rule_query *q)
+/* The address of the host that sends the flow's payload to the port. */
+static __always_inline const __u32 *packet_sender(const struct rule_query *q, enum weir_direction direction)
 {
-	flow_count(p->flow, p->port, p->state, q->now_ns);
+	return direction == WEIR_INGRESS ? q->segment.dst : q->segment.src;
+}
+
+/* The flow is in N_i, and so in the remembered crowd. */
+static __always_inline void packet_count_flow(struct packet *p, const struct rule_query *q,
+					      enum weir_direction direction)
+{
+	flow_count(p->flow, p->port, p->state, packet_sender(q, direction), q->now_ns);
 	crowd_note(p->port, p->state, q->now_ns);
 }
 
@@ -169,7 +176,7 @@ static __noinline int packet_establish(struct packet *p, const struct rule_query
 	p->flow->last_ns = now_ns;
 	p->flow->flags |= direction == WEIR_INGRESS ? WEIR_ESTABLISHED | WEIR_HALF_SEGMENTS : WEIR_ESTABLISHED;
 	if (p->flow->flags & WEIR_TO_COUNT)
-		packet_count_flow(p, q);
+		packet_count_flow(p, q, direction);
 	allowance_note_handshake(p->port, p->state, rtt_ns);
 	report_send(&key, p->flow, p->port, WEIR_FLOW_OPENED, WEIR_NOT_CLOSED, rtt_ns);
 	return 1;
@@ -193,7 +200,7 @@ static __noinline int packet_note_end(struct packet *p, const struct rule_query 
 
 	p->flow->flags |= bit;
 	if (bit != WEIR_FIN_IN)
-		share_end_sender(p->flow, p->port, p->state);
+		share_end_sender(p->flow, p->port, p->state, packet_sender(q, direction));
 	if (bit == WEIR_RST && direction == WEIR_INGRESS)
 		flow_end_count(p->flow, p->state);
 	if (bit == WEIR_FIN_IN || already_closed || !(p->flow->flags & WEIR_ESTABLISHED))
@@ -237,7 +244,7 @@ static __always_inline void packet_note_departure(struct packet *p, const struct
 	p->flow->out_bytes += q->frame_len;
 	packet_note_numbers(p, q, WEIR_EGRESS);
 	if (q->segment.payload && p->flow->flags & WEIR_ESTABLISHED &&
-	    flow_note_payload(p->flow, p->port, p->state, packet_segment_payload(q), q->now_ns))
+	    flow_note_payload(p->flow, p->port, p->state, q->segment.src, packet_segment_payload(q), q->now_ns))
 		packet_report_resumed(p, q);
 }
 
@@ -301,7 +308,7 @@ static __always_inline void packet_set_floor(struct packet *p, struct rule_query
 
 	if (p->port->link_ns)
 		q->headroom_bytes = allowance_dither(q->segment.src_port, q->segment.dst_port, p->state->turn, q->mss);
-	one_segment = fitted && floor_is_one_segment(p->flow, p->port, q);
+	one_segment = fitted && floor_is_one_segment(p->flow, p->port, p->state, q);
 
 	flow_note_one_segment(p->flow, one_segment && packet_is_limited(p));
 	if (fitted) {
@@ -321,15 +328,20 @@ static __always_inline void packet_set_floor(struct packet *p, struct rule_query
  * The allowance of a port that corrects it, multiplied by the flow's weight. An idle flow has a full weight. A port
  * without turns knows no idle ones.
  */
-static __noinline __u64 packet_weighted_allowance(const struct packet *p, const struct rule_query *q)
+static __noinline __u64 packet_weighted_allowance(const struct packet *p, const struct rule_query *q, __u32 weight)
 {
 	bool active = !p->port->turn_shift || share_is_active(p->flow, p->port, p->state, q->now_ns);
+	bool is_small = active && share_is_small(p->flow, p->port, p->state, q->now_ns);
 	__u64 bytes = active ? allowance_bytes(p->port, p->state) : allowance_of_idle_flows(p->port, p->state, q->mss);
-	__u32 weight = active ? share_counted_weight(p->flow, p->port, p->state, q->now_ns) : WEIR_FULL_WEIGHT;
 
-	if (weight == WEIR_FULL_WEIGHT && share_missing_weight(p->port, p->state, q->now_ns))
-		bytes = allowance_beside_punished(p->port, bytes, q->divisor, q->mss);
-	return bytes * weight;
+	__u64 missing;
+
+	if (is_small)
+		return bytes * (weight / WEIR_PUNISHED_FRACTION);
+	missing = share_missing_weight(p->port, p->state, q->now_ns);
+	if (missing)
+		bytes = allowance_beside_punished(p->port, bytes, q->divisor, missing, q->mss);
+	return bytes * (active ? weight : WEIR_FULL_WEIGHT);
 }
 
 /* The segment has a signature (TCP-MD5, TCP-AO), although its handshake was not seen. */
@@ -348,14 +360,14 @@ static __noinline int packet_is_signed(struct packet *p, struct cursor *c)
 static __always_inline __u16 packet_clamped_window(struct packet *p, struct rule_query *q, struct cursor *c)
 {
 	__u16 window = p->tcp->window;
+	__u32 listed, field, weight;
 	struct weir_rule *exact;
-	__u32 listed, field;
 
 	q->scale = p->port->assumed_scale;
 	q->mss = DEFAULT_MSS;
 	q->field = bpf_ntohs(window);
 	q->floor_bytes = p->port->least_window_bytes;
-	q->divisor = (p->state->n_i ? p->state->n_i : 1) * share_full_weight(p->port);
+	q->divisor = (__u64)(p->state->n_i ? p->state->n_i : 1) * share_full_weight(p->port);
 	q->allowance = (__u64)allowance_bytes(p->port, p->state) * share_full_weight(p->port);
 	if (p->flow && p->flow->flags & WEIR_SIGNED)
 		return window;
@@ -363,9 +375,10 @@ static __always_inline __u16 packet_clamped_window(struct packet *p, struct rule
 		q->field = flow_translated_field(p->flow, q->field);
 		q->scale = flow_window_scale(p->flow);
 		q->mss = flow_mss(p->flow);
-		q->divisor = share_divisor(p->flow, p->port, p->state, q->mss, q->now_ns);
+		weight = share_unpunished_weight(p->port, p->state, q->segment.dst);
+		q->divisor = share_divisor(p->flow, p->port, p->state, weight, q->now_ns);
 		if (p->port->link_ns) {
-			q->allowance = packet_weighted_allowance(p, q);
+			q->allowance = packet_weighted_allowance(p, q, weight);
 			if (!q->divisor)
 				q->divisor = WEIR_FULL_WEIGHT;
 		}
@@ -562,7 +575,7 @@ static __always_inline void count_segment(struct packet *p, const struct rule_qu
 	} else if (p->flow && count_op == WEIR_INCREMENT_NI) {
 		p->flow->flags |= WEIR_TO_COUNT;
 		if (p->flow->flags & WEIR_ESTABLISHED)
-			packet_count_flow(p, q);
+			packet_count_flow(p, q, WEIR_EGRESS);
 	} else if (p->flow && count_op == WEIR_DECREMENT_NI) {
 		flow_end_count(p->flow, p->state);
 	}

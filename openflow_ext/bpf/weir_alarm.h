@@ -164,12 +164,9 @@ static __always_inline void alarm_raise(__u32 ifindex, struct alarm_timer *alarm
 static __always_inline bool alarm_is_old(const struct weir_port *port, const struct weir_port_state *state,
 					 __u64 now_ns)
 {
-	__u64 senders;
-
 	if (!port->link_ns || port->armed_entries || now_ns - state->alarmed_ns >= FOLDED_ALARM_NS)
 		return false;
-	senders = share_active_senders(port, state, state->tick_ns);
-	return senders && share_active_weight(port, state, state->tick_ns) == senders;
+	return share_active_senders(port, state, state->tick_ns) && share_all_are_small(port, state, state->tick_ns);
 }
 
 static __always_inline void alarm_watch_queue(__u32 ifindex, struct weir_port *port, struct weir_port_state *state)

@@ -174,6 +174,29 @@ static __always_inline void allowance_begin_interval(struct weir_port_state *sta
 }
 
 /*
+ * The least allowance: a segment for each flow. A port that shares by host needs more, so that the smallest share is as
+ * much as the least window of a flow, one segment or two. Otherwise the host with the most flows would have more than
+ * its part. All that is promised has to fit into the queue.
+ */
+static __always_inline __u64 allowance_least(const struct weir_port *port, const struct weir_port_state *state,
+					     __u32 flows, __u32 segment_bytes)
+{
+	__u64 fits = weir_queue_room_bytes(port->buffer_bytes), least = (__u64)flows * segment_bytes, by_host;
+	__u32 most = state->host_most_in_turn[0];
+
+	if (!state->by_host_turns || least >= fits)
+		return least;
+	if (most < state->host_most_in_turn[1])
+		most = state->host_most_in_turn[1];
+	if (state->two_segment_flows)
+		segment_bytes *= 2;
+	by_host = share_active_weight(port, state, state->tick_ns) * most * segment_bytes / WEIR_FULL_WEIGHT;
+	if (by_host > fits - least)
+		by_host = fits - least;
+	return by_host > least ? by_host : least;
+}
+
+/*
  * Ends the interval. `flows` of `segment_bytes` have windows of at least a segment each, whatever the allowance is.
  * Senders send what the allowance grows by at once. So it grows by no more than half of what fits into the queue, which
  * also holds their other bursts.
@@ -183,7 +206,7 @@ static __noinline int allowance_correct(const struct weir_port *port, struct wei
 {
 	__u64 now_ns = bpf_ktime_get_ns(), allowance = allowance_bytes(port, state);
 	__u64 fits = weir_queue_room_bytes(port->buffer_bytes);
-	__u64 target = allowance / TARGET_FRACTION, least = (__u64)flows * segment_bytes;
+	__u64 target = allowance / TARGET_FRACTION, least = allowance_least(port, state, flows, segment_bytes);
 	bool limits = state->window_limits & WINDOW_LIMIT_HISTORY;
 	__u64 most = limits ? MOST_ALLOWANCE_BYTES : fits;
 	__u64 most_now = allowance + fits / GROWTH_ROOM_FRACTION;
@@ -220,15 +243,19 @@ static __noinline int allowance_correct(const struct weir_port *port, struct wei
 }
 
 /*
- * What flows of full weight may have in flight while punished flows send, too; `weight` is the sum of all weights. A
+ * What other flows may have in flight while punished flows send, too; `weight` is the sum of all weights. A
  * punished flow has a segment at least, so a small allowance would divide the link by segments instead of by weights.
- * So the burst fills a part of the queue, headers included, until a segment is the part of a punished flow.
+ * So the burst fills a part of the queue, headers included, until a segment is the part of a punished flow. What the
+ * punished flows hold there, a segment each, counts. `missing`: share_missing_weight, by which their number is known.
  */
 static __always_inline __u64 allowance_beside_punished(const struct weir_port *port, __u64 allowance, __u64 weight,
-						       __u32 mss)
+						       __u64 missing, __u32 mss)
 {
-	__u64 most = allowance_payload_bytes(port->buffer_bytes - port->buffer_bytes / BURST_SPARE_FRACTION, mss);
-	__u64 wanted = weight * mss;
+	__u64 punished = missing / (WEIR_FULL_WEIGHT - WEIR_FULL_WEIGHT / WEIR_PUNISHED_FRACTION);
+	__u64 room = port->buffer_bytes - port->buffer_bytes / BURST_SPARE_FRACTION;
+	__u64 held = punished * (mss + WEIR_HEADERS);
+	__u64 most = allowance_payload_bytes(room > held ? room - held : 0, mss);
+	__u64 wanted = weight * mss / (WEIR_FULL_WEIGHT / WEIR_PUNISHED_FRACTION);
 
 	if (wanted > most)
 		wanted = most;
@@ -236,18 +263,16 @@ static __always_inline __u64 allowance_beside_punished(const struct weir_port *p
 }
 
 /*
- * False if the length of the queue does not follow from the allowance: flows of full weight send beside punished ones
+ * False if the length of the queue does not follow from the allowance: other flows send beside punished ones
  * (allowance_beside_punished), or flows send that no clamp limits. A port that sets a fair share limits all flows.
  * Otherwise only the punished ones are limited. A port that observes limits none.
  */
 static __always_inline bool allowance_rules_queue(const struct weir_port *port, const struct weir_port_state *state)
 {
-	__u64 senders = share_active_senders(port, state, state->tick_ns);
-	__u64 weight = share_active_weight(port, state, state->tick_ns);
-
 	if (port_observes_share(port))
 		return false;
-	return weight <= senders || (port->bdp_bytes && weight >= WEIR_FULL_WEIGHT * senders);
+	return share_all_are_small(port, state, state->tick_ns) ||
+	       (port->bdp_bytes && !share_missing_weight(port, state, state->tick_ns));
 }
 
 /* The local host sends payload, which may be a request. */

@@ -20,6 +20,7 @@
 #define MAX_LISTED_RULES 4096
 #define OPENING_FRACTION 4 /* reserve for flows that are being opened: this part of all flows */
 #define MAX_REOFFERS 65536
+#define MAX_HOSTS 16384
 #define FLOW_LOCKS 4096
 #define SWEEP_STEPS 512
 #define EVENT_RING_BYTES (1 << 18)

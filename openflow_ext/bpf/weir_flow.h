@@ -51,9 +51,9 @@ static __always_inline void flow_revoke_two_segments(struct weir_flow *flow, str
 		__sync_fetch_and_add(&state->two_segment_flows, -1);
 }
 
-/* Counts a flow once per connection, when its handshake is complete. */
+/* Counts a flow once per connection, when its handshake is complete. `host`: the address of its sender. */
 static __always_inline void flow_count(struct weir_flow *flow, const struct weir_port *port,
-				       struct weir_port_state *state, __u64 now_ns)
+				       struct weir_port_state *state, const __u32 *host, __u64 now_ns)
 {
 	if (flow->flags & WEIR_WAS_COUNTED)
 		return;
@@ -63,7 +63,7 @@ static __always_inline void flow_count(struct weir_flow *flow, const struct weir
 	__sync_fetch_and_add(&state->n_i, 1);
 	__sync_fetch_and_add(&state->syns_counted, 1);
 	if (share_is_first_in_turn(flow, port, state, now_ns))
-		share_count_sender(flow, port, state);
+		share_count_sender(flow, port, state, host);
 }
 
 static __always_inline bool flow_uncount(struct weir_flow *flow, struct weir_port_state *state)
@@ -136,14 +136,15 @@ static __always_inline void flow_note_ack(struct weir_flow *flow, const struct w
  * Payload leaves by the port: a flow that has left N_i because it was idle is in it again. True if the flow was idle.
  */
 static __always_inline bool flow_note_payload(struct weir_flow *flow, const struct weir_port *port,
-					      struct weir_port_state *state, __u32 segment, __u64 now_ns)
+					      struct weir_port_state *state, const __u32 *host, __u32 segment,
+					      __u64 now_ns)
 {
 	if (segment > flow->max_payload)
 		flow->max_payload = segment;
 	if (flow->delayed_ack_us && flow_now_us() - flow->delayed_ack_us < RESUME_US)
 		flow_grant_two_segments(flow, port, state, flow->max_payload);
 	flow->delayed_ack_us = 0;
-	share_note_payload(flow, port, state, now_ns);
+	share_note_payload(flow, port, state, host, now_ns);
 	flow->last_payload_ns = now_ns;
 	if (!(flow->flags & WEIR_IDLE))
 		return false;

@@ -118,6 +118,14 @@ struct {
 	__type(value, struct weir_reoffer);
 } reoffers SEC(".maps");
 
+/* The hosts that send to ports which share by host. If it is full, the host that sent least recently is forgotten. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_HOSTS);
+	__type(key, struct weir_host_key);
+	__type(value, struct weir_host);
+} hosts SEC(".maps");
+
 /*
  * A call of the sweep visits one flow per entry (bpf_loop needs Linux 5.17). On a kernel without preemption nothing
  * else runs on the CPU during a call, so that this limits the delay.

@@ -43,9 +43,12 @@ enum syn_edit { EDIT_MSS, EDIT_SCALE, EDIT_WINDOW, SYN_EDITS };
 
 static __always_inline __u32 crowd_remembered(const struct weir_port_state *state, __u64 now_ns)
 {
-	__u64 halvings = now_ns > state->crowd_ns ? (now_ns - state->crowd_ns) / CROWD_HALVING_NS
-						  : 0; /* now_ns may be that of the last tick, before crowd_ns */
+	__u64 age_ns = now_ns > state->crowd_ns ? now_ns - state->crowd_ns : 0; /* it may be that of the last tick */
+	__u64 halvings;
 
+	if (age_ns < CROWD_HALVING_NS) /* a division costs as much as the rest */
+		return state->crowd;
+	halvings = age_ns / CROWD_HALVING_NS;
 	return halvings < MAX_HALVINGS ? state->crowd >> halvings : 0;
 }
 
@@ -150,14 +153,16 @@ static __always_inline void mss_syn_edits(struct header_edit *edits, const struc
  * allowance does include it, so that only flows whose share with their headroom is two segments get two.
  */
 static __always_inline bool floor_is_one_segment(const struct weir_flow *flow, const struct weir_port *port,
-						 const struct rule_query *q)
+						 const struct weir_port_state *state, const struct rule_query *q)
 {
-	__u64 flows = q->divisor;
+	__u64 flows = q->divisor, to_fit = flows;
 	__u32 mss = q->mss;
 
 	if (flow->member & WEIR_IN_TWO_SEGMENTS)
 		return false;
-	if (2 * (mss + WEIR_HEADERS) * flows > (__u64)port->buffer_bytes * share_full_weight(port))
+	if (state->by_host_turns) /* the sum of the weights is that of the hosts, of which each may have many flows */
+		to_fit += WEIR_FULL_WEIGHT * share_active_senders(port, state, q->now_ns);
+	if (2 * (mss + WEIR_HEADERS) * to_fit > (__u64)port->buffer_bytes * share_full_weight(port))
 		return true;
 	return port->link_ns ? q->allowance < (2 * mss - q->headroom_bytes) * flows : mss * flows > 2 * q->allowance;
 }
@@ -181,7 +186,7 @@ static __always_inline bool share_may_grow(const struct weir_port *port, struct 
 static __always_inline __u64 crowd_weight(const struct weir_port *port, const struct weir_port_state *state,
 					  __u64 now_ns)
 {
-	__u64 crowd = share_full_weight(port) * crowd_now(state, now_ns);
+	__u64 crowd = (__u64)share_full_weight(port) * crowd_now(state, now_ns);
 	__u64 missing = port->link_ns ? share_missing_weight(port, state, now_ns) : 0;
 
 	return crowd > missing ? crowd - missing : crowd;
@@ -192,26 +197,33 @@ static __always_inline __u64 crowd_weight(const struct weir_port *port, const st
  * the flows of the next round; for an active sender it is the active senders. At the start of a round those are few.
  * The first hundred flows would receive the whole BDP, a half, a third and so on: together five times the BDP. So they
  * receive the share of an active sender one after the other. Until then a flow has the share of an idle one, whose
- * weight is a full one; the caller multiplies by the flow's own. A global function, which the verifier checks once.
+ * weight is a full one; the caller multiplies by the flow's own. `weight`: the flow's, if it were not punished. A
+ * global function, which the verifier checks once.
  */
 __noinline __u64 share_divisor(struct weir_flow *flow, const struct weir_port *port, struct weir_port_state *state,
-			       __u32 mss, __u64 now_ns)
+			       __u32 weight, __u64 now_ns)
 {
 	__u64 flows, share, crowd, as_idle;
-	__u32 weight;
+	bool is_active;
+	__u32 mss;
 
 	if (!flow || !port || !state)
 		return 1;
 	if (!port->turn_shift)
 		return state->n_i * share_full_weight(port);
-	flows = share_active_weight(port, state, now_ns);
+	is_active = flow->max_payload && share_is_active(flow, port, state, now_ns);
+	if (is_active && !(flow->flags & WEIR_RESUMED))
+		return share_active_weight(port, state, now_ns);
 	crowd = crowd_weight(port, state, now_ns);
-	if (!flow->max_payload || !share_is_active(flow, port, state, now_ns))
+	if (!is_active)
 		return crowd;
-	if (!(flow->flags & WEIR_RESUMED) || flows >= crowd)
+	flows = share_active_weight(port, state, now_ns);
+	if (flows >= crowd)
 		return flows;
-	weight = share_counted_weight(flow, port, state, now_ns);
-	as_idle = weight < share_full_weight(port) ? crowd_now(state, now_ns) : crowd;
+	mss = flow_mss(flow);
+	if (port->link_ns && share_is_small(flow, port, state, now_ns))
+		weight /= WEIR_PUNISHED_FRACTION;
+	as_idle = weight < share_full_weight(port) ? (__u64)weight * crowd_now(state, now_ns) : crowd;
 	if (flow->flags & WEIR_HALF_SEGMENTS)
 		return as_idle; /* it receives two segments first, also one flow after the other (floor_of_one_segment)
 				 */

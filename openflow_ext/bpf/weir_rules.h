@@ -71,7 +71,7 @@ struct rule_query {
 	__u32 frame_len;
 	__u64 now_ns;
 	__u64 allowance;      /* the bytes that the flows of the port share, multiplied by the weight of this flow */
-	__u32 divisor;        /* sum of the weights of the flows among which the port is shared, for this segment */
+	__u64 divisor;        /* sum of the weights of the flows among which the port is shared, for this segment */
 	__u32 mss;            /* of the flow */
 	__u32 floor_bytes;    /* the least window of a clamp (weir_window_field) */
 	__u32 headroom_bytes; /* what a fair share may exceed (packet_set_floor) */

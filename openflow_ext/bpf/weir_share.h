@@ -12,7 +12,8 @@
  *
  * A port that corrects its allowance divides it by weights (docs/decisions/0056-weights.md). A flow that SDTCP punishes
  * has a small one while it sends on and on, so that a burst gets nearly all at once. The sum of the weights of the
- * active senders is counted like their number. Among punished flows alone the division is as without weights.
+ * active senders is counted like their number. Among punished flows alone the division is as without weights. A port
+ * that shares by host divides a flow's weight by the number of its host's flows (weir_host.h).
  */
 #ifndef WEIR_SHARE_H
 #define WEIR_SHARE_H
@@ -21,6 +22,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "weir_consts.h"
+#include "weir_host.h"
 #include "weir_structs.h"
 #include "weir_window.h"
 
@@ -62,6 +64,12 @@ static __always_inline bool share_turn_is_over(const struct weir_port *port, str
 	return bpf_ktime_get_ns() - state->turn_start_ns >= share_short_turn_ns(port, state);
 }
 
+static __always_inline void share_clear_turn(struct weir_port_state *state, __u32 turn)
+{
+	state->sent_in_turn[turn & 1] = state->weight_in_turn[turn & 1] = state->full_in_turn[turn & 1] = 0;
+	state->host_most_in_turn[turn & 1] = 0;
+}
+
 /* Begins a turn; if two CPUs try, one does. If a whole turn passed without payload, that turn is skipped. */
 static __always_inline void share_next_turn(const struct weir_port *port, struct weir_port_state *state, __u64 now_ns)
 {
@@ -71,8 +79,9 @@ static __always_inline void share_next_turn(const struct weir_port *port, struct
 	if (__sync_val_compare_and_swap(&state->turn_start_ns, began_ns, bpf_ktime_get_ns()) != began_ns)
 		return;
 	if (age > 1)
-		state->sent_in_turn[state->turn & 1] = state->weight_in_turn[state->turn & 1] = 0;
-	state->sent_in_turn[(state->turn + 1) & 1] = state->weight_in_turn[(state->turn + 1) & 1] = 0;
+		share_clear_turn(state, state->turn);
+	share_clear_turn(state, state->turn + 1);
+	state->by_host_turns = (state->by_host_turns << 1 | !!port->by_host) & 3;
 	__sync_fetch_and_add(&state->turn, age > 1 ? 2 : 1);
 }
 
@@ -94,49 +103,63 @@ static __always_inline __u32 share_full_weight(const struct weir_port *port)
 }
 
 /*
- * The flow's weight when it is counted in a turn. A punished flow has a small one only after it has sent as much as
+ * The weight that a flow of this host has if it is not punished. After a port began or ceased to share by host, that
+ * holds for flows while it holds for one of the turns that the sums count, so that no flow gets more than its part.
+ */
+static __always_inline __u32 share_unpunished_weight(const struct weir_port *port, const struct weir_port_state *state,
+						     const __u32 *host)
+{
+	if (!port->link_ns || !state->by_host_turns)
+		return share_full_weight(port);
+	return host_find_weight(port->ifindex, state->turn, host);
+}
+
+/*
+ * Whether the flow is counted in a turn with a small weight. A punished flow is only after it has sent as much as
  * the queue holds since it was last asked for something or was idle: until then it may be part of a burst, whatever its
  * age. A pause for another reason, such as a delayed ACK, does not count.
  */
-static __always_inline __u32 share_weight(const struct weir_flow *flow, const struct weir_port *port)
+static __always_inline bool share_becomes_small(const struct weir_flow *flow, const struct weir_port *port)
 {
-	if (port->link_ns && flow->flags & WEIR_PUNISHED &&
-	    (__u32)flow->out_bytes - flow->out_before_resume > port->buffer_bytes)
-		return 1;
-	return share_full_weight(port);
+	return flow->flags & WEIR_PUNISHED && (__u32)flow->out_bytes - flow->out_before_resume > port->buffer_bytes;
 }
 
+/* `host`: the address of the host that sends the flow. */
 static __always_inline void share_count_sender(struct weir_flow *flow, const struct weir_port *port,
-					       struct weir_port_state *state)
+					       struct weir_port_state *state, const __u32 *host)
 {
-	__u32 weight = share_weight(flow, port);
+	__u32 weight, odd = state->turn & 1;
 	bool sent_before = flow->last_turn == state->turn - 1;
 	bool small_before = sent_before && flow->flags & WEIR_SMALL_WEIGHT;
 
 	flow->flags &= ~(WEIR_SENT_BEFORE | WEIR_SMALL_WEIGHT | WEIR_SMALL_BEFORE);
 	flow->flags |= (sent_before ? WEIR_SENT_BEFORE : 0) | (small_before ? WEIR_SMALL_BEFORE : 0);
 	flow->last_turn = state->turn;
-	__sync_fetch_and_add(&state->sent_in_turn[state->turn & 1], 1);
+	__sync_fetch_and_add(&state->sent_in_turn[odd], 1);
 	if (!port->link_ns)
 		return;
-	if (weight < WEIR_FULL_WEIGHT)
+	weight = state->by_host_turns & 1 ? host_count_sender(port->ifindex, state, host) : WEIR_FULL_WEIGHT;
+	__sync_fetch_and_add(&state->full_in_turn[odd], weight);
+	if (share_becomes_small(flow, port)) {
 		flow->flags |= WEIR_SMALL_WEIGHT;
-	__sync_fetch_and_add(&state->weight_in_turn[state->turn & 1], weight);
+		weight /= WEIR_PUNISHED_FRACTION;
+	}
+	__sync_fetch_and_add(&state->weight_in_turn[odd], weight);
 }
 
 /*
- * The weight with which an active sender shares the allowance: the one with which it is counted in the last two turns,
- * of which the larger sum divides. If it were small as soon as the flow is punished, its window would be a sixteenth
- * until the sums have followed, and the link idle. A flow that has not sent in this turn yet was counted last in the
- * turn before; what it was before that is in no sum any more.
+ * Whether an active sender shares the allowance with a small weight. Its weight is that with which it is counted in the
+ * last two turns, of which the larger sum divides. If it were small as soon as the flow is punished, its window would
+ * be a sixteenth until the sums have followed, and the link idle. A flow that has not sent in this turn yet was counted
+ * last in the turn before; what it was before that is in no sum any more.
  */
-static __always_inline __u32 share_counted_weight(const struct weir_flow *flow, const struct weir_port *port,
-						  const struct weir_port_state *state, __u64 now_ns)
+static __always_inline bool share_is_small(const struct weir_flow *flow, const struct weir_port *port,
+					   const struct weir_port_state *state, __u64 now_ns)
 {
 	bool in_this_turn = flow->last_turn == state->turn && share_turns_passed(port, state, now_ns) < 1;
 	bool full_before = in_this_turn && flow->flags & WEIR_SENT_BEFORE && !(flow->flags & WEIR_SMALL_BEFORE);
 
-	return flow->flags & WEIR_SMALL_WEIGHT && !full_before ? 1 : share_full_weight(port);
+	return flow->flags & WEIR_SMALL_WEIGHT && !full_before;
 }
 
 static __always_inline void share_take_off(__u64 *sum, __u32 less)
@@ -145,10 +168,11 @@ static __always_inline void share_take_off(__u64 *sum, __u32 less)
 		__sync_fetch_and_add(sum, -(__u64)less);
 }
 
-static __always_inline void share_take_off_turn(struct weir_port_state *state, __u32 turn, __u32 weight)
+static __always_inline void share_take_off_turn(struct weir_port_state *state, __u32 turn, __u32 full, bool small)
 {
 	share_take_off(&state->sent_in_turn[turn & 1], 1);
-	share_take_off(&state->weight_in_turn[turn & 1], weight);
+	share_take_off(&state->full_in_turn[turn & 1], full);
+	share_take_off(&state->weight_in_turn[turn & 1], small ? full / WEIR_PUNISHED_FRACTION : full);
 }
 
 /*
@@ -157,15 +181,16 @@ static __always_inline void share_take_off_turn(struct weir_port_state *state, _
  * holds all that waits there. If the flow goes on nevertheless, its next payload counts it again.
  */
 static __always_inline void share_end_sender(struct weir_flow *flow, const struct weir_port *port,
-					     struct weir_port_state *state)
+					     struct weir_port_state *state, const __u32 *host)
 {
-	__u32 turn = flow->last_turn;
+	__u32 turn = flow->last_turn, full;
 
 	if (state->turn - turn > 1 || state->queue_bytes > port->buffer_bytes / WEIR_SPARE_FRACTION)
 		return;
-	share_take_off_turn(state, turn, flow->flags & WEIR_SMALL_WEIGHT ? 1 : WEIR_FULL_WEIGHT);
+	full = share_unpunished_weight(port, state, host);
+	share_take_off_turn(state, turn, full, flow->flags & WEIR_SMALL_WEIGHT);
 	if (turn == state->turn && flow->flags & WEIR_SENT_BEFORE)
-		share_take_off_turn(state, turn - 1, flow->flags & WEIR_SMALL_BEFORE ? 1 : WEIR_FULL_WEIGHT);
+		share_take_off_turn(state, turn - 1, full, flow->flags & WEIR_SMALL_BEFORE);
 	flow->last_turn = state->turn - 2;
 }
 
@@ -180,7 +205,7 @@ static __always_inline bool share_is_active(const struct weir_flow *flow, const 
 
 /* The flow sends payload. It is counted at its first in a turn. */
 static __always_inline void share_note_payload(struct weir_flow *flow, const struct weir_port *port,
-					       struct weir_port_state *state, __u64 now_ns)
+					       struct weir_port_state *state, const __u32 *host, __u64 now_ns)
 {
 	if (!share_is_first_in_turn(flow, port, state, now_ns))
 		return;
@@ -189,7 +214,7 @@ static __always_inline void share_note_payload(struct weir_flow *flow, const str
 		if (flow->flags & (WEIR_ASKED | WEIR_IDLE))
 			flow->out_before_resume = flow->out_bytes;
 	}
-	share_count_sender(flow, port, state);
+	share_count_sender(flow, port, state, host);
 }
 
 /*
@@ -206,27 +231,41 @@ static __always_inline __u64 share_active_senders(const struct weir_port *port, 
 	return weir_active_senders(state->sent_in_turn, state->turn, age, state->n_i);
 }
 
+/* The sum of weight_in_turn or full_in_turn of a port that corrects its allowance. */
+static __always_inline __u64 share_sum(const __u64 *in_turn, const struct weir_port *port,
+				       const struct weir_port_state *state, __u64 now_ns)
+{
+	__s64 age = share_turns_passed(port, state, now_ns);
+
+	if (!port->bdp_bytes)
+		return weir_most_in_turn(in_turn, state->turn, age);
+	return weir_active_senders(in_turn, state->turn, age, (__u64)WEIR_FULL_WEIGHT * state->n_i);
+}
+
 /* The sum of the weights of the active senders. */
 static __always_inline __u64 share_active_weight(const struct weir_port *port, const struct weir_port_state *state,
 						 __u64 now_ns)
 {
-	__s64 age = share_turns_passed(port, state, now_ns);
-
-	if (!port->link_ns)
-		return share_active_senders(port, state, now_ns);
-	if (!port->bdp_bytes)
-		return weir_most_in_turn(state->weight_in_turn, state->turn, age);
-	return weir_active_senders(state->weight_in_turn, state->turn, age, WEIR_FULL_WEIGHT * state->n_i);
+	return port->link_ns ? share_sum(state->weight_in_turn, port, state, now_ns)
+			     : share_active_senders(port, state, now_ns);
 }
 
-/* How many weights of the active senders are missing, because some of them have a small one. */
+/* The weight of the active senders that is missing because some of them are punished; only with weights. */
 static __always_inline __u64 share_missing_weight(const struct weir_port *port, const struct weir_port_state *state,
 						  __u64 now_ns)
 {
-	__u64 full = share_full_weight(port) * share_active_senders(port, state, now_ns);
-	__u64 active = share_active_weight(port, state, now_ns);
+	__u64 full = share_sum(state->full_in_turn, port, state, now_ns);
+	__u64 active = share_sum(state->weight_in_turn, port, state, now_ns);
 
 	return full > active ? full - active : 0;
+}
+
+/* Each active sender is punished, so that the division is as without weights; only with weights. */
+static __always_inline bool share_all_are_small(const struct weir_port *port, const struct weir_port_state *state,
+						__u64 now_ns)
+{
+	return share_sum(state->weight_in_turn, port, state, now_ns) * WEIR_PUNISHED_FRACTION <=
+	       share_sum(state->full_in_turn, port, state, now_ns);
 }
 
 #endif

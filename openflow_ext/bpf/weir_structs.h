@@ -17,12 +17,14 @@
 #define WEIR_PORT_SLOTS 8 /* a port is in the slot of its ifindex or one of the next */
 #define WEIR_ANY_PORT 0xffffffff
 #define WEIR_NO_SCALE 0xff
-#define WEIR_PLAIN_FLAGS 64     /* FIN, SYN, RST, PSH, ACK and URG: 6 bits */
-#define WEIR_FULL_WEIGHT 16     /* of a flow in the division of a corrected allowance; a punished one may have 1 */
-#define WEIR_BUCKET_SLOTS 8     /* slots of a bucket (weir_flow_table.h) */
-#define WEIR_FLOWS_PER_BUCKET 4 /* expected load: there are max_flows / this buckets */
-#define WEIR_MEANING 3          /* raise it if a field means something else than before (upgrade/meanings.py) */
-#define WEIR_MAX_EDITS 32       /* of a record, in one run of weir_move */
+#define WEIR_PLAIN_FLAGS 64         /* FIN, SYN, RST, PSH, ACK and URG: 6 bits */
+#define WEIR_FULL_WEIGHT 65536      /* of a flow in the division of a corrected allowance; */
+#define WEIR_PUNISHED_FRACTION 16   /* a punished one may have this part of it, */
+#define WEIR_MOST_HOST_SENDERS 4096 /* and one of a host with several active flows at least this part */
+#define WEIR_BUCKET_SLOTS 8         /* slots of a bucket (weir_flow_table.h) */
+#define WEIR_FLOWS_PER_BUCKET 4     /* expected load: there are max_flows / this buckets */
+#define WEIR_MEANING 4              /* raise it if a field means something else than before (upgrade/meanings.py) */
+#define WEIR_MAX_EDITS 32           /* of a record, in one run of weir_move */
 
 enum weir_direction { WEIR_INGRESS, WEIR_EGRESS };
 enum weir_window_op { WEIR_WINDOW_NONE, WEIR_MOD_WINDOW, WEIR_SET_WINDOW, WEIR_FAIR_SHARE };
@@ -72,8 +74,8 @@ struct weir_port {
 	__u32 asked_k_pkts;
 	__u32 corrects_allowance;
 	__u32 observes_share; /* as a controller asked */
-	__u32 omits;          /* enum weir_omission; the programs do read this one */
-	__u32 pad;
+	__u32 omits;          /* enum weir_omission; the programs do read this one, */
+	__u32 by_host;        /* and this one: the allowance is divided among hosts first (weir_host.h) */
 };
 
 /*
@@ -160,6 +162,9 @@ struct weir_port_state {
 	__u32 settled;           /* 1: what departs now was sent under the present allowance */
 	__u32 was_starved;       /* 1: so was the interval before */
 	__u64 weight_in_turn[2]; /* as sent_in_turn, of the flows' weights; only if the port corrects its allowance */
+	__u64 full_in_turn[2];   /* as weight_in_turn, if nobody were punished */
+	__u32 host_most_in_turn[2]; /* the most flows of one host that sent in that turn (weir_host.h) */
+	__u32 by_host_turns;        /* bit 0: the current turn counts by host, bit 1: so did the one before */
 	__u64 non_tcp_bytes;
 	__u64 non_tcp_ns;          /* when this was the length of */
 	__u32 non_tcp_queue_bytes; /* the queue that packets which are not TCP would form alone (weir_non_tcp.h) */
@@ -207,7 +212,7 @@ enum weir_flow_flag {
 	WEIR_ASKED = 8192,         /* the local host has sent payload, to which the next payload may be the answer */
 	WEIR_PUNISHED = 16384,     /* SDTCP has chosen it: its ACKs match an exact MOD_WINDOW or an armed entry */
 	WEIR_SENT_BEFORE = 32768,  /* it is also counted as an active sender in the turn before last_turn; */
-	WEIR_SMALL_WEIGHT = 65536, /* with the weight 1 in last_turn, */
+	WEIR_SMALL_WEIGHT = 65536, /* with the weight of a punished flow in last_turn, */
 	WEIR_SMALL_BEFORE = 131072, /* and in the turn before */
 	WEIR_ANSWER_IN = 262144,    /* the local host's SYN-ACK answered the SYN of the remote host */
 	WEIR_ANSWER_OUT = 524288,   /* and the other way round */
@@ -281,6 +286,17 @@ struct weir_reoffer {
 	__u8 scale_shift;        /* as in weir_flow */
 	__u8 scale_at;
 	__u8 pad[6];
+};
+
+/* The flows that a host sends to a port; its key and its counts (weir_host.h). */
+struct weir_host_key {
+	__u32 ifindex;
+	__u32 address[4];
+};
+
+struct weir_host {
+	__u32 turn;       /* the port's turn in which a flow of the host was last counted */
+	__u32 senders[2]; /* as sent_in_turn of the port, of this host's flows */
 };
 
 /* An IPv4 flow with its key: two cache lines. */

@@ -43,6 +43,8 @@ class PortConfigFlags(enum.IntFlag, boundary=enum.STRICT):
     without a common RTT with what fits into the queue.
     WINDOW without ALLOWANCE: the allowance stays at capacity x common_rtt_us.
     OMIT_...: with WINDOW or ALLOWANCE, the additions of Weir that the port does without.
+    BY_HOST has no field; with WINDOW and ALLOWANCE the allowance is divided among hosts first, and a host's
+    part among its active flows.
     OBSERVE has no field; with WINDOW the port's fair share changes no packet, and the port counts the packets
     that it would change. WINDOW without OBSERVE ends that.
     SWITCH: off, for all ports of the switch together.
@@ -62,6 +64,7 @@ class PortConfigFlags(enum.IntFlag, boundary=enum.STRICT):
     OMIT_TWO_SEGMENTS = 1024
     OBSERVE = 2048
     SWITCH = 4096
+    BY_HOST = 8192
 
 
 OMISSIONS = (

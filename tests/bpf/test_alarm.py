@@ -89,7 +89,10 @@ def test_a_rule_and_a_growing_queue_repeat_the_alarm_at_each_check(
 
 @pytest.mark.parametrize(
     ("weight", "least_ms", "most_ms"),
-    [(1, 99, 150), (constants.WEIR_FULL_WEIGHT, 0, 60)],
+    [
+        (constants.WEIR_FULL_WEIGHT // constants.WEIR_PUNISHED_FRACTION, 99, 150),
+        (constants.WEIR_FULL_WEIGHT, 0, 60),
+    ],
     ids=["all-punished", "none-punished"],
 )
 def test_a_queue_around_k_alarms_rarely_while_only_punished_flows_send(
@@ -107,6 +110,7 @@ def test_a_queue_around_k_alarms_rarely_while_only_punished_flows_send(
     state.turn_start_ns = time.monotonic_ns()
     for turn in (0, 1):
         state.sent_in_turn[turn], state.weight_in_turn[turn] = 3, 3 * weight
+        state.full_in_turn[turn] = 3 * constants.WEIR_FULL_WEIGHT
     states.put(key, state)
     send_frames(name, 20)
     first, *_ = events_until_normal(plane)

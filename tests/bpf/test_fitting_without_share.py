@@ -9,8 +9,10 @@ import pytest
 
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.wire import PortConfigFlags
-from tests.support.data_plane.bench import PORT, Bench, reflex_entry, reverse, syn
+from tests.support.data_plane.bench import PORT, Bench, clear_turn, reflex_entry, reverse, syn
 from tests.support.data_plane.packets import ACK, PSH, SYN, Offer, Segment, tcp_of, window_of
+
+pytestmark = pytest.mark.beside_others
 
 CAPACITY_BPS, BUFFER_BYTES = 100_000_000, 150_000
 OFFER = Offer(scale=9)
@@ -53,7 +55,7 @@ def punish(bench: Bench, numbers: range) -> None:
     for _ in range(2):
         with bench.changed_state() as state:
             state.turn += 1
-            state.sent_in_turn[state.turn % 2] = state.weight_in_turn[state.turn % 2] = 0
+            clear_turn(state, state.turn % 2)
         for number in numbers:
             bench.egress(data(number))
 

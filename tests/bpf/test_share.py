@@ -12,6 +12,8 @@ from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
 from tests.support.data_plane.bench import PORT, Bench, reverse
 from tests.support.data_plane.packets import ACK, FIN, SYN, Offer, Segment, window_of
 
+pytestmark = pytest.mark.beside_others
+
 LOCAL = Segment()
 FLOWS = 6
 BDP_BYTES = 1_000_000

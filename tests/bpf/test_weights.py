@@ -10,10 +10,13 @@ import pytest
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
 from openflow_ext.switch.dataplane.structs import constants
-from tests.support.data_plane.bench import BRIDGE, PORT, Bench, reflex_entry, reverse
+from tests.support.data_plane.bench import BRIDGE, PORT, Bench, clear_turn, reflex_entry, reverse
 from tests.support.data_plane.packets import Offer, Segment, window_of
 
-FULL_WEIGHT = constants.WEIR_FULL_WEIGHT
+pytestmark = pytest.mark.beside_others
+
+FULL_WEIGHT = constants.WEIR_PUNISHED_FRACTION
+"""Weights here are in units of that of a punished flow."""
 CAPACITY_BPS, COMMON_RTT_US = 1_000_000_000, 5_000
 BUFFER_BYTES = 40_000
 ALLOWANCE = 625_000
@@ -51,7 +54,7 @@ def next_turn(bench: Bench, senders: Sequence[Segment] = (LONG, SHORT)) -> None:
     """A turn begins, without waiting for the end of the last one, and these flows send in it."""
     with bench.changed_state() as state:
         state.turn += 1
-        state.sent_in_turn[state.turn % 2] = state.weight_in_turn[state.turn % 2] = 0
+        clear_turn(state, state.turn % 2)
     for flow in senders:
         send(bench, flow)
 

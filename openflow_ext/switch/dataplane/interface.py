@@ -67,6 +67,7 @@ class PortSettings:
     ``corrects_allowance``: whether the port corrects its allowance, which begins with the RTT of its
     handshakes, at least with capacity x common RTT, or without a common RTT with what fits into the queue.
     ``omits``: the flags of wire.OMISSIONS that are set.
+    ``by_host``: the allowance is divided among hosts first; only with ``corrects_allowance``.
     ``observes_share``: the port only counts the segments that its fair share would change.
     """
 
@@ -83,6 +84,7 @@ class PortSettings:
     mark_max_pkts: int = 0
     corrects_allowance: bool = False
     omits: int = 0
+    by_host: bool = False
     observes_share: bool = False
 
 

@@ -285,6 +285,7 @@ class KernelDataPlane:
         port.short_turn_ns = _SHORT_TURN_RTTS * settings.common_rtt_us * 1000
         port.corrects_allowance, port.observes_share = settings.corrects_allowance, settings.observes_share
         port.observes = observed(observes, settings.observes_share)
+        port.by_host = settings.by_host
         corrects = settings.corrects_allowance and buffer_bytes and not no_share
         port.link_ns = drain_ns(_LINK_NS_BYTES, capacity_bps) if corrects else 0
         port.check_interval_ns = settings.rtt_us * 1000 // 2
@@ -302,6 +303,7 @@ class KernelDataPlane:
             k_pkts=int(port.asked_k_pkts),
             corrects_allowance=bool(port.corrects_allowance),
             observes_share=bool(port.observes_share),
+            by_host=bool(port.by_host),
             capacity_bps=int(port.asked_capacity_bps),
             **copied,
         )

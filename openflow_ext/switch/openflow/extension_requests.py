@@ -156,6 +156,7 @@ def _configure(config: wire.PortConfig, ports: Ports) -> wire.PortConfigReply:
         if _sets_allowance(config, ports):
             changes["corrects_allowance"] = bool(config.flags & wire.PortConfigFlags.ALLOWANCE)
             changes["omits"] = int(config.flags & wire.OMISSIONS)
+            changes["by_host"] = bool(config.flags & wire.PortConfigFlags.BY_HOST)
         if config.flags & wire.PortConfigFlags.WINDOW:
             changes["observes_share"] = bool(config.flags & wire.PortConfigFlags.OBSERVE)
         ports.configure(config.port_no, **changes)
@@ -181,6 +182,12 @@ def _check(config: wire.PortConfig) -> None:
         raise wire.BadValue("port_config.flags", "OMIT_... needs WINDOW or ALLOWANCE")
     if config.flags & flags.OBSERVE and not config.flags & flags.WINDOW:
         raise wire.BadValue("port_config.flags", "OBSERVE needs WINDOW")
+    if config.flags & flags.BY_HOST and not (config.flags & flags.WINDOW and config.flags & flags.ALLOWANCE):
+        raise wire.BadValue("port_config.flags", "BY_HOST needs WINDOW and ALLOWANCE")
+    if config.flags & flags.BY_HOST and config.flags & flags.OMIT_ACTIVE_SENDERS:
+        raise wire.BadValue(
+            "port_config.flags", "BY_HOST divides among active senders: not with OMIT_ACTIVE_SENDERS"
+        )
     if config.flags & flags.SWITCH and config.port_no != of.OFPP_ANY:
         raise wire.BadValue("port_config.port_no", "must be OFPP_ANY with SWITCH")
     if config.flags & flags.ALLOWANCE and config.flags & flags.WINDOW and not config.common_rtt_us:
@@ -208,6 +215,8 @@ def _reply(port_no: int, settings: PortSettings, capacity_bps: int, off: bool) -
         flags |= wire.PortConfigFlags.MARK
     if settings.observes_share:
         flags |= wire.PortConfigFlags.OBSERVE
+    if settings.by_host:
+        flags |= wire.PortConfigFlags.BY_HOST
     if off:
         flags |= wire.PortConfigFlags.SWITCH
     return wire.PortConfigReply(

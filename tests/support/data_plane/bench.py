@@ -18,6 +18,12 @@ from weir_base.port_counters import PortCountersRecord
 PORT, BRIDGE, OFPORT = 1, 3, 7
 
 
+def clear_turn(state: Any, turn: int) -> None:
+    """No flow has sent in an even (0) or odd (1) turn of a port's state."""
+    for count in (state.sent_in_turn, state.weight_in_turn, state.full_in_turn, state.host_most_in_turn):
+        count[turn] = 0
+
+
 class Bench:
     """Runs the programs on segments.
 

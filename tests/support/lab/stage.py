@@ -158,9 +158,13 @@ class Stage:
         With short responses the share of a burst lasts for a few milliseconds; `weir ports` is a process, and
         on a busy machine it samples the share less than once a second.
         """
-        ifname = self.net.ifname(next(port for port in self.net.layout.ports if port.number == ROOT_PORT))
         with contextlib.closing(PinnedMaps(self.running.dataplane)) as maps:
-            return maps.counters(socket.if_nametoindex(ifname)).fair_share_bytes
+            return maps.counters(socket.if_nametoindex(self.root_ifname)).fair_share_bytes
+
+    @property
+    def root_ifname(self) -> str:
+        """The interface of the port to the root."""
+        return self.net.ifname(next(port for port in self.net.layout.ports if port.number == ROOT_PORT))
 
     def root_port(self) -> dict[str, Any]:
         """The counters of the port to the root, as `weir ports` prints them."""

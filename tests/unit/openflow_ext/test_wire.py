@@ -173,7 +173,7 @@ def test_truncation_names_the_first_missing_field() -> None:
 
 
 BAD_BYTES = [
-    (CONFIG, 20, b"\0\0\x20\0", wire.BadValue, "port_config.flags"),
+    (CONFIG, 20, b"\0\0\x40\0", wire.BadValue, "port_config.flags"),
     (CONFIG, 68, b"\2", wire.BadValue, "port_config.off"),
     (CONFIG, 58, b"\0\3", wire.BadValue, "port_config.mark_mode"),
     (EVERY[-1], 10, b"\0\x63", wire.BadValue, "ofp_error.exp_type"),
@@ -230,7 +230,7 @@ def test_the_error_names_the_bad_field_of_an_action(at: int, octets: bytes, erro
         (wire.PortConfig(2**32), "port_config.port_no"),
         (wire.PortConfig(1, k_pkts=1.5), "port_config.k_pkts"),  # type: ignore[arg-type]
         (wire.PortConfig(1, k_pkts=None), "port_config.k_pkts"),  # type: ignore[arg-type]
-        (wire.PortConfig(1, flags=8192), "port_config.flags"),  # type: ignore[arg-type]
+        (wire.PortConfig(1, flags=16384), "port_config.flags"),  # type: ignore[arg-type]
         (wire.PortConfig(1, mark_mode=3), "port_config.mark_mode"),  # type: ignore[arg-type]
         (wire.BufAlarm(wire.OfpPort(1, hw_addr="0a:00"), 0, 0, 0), "ofp_port.hw_addr"),
         (wire.BufAlarm(wire.OfpPort(1, name=b"x" * 17), 0, 0, 0), "ofp_port.name"),

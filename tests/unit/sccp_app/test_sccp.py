@@ -254,6 +254,21 @@ def test_in_observe_mode_every_entry_and_every_port_observes(app, monkeypatch, v
     assert sum(rule.count_op is CountOp.INCREMENT_NI for rule in rules) == 2
 
 
+def test_ports_share_by_host_if_asked(app, monkeypatch):
+    by_host = wire.PortConfigFlags.BY_HOST
+    assert not flags_of(connected(app, monkeypatch))[wire.OFPP_ANY] & by_host
+    assert flags_of(connected(app, monkeypatch, share_by="host"))[wire.OFPP_ANY] & by_host
+
+
+@pytest.mark.parametrize(
+    ("others", "named"),
+    [({"common_rtt": "fixed"}, "common_rtt"), ({"shares_among_active": False}, "shares_among_active")],
+)
+def test_shares_by_host_need_an_allowance_and_active_senders(others, named):
+    with pytest.raises(ValidationError, match=f'share_by = "host" needs {named}'):
+        SccpSettings(share_by="host", **others)
+
+
 def test_sccp_acts_at_the_switches_and_ports_of_act_at_only(app, monkeypatch):
     places = ["0000000000000001:2", "7"]
     assert flags_of(connected(app, monkeypatch, 7, act_at=places))[wire.OFPP_ANY] & OBSERVE == 0

@@ -7,26 +7,32 @@ state. WEIR_MEANING counts the steps:
 1  up to version 541b249: every believable or unbelievable segment changed a flow
 2  flows follow the sequence numbers of both hosts (docs/decisions/0059-only-what-endpoints-believe.md)
 3  the window limits a flow if timestamps show it (docs/decisions/0068-flows-that-the-window-limits.md)
+4  weights are 4,096 times as large (docs/decisions/0080-shares-by-host.md)
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
+from typing import Any
 
 from openflow_ext.switch.dataplane.structs import constants as c
 
-Record = dict[str, int | bytes]
+Record = dict[str, Any]
 """A record by the paths of its fields: integers of up to 8 bytes, other fields as bytes."""
 
-Step = Callable[[dict[str, int]], dict[str, int]]
+Step = Callable[[Record], Record]
 """A record of one meaning -> the same record in the next meaning."""
 
 _U32 = 0xFFFFFFFF
 _MS_SHIFT = 20
 """As MS_SHIFT in weir_consts.h."""
+_IN_TURN = struct.Struct("=2Q")
+"""A count of the last even and of the last odd turn."""
+_FULL_WEIGHT, _FULL_WEIGHT_BEFORE_4 = int(c.WEIR_FULL_WEIGHT), 16
 
 
-def flow_1_to_2(flow: dict[str, int]) -> dict[str, int]:
+def flow_1_to_2(flow: Record) -> Record:
     """A flow that has the sequence numbers of its handshake and the last acknowledgement of the local host.
 
     What both hosts have sent since is unknown, so that the flow learns it from their next segments
@@ -50,20 +56,32 @@ def flow_1_to_2(flow: dict[str, int]) -> dict[str, int]:
     return new
 
 
-def flow_2_to_3(flow: dict[str, int]) -> dict[str, int]:
+def flow_2_to_3(flow: Record) -> Record:
     """A flow without the measurement of pauses, whose result had only served the current round."""
     return {path: value for path, value in flow.items() if path not in ("window_bytes", "out_before_gap")}
 
 
-def state_2_to_3(state: dict[str, int]) -> dict[str, int]:
+def state_2_to_3(state: Record) -> Record:
     """A port without the measurement of pauses. No flow is known to be limited by its window."""
     kept = {path: value for path, value in state.items() if path not in ("longest_gap_ns", "round_gap_ns")}
     return kept | {"window_limits": 0}
 
 
+def state_3_to_4(state: Record) -> Record:
+    """A port whose weights have a finer unit. The sum if nobody were punished follows from the senders."""
+    nothing = bytes(_IN_TURN.size)
+    weights = _IN_TURN.unpack(state.get("weight_in_turn", nothing))
+    senders = _IN_TURN.unpack(state.get("sent_in_turn", nothing))
+    new = dict(state)
+    new["weight_in_turn"] = _IN_TURN.pack(*(_FULL_WEIGHT // _FULL_WEIGHT_BEFORE_4 * one for one in weights))
+    new["full_in_turn"] = _IN_TURN.pack(*(_FULL_WEIGHT * one for one in senders))
+    return new
+
+
 STEPS: dict[int, dict[str, Step]] = {
     1: {"struct weir_flow": flow_1_to_2},
     2: {"struct weir_flow": flow_2_to_3, "struct weir_port_state": state_2_to_3},
+    3: {"struct weir_port_state": state_3_to_4},
 }
 """The steps from a meaning to the next one, by the C type of the record. A type without a step is copied."""
 

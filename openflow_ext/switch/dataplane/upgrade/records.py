@@ -20,16 +20,17 @@ class Conversion:
 
     def __init__(self, old: Fields, new: Fields, size: int, steps: Sequence[Step] = ()) -> None:
         self._old, self._new, self._size, self._steps = old, new, size, steps
-        after = self._stepped({path: 0 for path, (_, length) in old.items() if length in _INTEGERS})
         sizes = {path: length for path, (_, length) in old.items()}
-        paths = set(after) | {path for path in old if sizes[path] not in _INTEGERS}
-        self.lost = sorted(path for path in paths if not is_padding(path) and not self._fits(path, sizes))
+        after = self._read(bytes(max((at + length for at, length in old.values()), default=0)))
+        self.lost = sorted(path for path in after if not is_padding(path) and not self._fits(path, sizes))
         self._copied = None if steps or self.lost else _runs(old, new)
 
     def _fits(self, path: str, sizes: dict[str, int]) -> bool:
         if path not in self._new:
             return False
-        was, now = sizes.get(path, 0), self._new[path][1]
+        if path not in sizes:  # a step has made it
+            return True
+        was, now = sizes[path], self._new[path][1]
         return was == now or (was < now and now in _INTEGERS)
 
     def __call__(self, record: bytes) -> bytes:
@@ -49,20 +50,13 @@ class Conversion:
         return bytes(made)
 
     def _read(self, record: bytes) -> Record:
-        integers: dict[str, int] = {}
-        others: Record = {}
+        values: Record = {}
         for path, (at, length) in self._old.items():
             held = record[at : at + length]
-            if length in _INTEGERS:
-                integers[path] = int.from_bytes(held, sys.byteorder)
-            else:
-                others[path] = held
-        return {**self._stepped(integers), **others}
-
-    def _stepped(self, integers: dict[str, int]) -> dict[str, int]:
+            values[path] = int.from_bytes(held, sys.byteorder) if length in _INTEGERS else held
         for step in self._steps:
-            integers = step(integers)
-        return integers
+            values = step(values)
+        return values
 
 
 def is_padding(path: str) -> bool:

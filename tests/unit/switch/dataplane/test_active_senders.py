@@ -14,6 +14,7 @@ from openflow_ext.switch.dataplane.active_senders import (
     port_fair_share_bytes,
     turn_shift,
 )
+from openflow_ext.switch.dataplane.structs import constants
 
 SHIFT = 24
 TURN_NS = 1 << SHIFT
@@ -74,7 +75,10 @@ def test_the_share_of_a_full_weight_is_stated_if_the_port_sets_shares(
 ) -> None:
     """Two flows of full weight and a punished one sent; a port without a common RTT sets no share."""
     port = SimpleNamespace(link_ns=1, turn_shift=SHIFT, bdp_bytes=bdp_bytes)
-    sent = SimpleNamespace(**vars(state(3)), turn_shift=0, allowance_bytes=9_000, weight_in_turn=(33, 33))
+    weight = 33 * constants.WEIR_FULL_WEIGHT // constants.WEIR_PUNISHED_FRACTION
+    sent = SimpleNamespace(
+        **vars(state(3)), turn_shift=0, allowance_bytes=9_000, weight_in_turn=(weight, weight)
+    )
     assert port_fair_share_bytes(port, sent, 100 * TURN_NS) == share_bytes
 
 

@@ -43,6 +43,8 @@ ALARM, WINDOW, MARK, READ, ALLOWANCE = (
     PortConfigFlags.ALLOWANCE,
 )
 OBSERVE, SWITCH = PortConfigFlags.OBSERVE, PortConfigFlags.SWITCH
+BY_HOST = PortConfigFlags.BY_HOST
+SHARED = WINDOW | ALLOWANCE | BY_HOST
 
 
 class Bench:
@@ -164,10 +166,25 @@ def test_a_slave_turns_nothing_off(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "field"), [(wire.PortConfig(1, OBSERVE), "flags"), (wire.PortConfig(1, SWITCH), "port_no")]
+    ("config", "field"),
+    [
+        (wire.PortConfig(1, OBSERVE), "flags"),
+        (wire.PortConfig(1, SWITCH), "port_no"),
+        (wire.PortConfig(1, BY_HOST | WINDOW, common_rtt_us=300), "flags"),
+        (wire.PortConfig(1, BY_HOST | ALLOWANCE | ALARM, k_pkts=20, rtt_us=200), "flags"),
+        (wire.PortConfig(1, SHARED | PortConfigFlags.OMIT_ACTIVE_SENDERS, common_rtt_us=300), "flags"),
+    ],
 )
-def test_observe_and_switch_need_their_fields(bench: Bench, config: wire.PortConfig, field: str) -> None:
+def test_some_flags_need_others_or_exclude_them(bench: Bench, config: wire.PortConfig, field: str) -> None:
     assert bench.ask(config).code == ErrorCode.BAD_VALUE, field
+
+
+def test_a_port_shares_by_host_until_the_next_window_settings(bench: Bench) -> None:
+    assert bench.configure(1, SHARED, common_rtt_us=300).flags == SHARED
+    assert bench.plane.configured[11][0].by_host
+    assert bench.configure(1, ALARM, k_pkts=20, rtt_us=200).flags == ALARM | SHARED
+    assert bench.configure(1, WINDOW | ALLOWANCE, common_rtt_us=300).flags == ALARM | WINDOW | ALLOWANCE
+    assert not bench.plane.configured[11][0].by_host
 
 
 def test_the_alarm_s_settings_do_not_end_a_fixed_common_rtt(bench: Bench) -> None:

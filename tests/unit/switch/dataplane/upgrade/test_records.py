@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from openflow_ext.switch.dataplane.structs import constants as c
 from openflow_ext.switch.dataplane.structs import ffi
 from openflow_ext.switch.dataplane.upgrade.layouts import MEANING, fields_of
-from openflow_ext.switch.dataplane.upgrade.meanings import flow_1_to_2, flow_2_to_3, steps
+from openflow_ext.switch.dataplane.upgrade.meanings import flow_1_to_2, flow_2_to_3, state_3_to_4, steps
 from openflow_ext.switch.dataplane.upgrade.move import Edit, Edits
 from openflow_ext.switch.dataplane.upgrade.records import Conversion
 
@@ -65,6 +67,22 @@ def test_a_flow_whose_handshake_is_not_complete_is_not_kept() -> None:
     assert flow["flags"] == c.WEIR_SYN_OUT
     assert flow["member"] == 0
     assert flow["remote_edges.end"] == 201
+
+
+def test_weights_of_the_third_meaning_have_a_finer_unit() -> None:
+    """Two flows sent in the even turn, of which one is punished, and one in the odd turn."""
+    old = {"sent_in_turn": turns(2, 1), "weight_in_turn": turns(16 + 1, 16), "n_i": 3}
+    full, small = c.WEIR_FULL_WEIGHT, c.WEIR_FULL_WEIGHT // c.WEIR_PUNISHED_FRACTION
+    assert state_3_to_4(old) == {
+        "sent_in_turn": turns(2, 1),
+        "weight_in_turn": turns(full + small, full),
+        "full_in_turn": turns(2 * full, full),
+        "n_i": 3,
+    }
+
+
+def turns(even: int, odd: int) -> bytes:
+    return struct.pack("=2Q", even, odd)
 
 
 def test_steps_are_chosen_by_both_meanings() -> None:
