@@ -13,6 +13,8 @@ from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
 from tests.support.data_plane.bench import BRIDGE, PORT, Bench, reverse
 from tests.support.data_plane.packets import Offer, Segment, timestamps, window_of
 
+pytestmark = pytest.mark.beside_others
+
 CAPACITY_BPS, BUFFER_BYTES, COMMON_RTT_US = 1_000_000, 150_000, 24_000
 BDP_BYTES = 3_000
 SETTINGS = PortSettings(common_rtt_us=COMMON_RTT_US, corrects_allowance=True)

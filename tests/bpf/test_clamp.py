@@ -25,6 +25,8 @@ from tests.support.data_plane.packets import (
     window_of,
 )
 
+pytestmark = pytest.mark.beside_others
+
 LOCAL = Segment()
 LOCAL6 = Segment(src="fd00::1", dst="fd00::2")
 

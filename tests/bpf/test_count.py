@@ -14,6 +14,8 @@ from tests.support.data_plane.ni_reference import Reference
 from tests.support.data_plane.packets import ACK, FIN, RST, SYN, Offer, Segment
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.beside_others
+
 LOCAL = Segment()
 OUT = reverse(LOCAL)
 LOCAL_6 = Segment(src="fd00::1", dst="fd00::2")

@@ -16,6 +16,8 @@ from openflow_ext.switch.dataplane.rules import Rule, WindowOp
 from tests.support.data_plane.bench import BRIDGE, Bench, reflex_entry
 from tests.support.data_plane.packets import ACK, Segment
 
+pytestmark = pytest.mark.beside_others
+
 LOCAL = Segment()
 
 MS_NS = 1_000_000

@@ -22,6 +22,8 @@ from tests.support.data_plane.packets import (
     window_of,
 )
 
+pytestmark = pytest.mark.beside_others
+
 LOCAL = Segment(seq=1_000, ack=90_000)
 OUT = reverse(LOCAL)
 CLAMPED_TO = 4 * 1448

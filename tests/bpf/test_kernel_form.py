@@ -23,6 +23,8 @@ from tests.support.data_plane.scripted_wire import MSS, Space
 from tests.support.data_plane.slow_port import run
 from tests.support.waiting import DEADLINE_S
 
+pytestmark = pytest.mark.beside_others
+
 BRIDGE, TCP_PORT = 1, 5001
 BYTES = 1 << 20
 WINDOW_BYTES = 8 * MSS

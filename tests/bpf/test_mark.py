@@ -7,6 +7,8 @@ import pytest
 from tests.support.data_plane.bench import Bench
 from tests.support.data_plane.packets import Segment, checksum
 
+pytestmark = pytest.mark.beside_others
+
 ECT0, ECT1, CE, NOT_ECT = 2, 1, 3, 0
 V4, V6 = Segment(), Segment(src="fd00::1", dst="fd00::2")
 STEP, RAMP = 1, 2

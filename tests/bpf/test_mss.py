@@ -24,6 +24,8 @@ from tests.support.data_plane.packets import (
 )
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.beside_others
+
 LOCAL = Segment()
 QUEUE_BYTES = 150_000
 TIMESTAMPS = 12

@@ -13,6 +13,8 @@ from tests.support.data_plane.bench import BRIDGE, PORT, Bench, reverse, syn
 from tests.support.data_plane.packets import ACK, SYN, Offer, Segment, window_of
 from weir_base.port_counters import PortCountersFlags
 
+pytestmark = pytest.mark.beside_others
+
 LOCAL = Segment()
 QUEUE_BYTES = 150_000
 SHARE_PORT = PortSettings(common_rtt_us=600)

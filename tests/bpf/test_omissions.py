@@ -24,6 +24,8 @@ from tests.support.data_plane.packets import (
     window_of,
 )
 
+pytestmark = pytest.mark.beside_others
+
 LOCAL = Segment()
 DATA = replace(reverse(LOCAL), payload=bytes(1024))
 CAPACITY_BPS, QUEUE_BYTES = 100_000_000, 150_000

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.fuzzing.packets import PacketsTarget
 from tests.support.fuzzing.short import assert_withstands
+
+pytestmark = pytest.mark.beside_others
 
 
 def test_no_frame_is_changed_in_a_wrong_way() -> None:

@@ -9,6 +9,8 @@ from openflow_ext.switch.dataplane.structs import constants
 from tests.support.data_plane.bench import BRIDGE, OFPORT, PORT, Bench
 from tests.support.data_plane.packets import Segment
 
+pytestmark = pytest.mark.beside_others
+
 SLOTS, PORTS = int(constants.WEIR_PORT_SLOTS), int(constants.WEIR_MAX_PORTS)
 RIVALS = [PORT + PORTS * n for n in range(1, SLOTS + 1)]
 

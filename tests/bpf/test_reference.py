@@ -25,6 +25,8 @@ from tests.support.data_plane.bench import BRIDGE, OFPORT, PORT, Bench
 from tests.support.data_plane.ni_reference import Reference
 from tests.support.data_plane.packets import ACK, FIN, RST, SYN, Offer, Segment
 
+pytestmark = pytest.mark.beside_others
+
 SEGMENTS = int(os.environ.get("WEIR_SEGMENTS", "150000"))
 ROOM = 40
 KEYS = 60

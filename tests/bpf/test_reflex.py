@@ -14,6 +14,8 @@ from tests.support.data_plane.bench import PORT, Bench, reflex_entry
 from tests.support.data_plane.packets import Offer, Segment, window_of
 from tests.support.data_plane.slow_port import K_PKTS, RTT_US, events_until_normal, send_frames
 
+pytestmark = pytest.mark.beside_others
+
 LOCAL = Segment()
 
 

@@ -12,6 +12,8 @@ from tests.support.data_plane.bench import BRIDGE, OFPORT, Bench, reverse, syn
 from tests.support.data_plane.packets import ACK, FIN, RST, Offer, Segment
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.beside_others
+
 LOCAL = Segment()
 OUT = reverse(LOCAL)
 ALL = HostSettings(report_kinds=0b11110)

@@ -11,6 +11,8 @@ from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
 from tests.support.data_plane.bench import PORT, Bench, reverse
 from tests.support.data_plane.packets import Offer, Segment, checksum_is_right, sack, timestamps, window_of
 
+pytestmark = pytest.mark.beside_others
+
 CAPACITY_BPS, BUFFER_BYTES, COMMON_RTT_US = 100_000_000, 150_000, 1600
 SCALE, MSS = 7, 1448
 FLOW = Segment(src_port=1)

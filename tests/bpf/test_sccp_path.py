@@ -12,6 +12,8 @@ from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
 from tests.support.data_plane.bench import BRIDGE, PORT, Bench, reflex_entry
 from tests.support.data_plane.packets import Offer, Segment, window_of
 
+pytestmark = pytest.mark.beside_others
+
 ACK_BACK = Segment(window=60_000)
 GBIT = 1_000_000_000
 SEGMENT_BYTES = 500

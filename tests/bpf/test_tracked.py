@@ -9,9 +9,13 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import pytest
+
 from openflow_ext.switch.dataplane.interface import SweepTimes
 from tests.support.data_plane.bench import Bench, reverse, syn
 from tests.support.data_plane.packets import RST, Segment
+
+pytestmark = pytest.mark.beside_others
 
 LOCAL = Segment()
 OUT = reverse(LOCAL)

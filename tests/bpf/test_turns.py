@@ -11,6 +11,8 @@ from openflow_ext.switch.dataplane.interface import PortSettings
 from tests.support.data_plane.bench import PORT, Bench, reverse
 from tests.support.data_plane.packets import Segment
 
+pytestmark = pytest.mark.beside_others
+
 BDP_BYTES, FLOWS = 750, 20
 STEPS, STEP_S = 5, 0.03
 """Each longer than a tick of the clock and than the round trips; all of them shorter than a turn."""

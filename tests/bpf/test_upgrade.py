@@ -21,6 +21,8 @@ from openflow_ext.switch.dataplane.upgrade import pins
 from tests.support.data_plane.bench import BRIDGE, OFPORT, PORT, Bench, reflex_entry, reverse, syn
 from tests.support.data_plane.packets import RST, Segment
 
+pytestmark = pytest.mark.beside_others
+
 LOCAL = Segment()
 OUT = reverse(LOCAL)
 NAME = f"weir-move-{os.getpid()}"

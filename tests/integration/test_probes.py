@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import socket
 
+import pytest
+
 from weir import probes
+
+pytestmark = pytest.mark.beside_others
 
 
 def test_a_private_network_holds_only_its_own_interfaces_and_ends_with_the_probe() -> None:

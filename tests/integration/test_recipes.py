@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.recipes import Recipe, carry_out, copy_project, recipes_of
 
+pytestmark = pytest.mark.beside_others
+
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("recipe", recipes_of("integration"), ids=lambda recipe: recipe.title)

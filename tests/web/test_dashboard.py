@@ -20,6 +20,8 @@ from tests.support.dashboard.incast_story import Story
 from tests.support.database.rows import rows, wait_written
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.beside_others
+
 TOO_WIDE = """
 if (document.documentElement.scrollWidth <= arguments[0]) return [];
 const width = arguments[0];

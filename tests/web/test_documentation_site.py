@@ -14,6 +14,8 @@ from selenium import webdriver
 from tests.support.waiting import wait_until
 from weir_base.paths import PROJECT
 
+pytestmark = pytest.mark.beside_others
+
 DRAWN = """
 return [...document.querySelectorAll('div.mermaid')].filter(diagram => diagram.clientHeight > 50).length
 """

@@ -1,13 +1,14 @@
-"""The order of tests on several workers (`pytest -n`): unit tests on all of them, then the rest on one.
+"""The order of tests on several workers (`pytest -n`): first some beside each other, then the rest alone.
 
-Tests of the other tiers use the machine: network namespaces, Open vSwitch, BPF and timing. Nothing may run
-beside them. They start after the other workers have ended. With more than two workers, the last one runs no
-unit test, so that nothing that unit tests leave in a process is there.
+Unit tests run beside others, and so does each file of another tier with the mark `beside_others`: its
+bridges, ports and pins have names of their own, and no time or rate decides. Other tests use the machine:
+Open vSwitch as a whole, or timing. Nothing may run beside them. They start after the other workers have
+ended. With more than two workers, the last one runs only these, so that nothing that other tests leave in a
+process is there.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,33 +16,32 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 UNIT = "tests/unit/"
+BESIDE_OTHERS = "mark.beside_others"
 MACHINE = "the machine"
 """The tests that use the machine. They are one unit of work."""
 
 
-class UnitTestsFirst(LoadScopeScheduling):  # type: ignore[misc]
-    """Each unit test goes to the next free worker. A file with a fixture for the module stays whole."""
+class TheMachineLast(LoadScopeScheduling):  # type: ignore[misc]
+    """Each unit test goes to the next free worker. Other files and those with a module fixture stay whole."""
 
     def __init__(self, config: pytest.Config, log: Any = None) -> None:
         super().__init__(config, log)
         self.config.option.loadscopereorder = False
-        self._shared: dict[str, bool] = {}
+        self._scopes: dict[str, str | None] = {}
         self._kept: WorkerController | None = None
 
     def schedule(self) -> None:
         if self.collection is None and len(self.nodes) > 2:
             tests = self.registered_collections[self.nodes[-1]]
-            if len({test.startswith(UNIT) for test in tests}) == 2:
+            if len({self._split_scope(test) == MACHINE for test in tests}) == 2:
                 self._kept = self.nodes[-1]
         super().schedule()
 
     def _split_scope(self, nodeid: str) -> str:
-        if not nodeid.startswith(UNIT):
-            return MACHINE
         file = nodeid.partition("::")[0]
-        if file not in self._shared:
-            self._shared[file] = shares_a_fixture(self.config.rootpath / file)
-        return file if self._shared[file] else nodeid
+        if file not in self._scopes:
+            self._scopes[file] = scope_of(file, (self.config.rootpath / file).read_text())
+        return self._scopes[file] or nodeid
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         if MACHINE in self.workqueue:
@@ -75,11 +75,13 @@ class UnitTestsFirst(LoadScopeScheduling):  # type: ignore[misc]
             super()._assign_work_unit(last)
 
 
-def shares_a_fixture(file: Path) -> bool:
-    """Whether a test file makes a fixture once for all its tests."""
-    return 'scope="module"' in file.read_text()
+def scope_of(file: str, text: str) -> str | None:
+    """The unit of work to which the tests of a file belong; None if each test is one of its own."""
+    if file.startswith(UNIT):
+        return file if 'scope="module"' in text else None
+    return file if BESIDE_OTHERS in text else MACHINE
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> UnitTestsFirst:
-    return UnitTestsFirst(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TheMachineLast:
+    return TheMachineLast(config, log)

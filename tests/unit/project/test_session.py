@@ -85,13 +85,15 @@ def run_recorded(
 ) -> dict[str, list[tuple[str, float, float, float]]]:
     """Run six tests of each kind, a folder and a scope of its fixture.
 
-    Returns for each test its worker, the time at which its fixture was made, its start and its end.
+    "beside" in the name of a kind marks its file. Returns for each test its worker, the time at which its
+    fixture was made, its start and its end.
     """
     log = folder / "log"
     for kind, scope in kinds.items():
         file = folder / "tests" / kind / f"test_{kind.replace('/', '_')}.py"
         file.parent.mkdir(parents=True)
-        file.write_text(RECORDED.format(scope=scope, kind=kind, log=str(log)))
+        mark = "pytestmark = pytest.mark.beside_others\n" if "beside" in kind else ""
+        file.write_text(RECORDED.format(scope=scope, kind=kind, log=str(log)) + mark)
     done = run_alone(folder, "workers", "-n", str(workers))
     assert done.returncode == 0, done.stdout
     found: dict[str, list[tuple[str, float, float, float]]] = {kind: [] for kind in kinds}
@@ -112,6 +114,13 @@ def test_one_worker_runs_the_tests_that_use_the_machine_after_the_unit_tests(
     assert workers == 2 or not of_units & of_machine, "a worker without unit tests"
     assert max(end for *_, end in found["unit"]) < machine[0][2]
     assert machine == sorted(found["bpf"]) + sorted(found["web"])
+
+
+def test_marked_files_of_other_tiers_run_with_the_unit_tests(tmp_path: Path) -> None:
+    found = run_recorded(tmp_path, {"bpf": "", "unit": "", "web/beside": ""}, workers=3)
+    assert len({worker for worker, *_ in found["web/beside"]}) == 1, "a file stays whole"
+    assert max(end for *_, end in found["web/beside"]) < min(start for *_, start, _ in found["bpf"])
+    assert not {worker for worker, *_ in found["web/beside"]} & {worker for worker, *_ in found["bpf"]}
 
 
 @pytest.mark.parametrize("kind", ["unit", "bpf"])
