@@ -612,9 +612,15 @@ int weir_egress(struct __sk_buff *skb)
 	}
 	if (rule_by_flags(&q, p.port, WEIR_EGRESS) != WEIR_NO_RULE)
 		count_segment(&p, &q, host);
-	if (p.flow && q.segment.payload && p.flow->flags & WEIR_ONE_SEGMENT && !(p.flow->flags & WEIR_SIGNED) &&
-	    !(p.port->omits & WEIR_OMIT_PSH) && !port_observes_share(p.port))
-		segment_push(skb, &q.segment, p.tcp);
+	if (p.flow && q.segment.payload) {
+		bool is_pushed = p.flow->flags & WEIR_ONE_SEGMENT && !(p.flow->flags & WEIR_SIGNED) &&
+				 !(p.port->omits & WEIR_OMIT_PSH) && !port_observes_share(p.port);
+
+		if (is_pushed != !!(p.flow->flags & WEIR_PUSHED))
+			p.flow->flags ^= WEIR_PUSHED;
+		if (is_pushed)
+			segment_push(skb, &q.segment, p.tcp);
+	}
 	return TC_ACT_UNSPEC;
 }
 

@@ -114,7 +114,9 @@ static __always_inline __u32 flow_now_us(void)
  * Detects a receiver that delays its ACKs. A window of one segment leaves each segment to the delayed ACK (40 ms in
  * Linux) unless a runt segment comes with it, and with such a window cwnd does not grow. The signs are: a pure ACK
  * for one segment comes long after the last payload, and more payload follows at once (flow_note_payload). An ACK for
- * more than one segment was not delayed. `bytes`: what it acknowledges for the first time.
+ * more than one segment was not delayed. Neither says an ACK for a segment without PSH what the receiver does with PSH:
+ * while a window becomes small, the last segment of the larger one waits. `bytes`: what it acknowledges for the first
+ * time.
  */
 static __always_inline void flow_note_ack(struct weir_flow *flow, const struct weir_port *port,
 					  const struct weir_port_state *state, __u32 bytes, __u64 now_ns)
@@ -125,6 +127,8 @@ static __always_inline void flow_note_ack(struct weir_flow *flow, const struct w
 		return;
 	flow->delayed_ack_us = 0;
 	if (now_ns - flow->last_payload_ns < late_ns || bytes > flow->max_payload)
+		return;
+	if ((flow->flags & (WEIR_FITTED | WEIR_PUSHED)) == WEIR_FITTED && !(port->omits & WEIR_OMIT_PSH))
 		return;
 	if (port->capacity_bps)
 		late_ns += weir_drain_ns(state->queue_bytes, port->capacity_bps);

@@ -222,7 +222,8 @@ enum weir_flow_flag {
 	WEIR_SIGNED = 8388608,      /* its SYNs have TCP-MD5 or TCP-AO, so that a changed header would break it */
 	WEIR_WATCHED = 16777216,    /* the answer to a lowered window is awaited (weir_limit.h) */
 	WEIR_LEARNS_IN = 33554432,  /* moved from a version that did not follow sequence numbers: the next segment */
-	WEIR_LEARNS_OUT = 67108864  /* of the local host (IN) or of the remote host (OUT) states its numbers */
+	WEIR_LEARNS_OUT = 67108864, /* of the local host (IN) or of the remote host (OUT) states its numbers */
+	WEIR_PUSHED = 134217728     /* its last payload left with PSH because it may have one segment in flight */
 };
 
 struct weir_offer {

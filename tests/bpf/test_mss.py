@@ -369,3 +369,28 @@ def test_few_flows_get_their_share_rounded_up_plus_one_segment(bench: Bench) -> 
         "the share of as many active senders",
     )
     assert bench.egress(data) == data.pack(), "it is not pushed"
+
+
+DELAYED_S = 0.03
+"""The receiver has delayed its ACK."""
+
+
+@pytest.mark.parametrize("is_pushed", [False, True])
+def test_a_delayed_ack_counts_only_for_a_segment_with_psh(bench: Bench, is_pushed: bool) -> None:
+    """While a window becomes small, the last segment of the larger one has no PSH: its ACK may be late."""
+    crowd(bench, 0)
+    bench.handshake(LOCAL)
+    for number in range(60):
+        bench.handshake(replace(LOCAL, src_port=1 + number))
+    bench.set_queue_bytes(1514)
+    keep_sending(bench, 60)
+    if is_pushed:  # by these ACKs the switch knows that the flow may have one segment in flight
+        window_bytes(bench, LOCAL)
+        window_bytes(bench, LOCAL)
+    data = replace(reverse(LOCAL), payload=bytes(1408))
+    assert bool(tcp_of(bench.egress(data), data)[13] & PSH) is is_pushed
+    time.sleep(DELAYED_S)
+    bench.ingress(replace(LOCAL, ack=1 + 1408))
+    bench.egress(replace(data, seq=1 + 1408))
+    with bench.changed_state() as state:
+        assert state.two_segment_flows == is_pushed
