@@ -18,8 +18,6 @@ from tests.support.agent.switch_bench import run
 from tests.support.lab.diamond import Bench, diamond
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.beside_others
-
 FORGE = str(Path(__file__).parents[1] / "support/lab/forged_arp.py")
 COUNT, COUNT_WITH_AGENT, SECONDS = 16_400, 60_000, 5
 """The announcements of a flood. Open vSwitch drops what a controller cannot read if it has an agent."""

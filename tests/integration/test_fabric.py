@@ -12,8 +12,6 @@ from tests.support.agent.switch_bench import run
 from tests.support.lab.diamond import Bench, diamond, ended, switch
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.beside_others
-
 PORT = 5000
 CALLS = 24
 STAYING, LEAVING = "10.0.0.1", "10.0.0.2"

@@ -18,8 +18,6 @@ from tests.support.dashboard.application import make
 from tests.support.database.rows import rows
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.beside_others
-
 SERVER_PORT = 8080
 
 

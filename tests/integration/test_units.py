@@ -24,8 +24,6 @@ from tests.support.openflow.flow_mods import TCP4, ext, flow_mod, output
 from tests.support.waiting import wait_until
 from weir_base.paths import PROJECT
 
-pytestmark = pytest.mark.beside_others
-
 PACKAGING = PROJECT / "packaging"
 MOST_EXPOSURE = 3.0
 

@@ -10,8 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from openflow_ext import wire
 from tests.support.agent.clamped_stream import (
     NORMAL,
@@ -26,8 +24,6 @@ from tests.support.openflow.flow_mods import TCP4, ext, flow_mod
 from tests.support.source_tree import PACKAGES
 from tests.support.waiting import wait_until
 from weir_base.paths import PROJECT, build_dir
-
-pytestmark = pytest.mark.beside_others
 
 COUNT = wire.IncrementNi()
 OTHER_LAYOUT = (
