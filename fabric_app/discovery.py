@@ -5,13 +5,14 @@ often (``EDGE_FACTOR``). There is a link between two ports if each hears the oth
 
 Probes that do not count:
 
-- a probe that is not one of the last two of its port: a recorded frame proves nothing later;
+- a probe that is not one of the last ``lost_after`` of its port: a recorded frame proves nothing later;
 - a probe that returns through its own port;
-- a probe that arrives at two ports, because it came over no cable. Its port then has no link until
-  ``lost_after`` probes have arrived at one port again.
+- a probe that arrives at two ports, or at another port than a later one, because it came over no cable. Its
+  port then has no link until ``lost_after`` probes have arrived at one port again.
 
 Loss. ``lost_after`` probes in a row that no port hears end a link. Probes are counted instead of time, so a
-controller that was delayed loses no link. A port that goes down loses its link at once.
+controller that was delayed loses no link. A probe that was delayed counts for the time at which it was sent.
+A port that goes down loses its link at once.
 
 Edge ports. An edge port has been up for ``settle_ns`` without hearing a probe. Before that time nothing is
 flooded there, so that a loop is detected before it can carry a flood. A port that was a link becomes an edge
@@ -164,12 +165,12 @@ class Discovery:
     def _note(self, sender: _Port, came_in: tuple[int, PortKey]) -> None:
         """Note where a probe arrived. The same probe at a second place is a contradiction."""
         last = sender.came_in
-        sender.came_in = came_in
-        if last is not None and last[0] == came_in[0]:
-            if last != came_in:
+        if last is not None and came_in[0] <= last[0]:
+            if last[1] != came_in[1]:
                 sender.heard_at, sender.crooked = None, self._lost_after
             return
-        sender.unheard = 0
+        sender.came_in = came_in
+        sender.unheard = len(sender.sent) - 1 - sender.sent.index(came_in[0])
         if sender.crooked:
             sender.crooked -= 1
         else:
@@ -186,7 +187,7 @@ class Discovery:
             self.version += 1
         self._serial += 1
         state.unheard += 1
-        state.sent = (*state.sent[-1:], self._serial)
+        state.sent = (*state.sent[1 - self._lost_after :], self._serial)
         rare = self.is_edge(port, now_ns)
         state.next_ns = now_ns + self._interval_ns * (EDGE_FACTOR if rare else 1)
         self._next_ns = min(self._next_ns, state.next_ns)

@@ -17,6 +17,7 @@ from flowdb.flow import PortKey
 
 KEY = b"k" * 32
 A, B, C = PortKey(1, 5), PortKey(2, 7), PortKey(3, 9)
+LOST_AFTER = 3
 GOLDEN = bytes.fromhex(
     "0180c200000e" "0a" "812573730d" "88cc"  # to the nearest bridge, from switch 1 port 5
     "0209" "07" "0000000000000001"  # chassis
@@ -73,7 +74,7 @@ class Wire:
     """Discovery, and the last probe of every port."""
 
     def __init__(self, *ports: PortKey) -> None:
-        self.discovery = Discovery(KEY, interval_ns=500, settle_ns=500, lost_after=3)
+        self.discovery = Discovery(KEY, interval_ns=500, settle_ns=500, lost_after=LOST_AFTER)
         self.now_ns = 0
         self.last: dict[PortKey, bytes] = {}
         for port in ports:
@@ -121,10 +122,10 @@ def test_a_replayed_frame_is_refused() -> None:
     recorded = wire.last[A]
     wire.cable(A, B)
     wire.discovery.heard(B, recorded, 0)
-    wire.tick()
-    wire.tick()
+    for _ in range(LOST_AFTER):
+        wire.tick()
     with pytest.raises(ForgedFrame, match="not one of its last probes"):
-        wire.discovery.heard(B, recorded, 1000)
+        wire.discovery.heard(B, recorded, wire.now_ns)
     assert wire.discovery.forged == 1
 
 
@@ -156,6 +157,29 @@ def test_a_probe_that_arrives_at_two_ports_makes_no_link() -> None:
         assert wire.links == set()
         wire.cable(A, B)
     assert wire.links == {Link.of(A, B)}
+
+
+def test_probes_that_are_late_keep_a_link() -> None:
+    """Each is two intervals late, as on a machine that has too much work."""
+    wire = Wire(A, B)
+    wire.cable(A, B)
+    late = [dict(wire.last)]
+    for _ in range(4 * LOST_AFTER):
+        wire.tick()
+        late.append(dict(wire.last))
+        for sender, receiver in ((A, B), (B, A)):
+            wire.discovery.heard(receiver, late[-min(len(late), LOST_AFTER)][sender], wire.now_ns)
+        assert wire.links
+
+
+def test_an_older_probe_at_another_port_makes_no_link() -> None:
+    wire = Wire(A, B, C)
+    recorded = wire.last[A]
+    wire.cable(A, B)
+    wire.tick()
+    wire.cable(A, B)
+    wire.discovery.heard(C, recorded, wire.now_ns)
+    assert wire.links == set()
 
 
 def test_a_link_ends_when_probes_go_unheard_or_a_port_goes_down() -> None:
