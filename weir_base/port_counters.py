@@ -55,7 +55,8 @@ class PortCountersFlags(enum.IntFlag):
     TABLE_FULL: why the port counts its flows but sets no fair share. CORRECTS_ALLOWANCE: it corrects its
     allowance. ALLOWANCE_AT_LEAST, ALLOWANCE_AT_QUEUE and ALLOWANCE_AT_MOST: the bound that held the last
     correction. ALLOWANCE_FROM_HANDSHAKE: there was none yet. OBSERVES: it counts the packets that fair shares
-    would change, and does not change them. OFF, beside OBSERVES: it changes no packet at all.
+    would change, and does not change them. OFF, beside OBSERVES: it changes no packet at all. BY_HOST: it is
+    shared among hosts first.
     """
 
     NONE = 0
@@ -71,6 +72,7 @@ class PortCountersFlags(enum.IntFlag):
     ALLOWANCE_FROM_HANDSHAKE = 512
     OBSERVES = 1024
     OFF = 2048
+    BY_HOST = 4096
 
 
 _ALLOWANCE_LIMITS = {
@@ -258,6 +260,11 @@ class PortCountersRecord:
     def observes(self) -> bool:
         """Whether the port counts the packets that it would change, instead of changing them."""
         return bool(self.flags & PortCountersFlags.OBSERVES)
+
+    @property
+    def share_by(self) -> str:
+        """Whether each flow or each host has an equal share: "flow" or "host"."""
+        return "host" if self.flags & PortCountersFlags.BY_HOST else "flow"
 
     @property
     def is_off(self) -> bool:

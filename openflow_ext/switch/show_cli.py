@@ -59,6 +59,7 @@ PORT_COLUMNS = (
     Column("allowance_limit", help="What determines the allowance, such as fixed or loop."),
     Column("alarm_up", help="Whether the queue is congested."),
     *_OTHERS,
+    Column("share_by", help="Whether each flow or each host has an equal share."),
     Column("ofport", help="The OpenFlow port number."),
     Column("bridge", help="The number of the bridge in the data plane."),
     Column("ifindex", help="The number of the interface."),
@@ -242,6 +243,7 @@ def read_ports(maps: PinnedMaps, wanted: Sequence[str] = ()) -> list[Row]:
             "allowance_limit": counters.allowance_limit,
             "alarm_up": counters.alarm_up,
             "observes": counters.observes,
+            "share_by": counters.share_by,
         }
         rows.append(identity | values | state | {"no_share": reasons})
     return rows

@@ -87,6 +87,7 @@ def near(share: float) -> object:
 
 
 def test_each_host_has_an_equal_share_which_its_flows_divide(port: Bench) -> None:
+    assert port.counters.share_by == "host"
     assert window(port, LONE) == near(ALLOWANCE / 2)
     for flow in GREEDY:
         assert window(port, flow) == near(ALLOWANCE / 2 / GREEDY_FLOWS)
@@ -94,6 +95,7 @@ def test_each_host_has_an_equal_share_which_its_flows_divide(port: Bench) -> Non
 
 def test_without_the_setting_each_flow_has_an_equal_share(bench: Bench) -> None:
     opened(bench, EVERYBODY, BY_FLOW)
+    assert bench.counters.share_by == "flow"
     for flow in EVERYBODY:
         assert window(bench, flow) == near(ALLOWANCE / len(EVERYBODY))
 

@@ -149,6 +149,8 @@ def _read(raw: tuple[bytes, bytes, bytes]) -> _Read:
         flags |= PortCountersFlags.OBSERVES
     if port.observes == OBSERVE_ALL:
         flags |= PortCountersFlags.OFF
+    if port.by_host:
+        flags |= PortCountersFlags.BY_HOST
     if port.link_ns:
         flags |= PortCountersFlags.CORRECTS_ALLOWANCE
         flags |= _LIMIT_FLAGS.get(int(state.allowance_limit), PortCountersFlags.NONE)
