@@ -42,7 +42,13 @@ SOCKET_COLUMNS = (
     tables.Column(
         "interval_us",
         text=lambda row: f"{row['interval_us']:.1f}",
-        help="Interval t of Adaptive Pacing, in µs; 0: not paced.",
+        help="Interval t of Adaptive Pacing or of DCTCP+, in µs; 0: not paced.",
+    ),
+    tables.Column("pacing_rate_bps", help="Rate at which the kernel sends if it paces, in bit/s."),
+    tables.Column(
+        "slow_time_us",
+        text=lambda row: f"{row['slow_time_us']:.1f}",
+        help="Delay of packets by DCTCP+, in µs; 0: none.",
     ),
     tables.Column("ce", help="Whether the last data segment arrived with CE."),
     tables.Column("srtt_us", help="Smoothed RTT, in µs."),

@@ -92,7 +92,7 @@ _WITHOUT_CONTROLLER = (
     _of_baseline("ecn", BASELINES["ecn-tcp"]),
     *(
         _of_baseline(name, BASELINES[name])
-        for name in ("dctcp", "d2tcp", "l2dct", "ap-reno", "ap-dctcp", "ap-d2tcp", "ap-l2dct")
+        for name in ("dctcp", "d2tcp", "l2dct", "dctcp-plus", "ap-reno", "ap-dctcp", "ap-d2tcp", "ap-l2dct")
     ),
     *(
         replace(
