@@ -23,6 +23,7 @@ from openflow_ext.switch.config import SwitchSettings
 from sccp_app.config import SccpSettings
 from sccp_app.core import Addition
 from sdtcp_app.config import SdtcpSettings
+from telemetry_app.config import TelemetrySettings
 from tests.support.lab.examples import one_case
 
 SETTINGS = {
@@ -30,6 +31,7 @@ SETTINGS = {
     "sccp": SccpSettings,
     "switch": SwitchSettings,
     "fabric": FabricSettings,
+    "telemetry": TelemetrySettings,
 }
 STYLE = {"label": "Mine", "colour": "#123456"}
 MINE: dict[str, Any] = {
