@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -60,6 +61,21 @@ def test_few_marks_leave_the_window_to_dctcp(wire: Wire) -> None:
         found = held(wire, connection)
     assert (found.slow_time_us, found.interval_us) == (0, 0)
     assert found.ssthresh > LEAST_CWND
+
+
+def test_a_pause_ends_slow_time(wire: Wire) -> None:
+    """The receiver may echo the last mark once more after the pause, which adds a part of a unit.
+
+    Without the end of slow_time, the ACK of one segment would leave at least half of it.
+    """
+    wire.play(bytes([Step.MARK]) * MARKED)
+    with wire.connection(NAME, NAME) as connection:
+        connection.send(MARKED)
+        before = held(wire, connection)
+        time.sleep(0.6)  # longer than an RTO of 200 ms
+        connection.send(1)
+        found = held(wire, connection)
+    assert found.slow_time_us < before.slow_time_us / 4
 
 
 def test_packets_leave_at_intervals_while_there_is_a_slow_time(wire: Wire) -> None:
