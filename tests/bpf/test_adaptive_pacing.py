@@ -27,7 +27,8 @@ PACING_RATE_AT, SEND_WINDOW_AT = 104, 228
 RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 SCARCE = PacingPath(buffer_bytes=1, rate_bps=8_000, flows=60)
 """A bottleneck so slow that t is RTT / w."""
-AMPLE = PacingPath(buffer_bytes=10_000_000, rate_bps=10**9, flows=60)
+AMPLE = PacingPath(buffer_bytes=1 << 30, rate_bps=10**9, flows=60)
+"""60 windows of any size fit into its queue."""
 
 
 @pytest.fixture(scope="module")
