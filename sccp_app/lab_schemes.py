@@ -73,3 +73,15 @@ AUTO_OFF = AUTO | {
     "style": {"label": "SCCP, off", "colour": "#DDAACC", "line": ":", "marker": "P"},
     "settings": {"sccp": {"common_rtt": "auto"}, "switch": {"mode": "observe"}},
 }
+
+# Adaptive Pacing on the hosts, with n of the switch: under SCCP, and with SCCP that only counts.
+WITH_PACING = AUTO | {
+    "style": {"label": "SCCP, AP", "colour": "#5254A3", "line": (0, (2, 1)), "marker": "^"},
+    "settings": {"sccp": {"common_rtt": "auto"}, "telemetry": {"sample_s": 0.1}},
+    "transports": ["ap-reno"],
+    "flows_from": "network",
+}
+PACING_ALONE = WITH_PACING | {
+    "style": {"label": "TCP, AP, n of the switch", "colour": "#9C9EDE", "line": (0, (2, 1)), "marker": "s"},
+    "settings": {"sccp": {"common_rtt": "auto", "mode": "observe"}, "telemetry": {"sample_s": 0.1}},
+}

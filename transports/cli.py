@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from transports.congestion import TRANSPORTS, available, load, unload
+from transports.follow_cli import follow_command
 from transports.ictcp_cli import ictcp_group
 from transports.pacing_cli import path_group
 from transports.sockets import socket_reader
@@ -33,7 +34,7 @@ SOCKET_COLUMNS = (
         help="Exponent of alpha at the last reduction: d of D2TCP, the weight of L2DCT; 0: none.",
     ),
     tables.Column("flows", help="n of Adaptive Pacing when it last sent; 0: none."),
-    tables.Column("flows_from", align="left", help="Where n comes from: counted, operator or network."),
+    tables.Column("flows_from", align="left", help="Source of n: counted, operator, network or window."),
     tables.Column(
         "flows_age_s",
         text=lambda row: "" if row["flows_age_s"] is None else f"{row['flows_age_s']:.3f}",
@@ -42,7 +43,13 @@ SOCKET_COLUMNS = (
     tables.Column(
         "interval_us",
         text=lambda row: f"{row['interval_us']:.1f}",
-        help="Interval t of Adaptive Pacing, in µs; 0: not paced.",
+        help="Interval t of Adaptive Pacing or of DCTCP+, in µs; 0: not paced.",
+    ),
+    tables.Column("pacing_rate_bps", help="Rate at which the kernel sends if it paces, in bit/s."),
+    tables.Column(
+        "slow_time_us",
+        text=lambda row: f"{row['slow_time_us']:.1f}",
+        help="Delay of packets by DCTCP+, in µs; 0: none.",
     ),
     tables.Column("ce", help="Whether the last data segment arrived with CE."),
     tables.Column("srtt_us", help="Smoothed RTT, in µs."),
@@ -62,6 +69,7 @@ def transports() -> None:
 
 transports.add_command(ictcp_group)
 transports.add_command(path_group)
+transports.add_command(follow_command)
 
 
 @transports.command("list")

@@ -24,7 +24,8 @@ from weir_base.paths import ArtifactMissing, artifact
 BPFFS = Path("/sys/fs/bpf")
 DEADLINES = "weir_deadlines"
 PATHS = "weir_ap_paths"
-_PACING = (PATHS, "weir_ap_senders")
+SENDERS = "weir_ap_senders"
+_PACING = (PATHS, SENDERS)
 _DEADLINE_HOOK = "weir_deadline_hook"
 _MOUNTS = Path("/proc/mounts")
 _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
@@ -61,6 +62,7 @@ TRANSPORTS = {
         Transport("weir_dctcp", "Data Center TCP, RFC 8257", kernel_name="dctcp", has_flow=True),
         Transport("weir_d2tcp", "D2TCP: DCTCP with deadlines", shared_maps=(DEADLINES,), has_flow=True),
         Transport("weir_l2dct", "L2DCT: DCTCP that favours short flows", has_flow=True),
+        Transport("weir_dctcp_plus", "DCTCP+: DCTCP that delays packets at the least window", has_flow=True),
         Transport("weir_ap_reno", "Adaptive Pacing on NewReno", shared_maps=_PACING, has_flow=True),
         Transport("weir_ap_dctcp", "Adaptive Pacing on DCTCP", shared_maps=_PACING, has_flow=True),
         Transport(

@@ -16,6 +16,7 @@ struct dctcp_socket {
 	__u16 local_port, remote_port;    // host order
 	__u32 cwnd, ssthresh, prior_cwnd; // segments
 	__u32 srtt_us, padding;
+	__u64 pacing_bytes_per_s;
 	char name[16]; // of the congestion control; if it is not one with struct weir_flow, sockets.py leaves it out
 	struct weir_flow flow;
 };
@@ -63,6 +64,7 @@ int dctcp_sockets(struct bpf_iter__tcp *ctx)
 	record.ssthresh = tp->snd_ssthresh;
 	record.prior_cwnd = tp->prior_cwnd;
 	record.srtt_us = tp->srtt_us >> 3; // the kernel stores eighths of a microsecond
+	record.pacing_bytes_per_s = ((struct sock *)tp)->sk_pacing_rate;
 	bpf_probe_read_kernel_str(record.name, sizeof(record.name), tp->inet_conn.icsk_ca_ops->name);
 	record.flow = *(struct weir_flow *)tp->inet_conn.icsk_ca_priv;
 	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));

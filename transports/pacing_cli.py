@@ -14,7 +14,14 @@ from pyroute2 import netns
 
 from transports import pacing_paths
 from transports.congestion import TransportError
-from transports.pacing_paths import MOST_FLOWS, MOST_K, MOST_RATE_BPS, Network, PacingPath
+from transports.pacing_paths import (
+    MOST_ALLOWANCE_BYTES,
+    MOST_FLOWS,
+    MOST_K,
+    MOST_RATE_BPS,
+    Network,
+    PacingPath,
+)
 from weir_base import tables
 
 BPS_PER_MBPS = 1_000_000
@@ -25,7 +32,9 @@ COLUMNS = (
     tables.Column("k", text=lambda row: f"{row['k']:g}", help="Packets of a flow in the time of one packet."),
     tables.Column("buffer_bytes", help="B: size of the bottleneck's queue."),
     tables.Column("rate_bps", help="C: rate of the bottleneck."),
+    tables.Column("allowance_bytes", help="What the switch divides into windows; 0: windows carry no n."),
     tables.Column("lifetime_s", text=lambda row: f"{row['lifetime_s']:g}", help="Life of n; 0: for ever."),
+    tables.Column("age_s", text=lambda row: f"{row['age_s']:.3f}", help="How long ago n was true."),
     tables.Column("flows_from", align="left", help="Where n comes from."),
 )
 
@@ -38,7 +47,7 @@ def _network(_context: click.Context, _parameter: click.Parameter, value: str) -
 
 
 _destination = click.argument("destination", callback=_network)
-_pids = click.option(
+pids_option = click.option(
     "--pid",
     "pids",
     type=click.IntRange(1),
@@ -76,34 +85,44 @@ def path_group() -> None:
     help="Packets of a flow in the time of one packet; 1 if all flows begin at once.",
 )
 @click.option(
+    "--allowance-bytes",
+    type=click.IntRange(0, MOST_ALLOWANCE_BYTES),
+    default=0,
+    show_default=True,
+    help="What the bottleneck's switch divides into fair shares (SCCP: rate x common RTT). n is then this "
+    "divided by the advertised window; 0: windows carry no n.",
+)
+@click.option(
     "--lifetime-s",
     type=click.FloatRange(0),
     default=0.0,
     show_default=True,
-    help="How long n counts; 0: for ever.",
+    help="How long n and the allowance count; 0: for ever.",
 )
-@_pids
+@pids_option
 def set_command(
     destination: Network,
     buffer_bytes: int,
     rate_mbps: float,
     flows: int,
     k: float,
+    allowance_bytes: int,
     lifetime_s: float,
     pids: tuple[int, ...],
 ) -> None:
     """State the bottleneck towards DESTINATION, in place of an earlier statement."""
-    path = PacingPath(buffer_bytes, round(rate_mbps * BPS_PER_MBPS), k, flows, lifetime_s)
-    _in_namespaces(pids, lambda: pacing_paths.set_path(destination, path))
+    rate_bps = round(rate_mbps * BPS_PER_MBPS)
+    path = PacingPath(buffer_bytes, rate_bps, k, flows, lifetime_s, allowance_bytes=allowance_bytes)
+    in_namespaces(pids, lambda: pacing_paths.set_path(destination, path))
     click.echo(f"path to {destination}: set")
 
 
 @path_group.command("remove")
 @_destination
-@_pids
+@pids_option
 def remove_command(destination: Network, pids: tuple[int, ...]) -> None:
     """Forget the bottleneck towards DESTINATION. Connections to it are not paced any longer."""
-    removed = any(_in_namespaces(pids, lambda: pacing_paths.remove_path(destination)))
+    removed = any(in_namespaces(pids, lambda: pacing_paths.remove_path(destination)))
     click.echo(f"path to {destination}: {'removed' if removed else 'not set'}")
 
 
@@ -121,7 +140,7 @@ def list_command(as_json: bool) -> None:
         tables.show(COLUMNS, rows, empty="no paths")
 
 
-def _in_namespaces(pids: Sequence[int], act: Callable[[], _T]) -> list[_T]:
+def in_namespaces(pids: Sequence[int], act: Callable[[], _T]) -> list[_T]:
     """Act in the network namespace of each process; without one, in this command's. Raises TransportError."""
     return [_in_namespace(pid, act) for pid in pids] if pids else [act()]
 

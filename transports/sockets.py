@@ -24,6 +24,7 @@ struct dctcp_socket {
     uint16_t local_port, remote_port;
     uint32_t cwnd, ssthresh, prior_cwnd;
     uint32_t srtt_us, padding;
+    uint64_t pacing_bytes_per_s;
     char name[16];
     uint32_t alpha, window_end, acked_bytes, marked_bytes, una, prior_rcv_nxt, ce, reduction, high_seq;
     uint32_t delivered;
@@ -31,6 +32,7 @@ struct dctcp_socket {
     uint64_t start_bytes;
     uint32_t is_counted, flows, source, interval_ns;
     uint64_t n_updated_ns;
+    uint32_t slow_state, slow_ns;
 };
 """)
 _RECORD = "struct dctcp_socket"
@@ -44,8 +46,10 @@ class DctcpSocket:
     marked bytes, 0 to 1. ``acked_bytes``, ``marked_bytes``: of the current observation window. ``ce``: the
     last data segment arrived with CE. ``control``: the congestion control. ``exponent``: of alpha at the last
     reduction by marks, d of D2TCP and wc of L2DCT; 0 before, and under DCTCP. ``flows``, ``flows_from``,
-    ``flows_age_s`` and ``interval_us``: n, its source and age, and t of Adaptive Pacing when it last sent;
-    the age is None unless a path states n, and t is 0 if nothing is paced.
+    ``flows_age_s`` and ``interval_us``: n, its source and age, and t of Adaptive Pacing when it last sent.
+    The age is None unless a path states n. If n is from the window, it is the time since the connection sent.
+    t is 0 if nothing is paced. ``pacing_rate_bps``: the rate at which the kernel sends now if it paces.
+    ``slow_time_us``: of DCTCP+, the time by which it delays packets; 0: it does not.
     """
 
     local: tuple[str, int]
@@ -64,6 +68,8 @@ class DctcpSocket:
     flows_from: str
     flows_age_s: float | None
     interval_us: float
+    pacing_rate_bps: int
+    slow_time_us: float
 
 
 class SocketReader:
@@ -100,6 +106,8 @@ def socket_reader() -> Iterator[SocketReader]:
 
 def _socket(record: bytes) -> DctcpSocket:
     raw = _ffi.from_buffer(_RECORD + " *", record)
+    flows_from = FlowsFrom(raw.source)
+    is_stated = flows_from not in (FlowsFrom.NOT_PACED, FlowsFrom.COUNTED)
     return DctcpSocket(
         local=(_address(bytes(raw.local)), raw.local_port),
         remote=(_address(bytes(raw.remote)), raw.remote_port),
@@ -114,9 +122,11 @@ def _socket(record: bytes) -> DctcpSocket:
         control=_ffi.string(raw.name).decode(),
         exponent=raw.exponent / ALPHA_ONE,
         flows=raw.flows,
-        flows_from=FlowsFrom(raw.source).name.lower(),
-        flows_age_s=(time.monotonic_ns() - raw.n_updated_ns) / 1e9 if raw.n_updated_ns else None,
+        flows_from=flows_from.name.lower(),
+        flows_age_s=(time.monotonic_ns() - raw.n_updated_ns) / 1e9 if is_stated else None,
         interval_us=raw.interval_ns / 1000,
+        pacing_rate_bps=raw.pacing_bytes_per_s * 8,
+        slow_time_us=raw.slow_ns / 1000,
     )
 
 

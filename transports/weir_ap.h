@@ -24,35 +24,37 @@
 #define WEIR_AP_MOST_RATE (1ull << 40) /* bytes per second */
 #define WEIR_AP_MOST_RTT_US 1000000u   /* no interval is longer */
 #define WEIR_AP_MOST_EXCESS_BYTES (~0ull / WEIR_NS_PER_S)
-#define WEIR_AP_HEADER_BYTES 66u /* Ethernet, IPv4, TCP with timestamps: what a queue counts beyond the MSS */
+#define WEIR_AP_FLOOR_SEGMENTS 2u /* the least window of a switch: one segment, or two if ACKs are delayed */
+#define WEIR_AP_HEADER_BYTES 66u  /* Ethernet, IPv4, TCP with timestamps: what a queue counts beyond the MSS */
 
 /* Where n comes from. transports/pacing_paths.py has the same enum. */
 enum weir_ap_source {
 	WEIR_AP_NOT_PACED, /* no path, or one whose values cannot be used */
 	WEIR_AP_COUNTED,   /* counted at this host */
 	WEIR_AP_OPERATOR,  /* set by a person or a program at this host */
-	WEIR_AP_NETWORK,   /* from the switch of the bottleneck */
+	WEIR_AP_NETWORK,   /* from the switch of the bottleneck, by its controller */
+	WEIR_AP_WINDOW,    /* from the fair share of that switch, which is the advertised window */
 };
 
 /* The bottleneck towards a destination, written by user space. */
 struct weir_ap_path {
-	weir_u64 buffer_bytes;  /* B */
-	weir_u64 bytes_per_s;   /* C */
-	weir_u64 n_updated_ns;  /* CLOCK_MONOTONIC, when n was true */
-	weir_u64 n_lifetime_ns; /* how long after that it counts; 0: for ever */
-	weir_u32 flows;         /* n; 0: count at this host */
-	weir_u32 k;             /* of WEIR_AP_K_ONE */
-	weir_u32 source;        /* of n: enum weir_ap_source */
-	weir_u32 padding;
+	weir_u64 buffer_bytes;    /* B */
+	weir_u64 bytes_per_s;     /* C */
+	weir_u64 n_updated_ns;    /* CLOCK_MONOTONIC, when n and the allowance were true */
+	weir_u64 n_lifetime_ns;   /* how long after that they count; 0: for ever */
+	weir_u32 flows;           /* n; 0: count at this host */
+	weir_u32 k;               /* of WEIR_AP_K_ONE */
+	weir_u32 source;          /* of n: enum weir_ap_source */
+	weir_u32 allowance_bytes; /* what the switch divides into the windows of ACKs; 0: windows carry no n */
 };
 
 /* The pacing of one connection, as it was last computed. */
 struct weir_ap_state {
-	weir_u32 is_counted;  /* as a sender of this host */
-	weir_u32 flows;       /* n */
-	weir_u32 source;      /* of n: enum weir_ap_source */
-	weir_u32 interval_ns; /* t; 0: not paced */
-	weir_u64 n_updated_ns;
+	weir_u32 is_counted;   /* as a sender of this host */
+	weir_u32 flows;        /* n */
+	weir_u32 source;       /* of n: enum weir_ap_source */
+	weir_u32 interval_ns;  /* t; 0: not paced */
+	weir_u64 n_updated_ns; /* when n was true; of WEIR_AP_WINDOW: when the connection last sent */
 };
 
 /* Whether B, C and k are set and possible. If not, the connection is not paced. */
@@ -62,13 +64,50 @@ WEIR_INLINE int weir_ap_is_usable(const struct weir_ap_path *path)
 	       path->k <= WEIR_AP_MOST_K;
 }
 
+WEIR_INLINE int weir_ap_is_fresh(const struct weir_ap_path *path, weir_u64 now_ns)
+{
+	return !path->n_lifetime_ns ||
+	       (path->n_updated_ns <= now_ns && now_ns - path->n_updated_ns <= path->n_lifetime_ns);
+}
+
 /* Whether the path states an n, and one that is possible and fresh. If not, the host counts. */
 WEIR_INLINE int weir_ap_has_flows(const struct weir_ap_path *path, weir_u64 now_ns)
 {
-	if (!path->flows || path->flows > WEIR_AP_MOST_FLOWS)
+	return path->flows && path->flows <= WEIR_AP_MOST_FLOWS && weir_ap_is_fresh(path, now_ns);
+}
+
+/*
+ * n from the advertised window, which is the fair share allowance / n. 0: unknown, because the window is larger than
+ * the allowance or the allowance is old. A window of WEIR_AP_FLOOR_SEGMENTS or fewer may be the least window instead of
+ * the share; then n is at least the result.
+ */
+WEIR_INLINE weir_u32 weir_ap_flows_of_window(const struct weir_ap_path *path, weir_u32 window_bytes, weir_u64 now_ns)
+{
+	weir_u32 flows;
+
+	if (!window_bytes || !weir_ap_is_fresh(path, now_ns))
 		return 0;
-	return !path->n_lifetime_ns ||
-	       (path->n_updated_ns <= now_ns && now_ns - path->n_updated_ns <= path->n_lifetime_ns);
+	flows = path->allowance_bytes / window_bytes;
+	return flows < WEIR_AP_MOST_FLOWS ? flows : WEIR_AP_MOST_FLOWS;
+}
+
+/*
+ * n and its source, for a connection of a host that counted `counted` senders of its own. The window of an ACK is newer
+ * than what a controller states, so it goes first. If it may be the least window, the larger of both counts.
+ */
+WEIR_INLINE weir_u32 weir_ap_flows(const struct weir_ap_path *path, weir_u32 counted, weir_u32 window_bytes,
+				   weir_u32 mss, weir_u64 now_ns, weir_u32 *source)
+{
+	weir_u32 stated = weir_ap_has_flows(path, now_ns) ? path->flows : 0;
+	weir_u32 shared = weir_ap_flows_of_window(path, window_bytes, now_ns);
+	weir_u32 at_floor = (weir_u64)window_bytes <= (weir_u64)WEIR_AP_FLOOR_SEGMENTS * mss;
+
+	if (shared && !(at_floor && stated > shared)) {
+		*source = WEIR_AP_WINDOW;
+		return shared;
+	}
+	*source = stated ? path->source : WEIR_AP_COUNTED;
+	return stated ? stated : counted;
 }
 
 /* Equation (16) in ns, rounded down. window is w in packets; the path is usable. Without an RTT nothing is paced. */

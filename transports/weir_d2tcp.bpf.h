@@ -34,4 +34,8 @@ static __always_inline u32 weir_growth(struct sock *sk, struct weir_flow *flow, 
 	return acked;
 }
 
+static __always_inline void weir_note_ack(struct sock *sk, struct weir_flow *flow, bool has_ece)
+{
+}
+
 #endif

@@ -15,6 +15,9 @@
 #define TCP_ECN_OK (1 << 0)
 #define TCP_ECN_DEMAND_CWR (1 << 2) // while this is set, ACKs carry ECE
 
+// Each control defines this. An ACK arrived; has_ece: it carries ECE.
+static __always_inline void weir_note_ack(struct sock *sk, struct weir_flow *flow, bool has_ece);
+
 // Without ECN on the connection there is nothing to estimate, and packets must not be ECN-capable: Reno takes over.
 SEC("struct_ops/weir_init")
 void BPF_PROG(weir_init, struct sock *sk)
@@ -38,6 +41,7 @@ void BPF_PROG(weir_in_ack_event, struct sock *sk, u32 flags)
 	struct tcp_sock *tp = tcp_sock_of(sk);
 
 	weir_dctcp_on_ack(dctcp_of(sk), tp->snd_una, flags & CA_ACK_ECE, tp->snd_nxt);
+	weir_note_ack(sk, flow_of(sk), flags & CA_ACK_ECE);
 }
 
 static __always_inline void ecn_set_ece(struct sock *sk, u32 ce)

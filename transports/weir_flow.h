@@ -8,6 +8,7 @@
 
 #include "weir_ap.h"
 #include "weir_dctcp.h"
+#include "weir_dctcp_plus.h"
 
 #define WEIR_FLOW_BYTES 104 /* the size of icsk_ca_priv: ICSK_CA_PRIV_SIZE */
 
@@ -17,6 +18,7 @@ struct weir_flow {
 	weir_u32 credit;   /* L2DCT: parts of a segment by which cwnd has not grown; 1 is WEIR_DCTCP_ONE */
 	weir_u64 start_bytes; /* L2DCT: bytes that the connection had sent when its current flow began */
 	struct weir_ap_state ap;
+	struct weir_slow slow; /* DCTCP+ */
 };
 
 _Static_assert(sizeof(struct weir_flow) <= WEIR_FLOW_BYTES, "icsk_ca_priv is full");

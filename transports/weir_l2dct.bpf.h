@@ -31,4 +31,8 @@ static __always_inline u32 weir_growth(struct sock *sk, struct weir_flow *flow, 
 	return weir_l2dct_counted(acked, l2dct_weight(sk, flow), &flow->credit);
 }
 
+static __always_inline void weir_note_ack(struct sock *sk, struct weir_flow *flow, bool has_ece)
+{
+}
+
 #endif

@@ -2,30 +2,20 @@
 /*
  * Adaptive Pacing on any control of this folder: before TCP sends, it computes the interval of equation (16)
  * (weir_ap.h) and sets the socket's pacing rate from it. A control includes this file first and adds WEIR_PACING_OPS.
- *
- * The kernel asks for the least size of a train of segments (min_tso_segs) each time before it sends. It then takes
- * the pacing rate for the train, and with TCP's own pacing it sends one train and waits. So each train has its own
- * random interval. TCP paces by its own timer; no fq is needed, and if there is one, fq paces.
- *
- * What the kernel adds: it does not pace the first ten segments of a connection, and it shortens an interval by up to
- * half if the one before was late (tcp_update_skb_after_send). A train of several segments is paced as one; on hosts
- * with net.ipv4.tcp_tso_rtt_log = 0 a train of a paced connection is one segment, if a millisecond of the rate is.
+ * Each train of segments has its own random interval; weir_interval.bpf.h states what the kernel makes of it.
  */
 #ifndef WEIR_PACING_BPF_H
 #define WEIR_PACING_BPF_H
 
 #include <bpf/bpf_endian.h>
 
-#include "weir_sender.bpf.h"
+#include "weir_interval.bpf.h"
 
 #define AF_INET6 10
 #define PATHS 16384
 #define DESTINATIONS 16384
 #define COOKIE_BITS 64
 #define KEY_BITS (COOKIE_BITS + 128)
-#define LEAST_TRAIN_PACED 1u
-#define LEAST_TRAIN 2u // default of net.ipv4.tcp_min_tso_segs
-#define NO_RATE_LIMIT (~0ul)
 
 // A destination as a host sees it. In the lab each host is a network namespace of the same kernel.
 struct ap_destination {
@@ -117,55 +107,23 @@ static __always_inline u32 pacing_interval_ns(struct sock *sk, struct weir_ap_st
 	struct tcp_sock *tp = tcp_sock_of(sk);
 	u32 senders = pacing_count(ap, &to), mss = tp->mss_cache;
 	struct weir_ap_path *path = bpf_map_lookup_elem(&weir_ap_paths, &key);
+	u64 now_ns = bpf_ktime_get_ns();
 
 	ap->source = WEIR_AP_NOT_PACED;
 	if (!path || !mss || !weir_ap_is_usable(path))
 		return 0;
-	if (weir_ap_has_flows(path, bpf_ktime_get_ns())) {
-		ap->flows = path->flows;
-		ap->source = path->source;
-		ap->n_updated_ns = path->n_updated_ns;
-	} else {
-		ap->flows = senders;
-		ap->source = WEIR_AP_COUNTED;
-	}
+	ap->flows = weir_ap_flows(path, senders, tp->snd_wnd, mss, now_ns, &ap->source);
+	ap->n_updated_ns = ap->source == WEIR_AP_WINDOW ? now_ns : path->n_updated_ns;
 	return weir_ap_interval_ns(path, ap->flows, pacing_window(tp, mss), mss + WEIR_AP_HEADER_BYTES,
 				   tp->srtt_us >> SRTT_SHIFT);
-}
-
-static __always_inline void pacing_start(struct sock *sk, u32 interval_ns)
-{
-	u64 rate = weir_ap_rate(tcp_sock_of(sk)->mss_cache,
-				weir_ap_random_interval_ns(interval_ns, bpf_get_prandom_u32()));
-
-	if (rate > sk->sk_max_pacing_rate) // SO_MAX_PACING_RATE of the application
-		rate = sk->sk_max_pacing_rate;
-	sk->sk_pacing_rate = rate;
-	if (sk->sk_pacing_status == SK_PACING_NONE)
-		sk->sk_pacing_status = SK_PACING_NEEDED;
-}
-
-// With t = 0 the connection sends as its base does, unless the application asked for pacing.
-static __always_inline void pacing_stop(struct sock *sk)
-{
-	sender_set_pacing_rate(sk);
-	if (sk->sk_pacing_status == SK_PACING_NEEDED && sk->sk_max_pacing_rate == NO_RATE_LIMIT)
-		sk->sk_pacing_status = SK_PACING_NONE;
 }
 
 SEC("struct_ops/weir_min_tso_segs")
 u32 BPF_PROG(weir_min_tso_segs, struct sock *sk)
 {
-	struct weir_ap_state *ap = &flow_of(sk)->ap;
+	u32 interval_ns = pacing_interval_ns(sk, &flow_of(sk)->ap);
 
-	u32 before_ns = ap->interval_ns;
-
-	ap->interval_ns = pacing_interval_ns(sk, ap);
-	if (ap->interval_ns)
-		pacing_start(sk, ap->interval_ns);
-	else if (before_ns)
-		pacing_stop(sk);
-	return ap->interval_ns ? LEAST_TRAIN_PACED : LEAST_TRAIN;
+	return interval_set(sk, interval_ns, weir_ap_random_interval_ns(interval_ns, bpf_get_prandom_u32()));
 }
 
 #define WEIR_PACING_OPS .min_tso_segs = (void *)weir_min_tso_segs, .release = (void *)weir_release

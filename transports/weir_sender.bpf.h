@@ -145,7 +145,7 @@ static __always_inline u64 sender_sent_bytes(const struct tcp_sock *tp)
 }
 
 // RFC 5681, section 4.1, as the kernel does it for its own congestion controls: for each idle RTO the window is halved,
-// down to the initial one. Marks from before the pause are discarded, and a new flow begins.
+// down to the initial one. Marks from before the pause are discarded, with slow_time, and a new flow begins.
 static __always_inline void sender_restart_after_idle(struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sock_of(sk);
@@ -164,6 +164,7 @@ static __always_inline void sender_restart_after_idle(struct sock *sk)
 		tp->snd_cwnd = cwnd > INITIAL_CWND ? cwnd : INITIAL_CWND;
 	weir_dctcp_start_window(dctcp_of(sk), tp->snd_una);
 	flow_of(sk)->start_bytes = sender_sent_bytes(tp);
+	flow_of(sk)->slow = (struct weir_slow){.state = WEIR_SLOW_NORMAL};
 }
 
 SEC("struct_ops/weir_undo_cwnd")

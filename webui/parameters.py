@@ -16,6 +16,7 @@ from webui.queries.flows import FlowFilter, Sort, State
 from webui.queries.paging import BadCursor, Cursor
 
 MAX_ROWS = 500
+MAX_DESTINATIONS = 64
 _END = re.compile(r"\[(?P<v6>[^\[\]]+)\](?::(?P<v6_port>\d+))?|(?P<v4>[^:]+)(?::(?P<v4_port>\d+))?")
 
 
@@ -106,6 +107,25 @@ class PortParameters(PageParameters):
 
     dpid: Dpid | None = None
     port_no: PortNo | None = None
+
+
+class BottleneckParameters(Parameters):
+    """Destinations, separated by commas."""
+
+    to: str = Field(
+        min_length=2, max_length=46 * MAX_DESTINATIONS, description="IP addresses, separated by commas."
+    )
+
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses, each once and in its usual form. Raises BadParameters."""
+        try:
+            found = list(dict.fromkeys(str(ipaddress.ip_address(one.strip())) for one in self.to.split(",")))
+        except ValueError as error:
+            raise BadParameters(f"to: {error}; give addresses such as 10.0.0.1,10.0.0.2") from error
+        if len(found) > MAX_DESTINATIONS:
+            raise BadParameters(f"to: {len(found)} addresses; give at most {MAX_DESTINATIONS} in a request")
+        return found
 
 
 class ClampParameters(PortParameters):

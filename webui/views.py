@@ -68,6 +68,23 @@ class Port(PortName):
     counters: dict[str, int]
 
 
+class Bottleneck(View):
+    """The bottleneck towards the address ``to``: the port to which its host is attached.
+
+    ``age_s``: the time since the switch counted. ``n_i``: flows through the port. ``buffer_bytes``: what its
+    queue can hold; 0: unknown. ``allowance_bytes``: what the port divides into fair shares, which it writes
+    into the windows of ACKs; 0: it does not.
+    """
+
+    to: str
+    port: PortName
+    age_s: float
+    n_i: int
+    capacity_bps: int
+    buffer_bytes: int
+    allowance_bytes: int
+
+
 class Flow(View):
     """A directed flow. ``window_bytes``: the window of its present clamp; None: it is not punished."""
 

@@ -241,6 +241,15 @@ class PortCountersRecord:
         "Bytes sent to the port that are not TCP.",
         source="weir_port_state",
     )
+    buffer_bytes: int = _counter(
+        "buffer",
+        "bytes",
+        "The bytes that the port's queue can hold.",
+        source="weir_port",
+        kind="gauge",
+        wire_code="I",
+        absent_if_zero=True,
+    )
 
     @property
     def allowance_limit(self) -> str | None:

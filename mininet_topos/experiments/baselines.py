@@ -72,6 +72,7 @@ BASELINES = {
         _of_dctcp("dctcp", ("dctcp", "weir_dctcp"), PlotStyle("DCTCP", "#CC79A7", (0, (5, 1)), "P")),
         _of_dctcp("d2tcp", ("weir_d2tcp",), PlotStyle("D2TCP", "#AA4466", (0, (5, 1)), "<")),
         _of_dctcp("l2dct", ("weir_l2dct",), PlotStyle("L2DCT", "#7A5195", (0, (5, 1)), ">")),
+        _of_dctcp("dctcp-plus", ("weir_dctcp_plus",), PlotStyle("DCTCP+", "#B15928", (0, (5, 1)), "^")),
         Baseline("ap-reno", ("weir_ap_reno",), PlotStyle("TCP, AP", "#8C564B", (0, (2, 1)), "o"), paced=True),
         *(
             _of_dctcp(f"ap-{base}", (f"weir_ap_{base}",), PlotStyle(label, colour, (0, (2, 1)), marker), True)

@@ -29,6 +29,7 @@ from mininet_topos.plain_values import from_plain
 GROUP = "weir.lab_schemes"
 FABRIC = ("fabric_app.app",)
 UNKNOWN_COLOUR = "#444444"
+FLOWS_FROM = ("lab", "host", "network")
 Settings = dict[str, dict[str, object]]
 
 
@@ -43,6 +44,8 @@ class Scheme:
     ``window_bytes``: the largest window that a host advertises, in whole segments; 0: the kernel's.
     ``sized_window``: `window_bytes` is what the experiment's worst case allows.
     ``receiver``: the command of `weir transports` by which receiving hosts choose windows; empty: none.
+    ``flows_from``: who gives n to senders with Adaptive Pacing: "lab", which states it; "host", which counts
+    its own connections; "network", by `weir transports follow`. Raises BadExperiment for another word.
     """
 
     name: str
@@ -58,6 +61,12 @@ class Scheme:
     window_bytes: int = 0
     sized_window: bool = False
     receiver: str = ""
+    flows_from: str = FLOWS_FROM[0]
+
+    def __post_init__(self) -> None:
+        if self.flows_from not in FLOWS_FROM:
+            known = ", ".join(FLOWS_FROM)
+            raise BadExperiment(f"scheme {self.name}: flows_from is {self.flows_from!r}; want one of {known}")
 
     @property
     def marked(self) -> bool:
@@ -92,7 +101,7 @@ _WITHOUT_CONTROLLER = (
     _of_baseline("ecn", BASELINES["ecn-tcp"]),
     *(
         _of_baseline(name, BASELINES[name])
-        for name in ("dctcp", "d2tcp", "l2dct", "ap-reno", "ap-dctcp", "ap-d2tcp", "ap-l2dct")
+        for name in ("dctcp", "d2tcp", "l2dct", "dctcp-plus", "ap-reno", "ap-dctcp", "ap-d2tcp", "ap-l2dct")
     ),
     *(
         replace(
@@ -101,6 +110,11 @@ _WITHOUT_CONTROLLER = (
             mark_pkts=pkts,
         )
         for pkts, colour, marker in ((10, "#661100", "1"), (20, "#6699CC", "2"), (65, "#CC6677", "3"))
+    ),
+    replace(
+        _of_baseline("ap-reno-host", BASELINES["ap-reno"]),
+        style=PlotStyle("TCP, AP, n of the host", "#C49C94", (0, (2, 1)), "v"),
+        flows_from="host",
     ),
     Scheme(
         "reno+dctcp",

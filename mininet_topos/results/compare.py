@@ -26,6 +26,7 @@ PATH_OF_FIGURE = {
     "queue p50": "queue_pkts_p50",
     "drops": "drops",
     "timeouts": "timeouts",
+    "missed deadlines": "missed",
 }
 _MAY_DIFFER = {"name", "title", "cases", "schemes", "repeats", "repeat_until_s"}
 """The values of an experiment or a case that do not change what its runs measure."""

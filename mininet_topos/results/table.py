@@ -54,8 +54,14 @@ def _slowdown(name: str, at: str) -> Callable[[TableRow], str]:
     return text
 
 
+def _missed(row: TableRow) -> str:
+    """Return the share of the missed deadlines in percent."""
+    return "-" if row["missed"] is None else f"{100 * row['missed']:.1f}"
+
+
 _CASE = Column("case", align="left", fold_at=9)
 _SCHEME = Column("scheme", align="left", text=label, fold_at=9)
+_MISSED = Column("missed", "missed\n%", text=_missed, help="Responses and flows that missed their deadline.")
 
 QUERY_COLUMNS = (
     _CASE,
@@ -71,6 +77,7 @@ QUERY_COLUMNS = (
     Column("ovs_drops", "OVS\ndrops", text=_count("ovs_drops")),
     Column("clamps", text=_count("clamps")),
     Column("alarms", text=_count("alarms")),
+    _MISSED,
     Column("p95", "p95\nms", text=_of("qct_ms", "p95", _ms)),
     Column("p99_x_ideal", "p99 x\nideal", text=_of("x_ideal", "p99", _ratio)),
     Column("disturbed", "dis-\nturbed", text=lambda row: str(len(row["disturbed"]))),
@@ -89,6 +96,7 @@ FLOW_COLUMNS = (
     Column("fct_p50", "FCT p50\nms", text=_of("fct_ms", "p50", _ms)),
     Column("fct_p99", "FCT p99\nms", text=_of("fct_ms", "p99", _ms)),
     Column("flows_done", "flows\ndone"),
+    _MISSED,
     Column("slow_p50", "slow-\ndown\np50", text=_slowdown("all", "p50")),
     Column("slow_p99", "slow-\ndown\np99", text=_slowdown("all", "p99")),
     Column("slow_short_p99", "p99 to\n10 KB", text=_slowdown("to_10kb", "p99")),

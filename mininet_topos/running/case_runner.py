@@ -55,7 +55,7 @@ class CaseRunner:
             CpuWatch({"ovs": vswitchd_pid()} | scheme.pids) as cpu,
             watching_stalls(folder / "stalls.jsonl", net.state) as watched,
             self._probe.watching(net.bottleneck_ifname) as trace,
-            pacing(scheme.scheme, net, case),
+            pacing(scheme, net, case, folder),
         ):
             try:
                 case_traffic.go(folder)

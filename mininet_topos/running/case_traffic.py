@@ -27,6 +27,7 @@ LEAD_S, LEAD_PER_SENDER_S = 0.2, 0.01
 """The plan starts this much later than its programs, so that each program is ready."""
 POLL_S = 0.1
 NS_PER_S = 1_000_000_000
+US_PER_MS = 1000
 OnQuery = Callable[[int], None]
 
 
@@ -76,8 +77,10 @@ class CaseTraffic:
         """Start workers and sinks, and wait until each of them listens."""
         scheme, traffic = self._scheme, self._traffic
         workers = self._workers if self._case.queries else []
+        deadline_ms = self._case.deadline_ms
+        due = () if deadline_ms is None else ("--deadline-us", str(round(deadline_ms * US_PER_MS)))
         for worker in workers:
-            traffic.start(worker, "worker", port=WORKER_PORT, cc=scheme.cc_of(worker))
+            traffic.start(worker, "worker", *due, port=WORKER_PORT, cc=scheme.cc_of(worker))
         measured = {host.name for host in self._net.sinks[: self._case.background]}
         sinks = measured | {flow.dst for flow in self._plan}
         ccs = ",".join(transport.congestion_control for transport in scheme.transports)
@@ -105,7 +108,8 @@ class CaseTraffic:
             return []
         write_trace(folder / "plan.csv", self._plan)
         lines = (
-            f"{flow.src} {flow.start_us} {self._host(flow.dst).IP()} {flow.size_bytes}\n"
+            f"{flow.src} {flow.start_us} {self._host(flow.dst).IP()} {flow.size_bytes} "
+            f"{flow.deadline_us or 0}\n"
             for flow in self._plan
         )
         path = folder / "plan.txt"

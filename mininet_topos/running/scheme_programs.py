@@ -34,6 +34,7 @@ class RunningScheme:
 
     ``dataplane``: the name of the agent's data plane; "" without an agent.
     ``transports``: the transports of the hosts; ``dealt``: the index of each host's transport.
+    ``database_url``: of the controller's flow database.
     """
 
     scheme: Scheme
@@ -41,6 +42,7 @@ class RunningScheme:
     dataplane: str
     transports: tuple[HostTransport, ...]
     dealt: Mapping[str, int]
+    database_url: str
 
     def cc_of(self, host: LabHost) -> str:
         """Return the congestion control of a host's sockets."""
@@ -112,7 +114,8 @@ def running(
     port = port or free_port()
     folder.mkdir(parents=True)
     config = folder / "weir.toml"
-    database: Settings = {"flowdb": {"url": f"sqlite:///{(folder / 'flowdb.sqlite').resolve()}"}}
+    url = f"sqlite:///{(folder / 'flowdb.sqlite').resolve()}"
+    database: Settings = {"flowdb": {"url": url}}
     config.write_text(to_toml(database | scheme.settings))
     env = {"WEIR_CONFIG": str(config.resolve())}
     programs: list[Program] = []
@@ -125,7 +128,7 @@ def running(
                 switch.control(f"tcp:{LOOPBACK}:{port}")
         programs[0].wait_ready(lambda: all_controlled(net), "a switch is not connected to it", READY_S)
         dataplane = net.state.dataplane if scheme.extended else ""
-        now = RunningScheme(scheme, tuple(programs), dataplane, transports, dealt)
+        now = RunningScheme(scheme, tuple(programs), dataplane, transports, dealt, url)
         with choosing_windows(scheme, net, receivers):
             check_reachability(net, folder)
             now.check()

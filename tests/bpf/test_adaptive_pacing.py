@@ -22,12 +22,13 @@ from transports.sockets import DctcpSocket, socket_reader
 
 CONTROLS = ("weir_ap_reno", "weir_ap_dctcp", "weir_ap_d2tcp", "weir_ap_l2dct")
 RENO = CONTROLS[0]
-PACING_RATE_AT = 104
-"""tcpi_pacing_rate in struct tcp_info."""
+PACING_RATE_AT, SEND_WINDOW_AT = 104, 228
+"""tcpi_pacing_rate and tcpi_snd_wnd in struct tcp_info."""
 RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 SCARCE = PacingPath(buffer_bytes=1, rate_bps=8_000, flows=60)
 """A bottleneck so slow that t is RTT / w."""
-AMPLE = PacingPath(buffer_bytes=10_000_000, rate_bps=10**9, flows=60)
+AMPLE = PacingPath(buffer_bytes=1 << 30, rate_bps=10**9, flows=60)
+"""60 windows of any size fit into its queue."""
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +65,11 @@ def pacing_rate(connection: Connection) -> int:
     return int(struct.unpack_from("=Q", info, PACING_RATE_AT)[0])
 
 
+def send_window(connection: Connection) -> int:
+    info = connection.client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    return int(struct.unpack_from("=I", info, SEND_WINDOW_AT)[0])
+
+
 @pytest.mark.parametrize("name", CONTROLS)
 def test_a_scarce_bottleneck_spreads_the_window_over_the_rtt(
     wire: Wire, network: pacing_paths.Network, name: str
@@ -77,6 +83,7 @@ def test_a_scarce_bottleneck_spreads_the_window_over_the_rtt(
         assert 0 < found.interval_us <= 2 * found.srtt_us / 2
         least = MSS / (2 * found.interval_us * 1e-6)
         assert pacing_rate(connection) >= least * 0.99
+        assert found.pacing_rate_bps == 8 * pacing_rate(connection)
         assert found.flows_age_s is not None
 
 
@@ -87,6 +94,30 @@ def test_an_ample_bottleneck_paces_nothing(wire: Wire, network: pacing_paths.Net
         connection.send(200)
         found = held(wire, connection)
     assert (found.flows, found.interval_us) == (60, 0)
+
+
+def test_n_is_the_allowance_divided_by_the_advertised_window(
+    wire: Wire, network: pacing_paths.Network
+) -> None:
+    path = PacingPath(buffer_bytes=1, rate_bps=8_000, flows=60, allowance_bytes=1 << 30)
+    wire.sender.run(lambda: pacing_paths.set_path(network, path))
+    wire.play()
+    with wire.connection(RENO, RENO) as connection:
+        connection.send(200)
+        for _ in range(20):  # the receiver's window settles
+            connection.send(1)
+        found = held(wire, connection)
+        assert found.flows_from == "window"
+        assert found.flows == pytest.approx((1 << 30) / send_window(connection), rel=0.1)
+
+
+def test_destinations_of_open_connections_come_first(wire: Wire, network: pacing_paths.Network) -> None:
+    wire.play()
+    with wire.connection(RENO, RENO) as connection:
+        connection.send(20)
+        own = wire.sender.run(pacing_paths.this_namespace)
+        assert pacing_paths.destinations_by_namespace()[own][0] == network.network_address
+        assert pacing_paths.this_namespace() not in pacing_paths.destinations_by_namespace()
 
 
 def test_without_a_path_nothing_is_paced(wire: Wire) -> None:
@@ -148,9 +179,12 @@ def test_paths_are_set_listed_and_removed(wire: Wire) -> None:
         "k": 0.5,
         "buffer_bytes": 150_000,
         "rate_bps": 100_000_000,
+        "allowance_bytes": 0,
         "lifetime_s": 0.0,
+        "age_s": rows[0]["age_s"],
         "flows_from": "operator",
     }
+    assert 0 <= rows[0]["age_s"] < 60
     assert wire.sender.run(pacing_paths.paths) == {}, "another namespace has its own"
     for network in ("10.9.0.0/16", "fd00:9::/32"):
         assert "removed" in runner.invoke(cli.transports, ["path", "remove", network]).stdout
@@ -166,6 +200,8 @@ def test_paths_are_set_listed_and_removed(wire: Wire) -> None:
         (PacingPath(1, 10**8, k=0), "k is 0"),
         (PacingPath(1, 10**8, flows=65_537), "flows is 65537"),
         (PacingPath(1, 10**8, lifetime_s=-1), "lifetime_s is -1"),
+        (PacingPath(1, 10**8, allowance_bytes=1 << 32), "allowance_bytes is 4294967296"),
+        (PacingPath(1, 10**8, age_s=float("nan")), "age_s is nan"),
     ],
 )
 def test_absurd_paths_are_refused(path: PacingPath, named: str) -> None:
@@ -182,4 +218,4 @@ def test_without_a_control_the_error_says_what_to_load(
 
 
 def test_sources_are_named_as_in_c() -> None:
-    assert [one.name for one in FlowsFrom] == ["NOT_PACED", "COUNTED", "OPERATOR", "NETWORK"]
+    assert [one.name for one in FlowsFrom] == ["NOT_PACED", "COUNTED", "OPERATOR", "NETWORK", "WINDOW"]

@@ -92,6 +92,17 @@ def test_fresh_queries_open_new_connections(tmp_path: Path) -> None:
         assert row["missed"] == 0
 
 
+def test_senders_follow_n_of_the_switch(tmp_path: Path) -> None:
+    out, workers = tmp_path / "out", 4
+    options = ("--workers", str(workers), "--size", "20KB", "--queries", "3", "--deadline", "2000")
+    done = _lab("incast", "--schemes", "ap-reno-switch", *options, "--out", str(out), "--json")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)
+    assert row["missed"] == 0
+    log = (out / "raw" / row["run"] / "follower.log").read_text()
+    assert f"{workers} paths to 1 destinations" in log
+
+
 @pytest.mark.parametrize("more", [(), ("--unpinned", "--jitter", "2", "--duplicate", "2", "--loss", "5")])
 def test_a_delay_is_applied_and_every_packet_is_counted(tmp_path: Path, more: tuple[str, ...]) -> None:
     """A query on standing connections takes at least two delays. netem makes a plain delay if it is there."""

@@ -108,7 +108,12 @@ def _path_parameters(rule: str) -> list[dict[str, Any]]:
 def _query_parameters(one: Endpoint) -> list[dict[str, Any]]:
     schema = one.args.model_json_schema()
     return [
-        {"name": name, "in": "query", "required": False, "schema": _if_present(about)}
+        {
+            "name": name,
+            "in": "query",
+            "required": name in schema.get("required", ()),
+            "schema": _if_present(about),
+        }
         for name, about in schema.get("properties", {}).items()
     ]
 

@@ -15,6 +15,7 @@ from webui.api.endpoint import ENDPOINTS, MISSING, Endpoint, blueprint, get
 from webui.command_requests import CommandRequest
 from webui.parameters import (
     BadParameters,
+    BottleneckParameters,
     ClampParameters,
     FlowParameters,
     NoParameters,
@@ -24,6 +25,7 @@ from webui.parameters import (
     check,
 )
 from webui.queries import events, network
+from webui.queries.bottlenecks import bottlenecks
 from webui.queries.experiments import experiment, experiments
 from webui.queries.flow_story import flow_story
 from webui.queries.flows import flows
@@ -89,6 +91,12 @@ def port_series(
         alarms=events.alarms(session, key, since_ns=since_ns, limit=500).items,
         clamps=events.clamps(session, key, since_ns=since_ns, limit=200).items,
     )
+
+
+@get("/bottlenecks", views.Bottleneck, BottleneckParameters, is_list=True)
+def list_bottlenecks(session: Session, asked: BottleneckParameters, now_ns: int) -> list[views.Bottleneck]:
+    """The bottlenecks towards hosts: flows, rate and queue, for senders with Adaptive Pacing."""
+    return bottlenecks(session, asked.addresses, now_ns)
 
 
 @get("/busiest", views.Busiest, SpanParameters, shared=True)

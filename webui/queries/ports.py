@@ -34,7 +34,7 @@ _COLUMNS = (
 
 def ports(session: Session, now_ns: int, dpid: int | None = None) -> list[Port]:
     """All ports, or the ports of one switch, in order."""
-    statement = _with_newest()
+    statement = with_newest_sample()
     if dpid is not None:
         statement = statement.where(PortRow.dpid == dpid)
     return _read(session, statement.order_by(PortRow.dpid, PortRow.port_no), now_ns)
@@ -43,7 +43,7 @@ def ports(session: Session, now_ns: int, dpid: int | None = None) -> list[Port]:
 def port(session: Session, key: PortKey, now_ns: int) -> Port | None:
     """One port; None if it is unknown."""
     where = and_(PortRow.dpid == key.dpid, PortRow.port_no == key.port_no)
-    found = _read(session, _with_newest().where(where), now_ns)
+    found = _read(session, with_newest_sample().where(where), now_ns)
     return found[0] if found else None
 
 
@@ -112,7 +112,7 @@ def _urgency(port: Port) -> tuple[bool, int, int, int]:
     return port.alarm_up, port.clamps, port.queue_pkts or 0, port.n_i or 0
 
 
-def _with_newest() -> AnySelect:
+def with_newest_sample() -> AnySelect:
     """Each port with its newest sample, which is the last entry of an index."""
     inner = aliased(PortSampleRow)
     newest = (
@@ -150,15 +150,23 @@ def _alarmed(session: Session, now_ns: int) -> set[tuple[int, int]]:
     return {(dpid, port_no) for dpid, port_no in rows}
 
 
+def counters_of(row: Row[Any]) -> dict[str, int]:
+    """The counters by name in a row of ``with_newest_sample``; none if the port was never sampled."""
+    return {} if row.sampled_ns is None else PortSampleRow.join(row._asdict())
+
+
+def observes(row: Row[Any]) -> bool:
+    """Whether the port of such a row counted the packets that it would change, and changed none."""
+    return PortSampleRow.observed(row._asdict())
+
+
 def _port(row: Row[Any], alarm_up: bool, clamps: int) -> Port:
-    values = row._asdict()
-    counters = {} if row.sampled_ns is None else PortSampleRow.join(values)
+    values, counters = row._asdict(), counters_of(row)
     of_port = {name: values[name] for name in ("port_no", "name", "up", "rate_bps", "sampled_ns")}
-    observes = PortSampleRow.observed(values)
     shown = {name: counters.get(name) for name in _SHOWN}
     shown["fair_share_bytes"] = shown["fair_share_bytes"] or None  # 0: the port sets no fair share
     dpid = dpid_text(row.dpid)
-    facts = {"alarm_up": alarm_up, "observes": observes, "clamps": clamps, "counters": counters}
+    facts = {"alarm_up": alarm_up, "observes": observes(row), "clamps": clamps, "counters": counters}
     return Port(**of_port, **shown, dpid=dpid, **facts)
 
 

@@ -29,8 +29,9 @@ enum flow_state { FLOW_WAITING, FLOW_CONNECTING, FLOW_SENDING, FLOW_FINISHING, F
 
 struct flow {
 	enum flow_state state;
-	uint32_t number;   // its line in the plan, from 0
-	uint64_t start_ns; // when it shall start; once it has started, when it did
+	uint32_t number;      // its line in the plan, from 0
+	uint64_t start_ns;    // when it shall start; once it has started, when it did
+	uint64_t deadline_us; // after its start; 0: it has none
 	struct connection connection;
 };
 
@@ -67,6 +68,14 @@ static void flow_complete(struct flow *f)
 	f->state = FLOW_DONE;
 }
 
+static void flow_set_deadline(const struct flow *f)
+{
+	uint64_t passed_us = (now_ns() - f->start_ns) / NS_PER_US;
+	if (f->deadline_us)
+		set_deadline(f->connection.fd, f->connection.to_send,
+			     passed_us < f->deadline_us ? f->deadline_us - passed_us : 0);
+}
+
 // Goes on with a flow whose socket is ready.
 static void flow_advance(struct flow *f)
 {
@@ -78,6 +87,7 @@ static void flow_advance(struct flow *f)
 	if (f->state == FLOW_CONNECTING) {
 		require_connected(c->fd, c->peer);
 		flow_report("connected", f);
+		flow_set_deadline(f);
 		f->state = FLOW_SENDING;
 	}
 	ssize_t sent = write_zeros(c->fd, c->to_send);
@@ -167,7 +177,8 @@ static int run_until_done(struct flow *flows, uint32_t count)
 	return 0;
 }
 
-// The flows of this host: the lines `host start_us address size_bytes` of the plan that begin with its name.
+// The flows of this host: the lines `host start_us address size_bytes deadline_us` of the plan that begin with its
+// name.
 static struct flow *read_plan(uint32_t *count)
 {
 	FILE *plan = fopen(options.plan, "r");
@@ -179,9 +190,9 @@ static struct flow *read_plan(uint32_t *count)
 	for (uint32_t number = 0; fgets(line, sizeof line, plan); number++) {
 		struct flow f = {.number = number};
 		uint64_t start_us;
-		if (sscanf(line, "%47s %" SCNu64 " %63s %" SCNu64, host, &start_us, f.connection.peer,
-			   &f.connection.to_send) != 4)
-			fail("line %u of the plan: want host start_us address size_bytes", number + 1);
+		if (sscanf(line, "%47s %" SCNu64 " %63s %" SCNu64 " %" SCNu64, host, &start_us, f.connection.peer,
+			   &f.connection.to_send, &f.deadline_us) != 5)
+			fail("line %u of the plan: want host start_us address size_bytes deadline_us", number + 1);
 		if (strcmp(host, options.host))
 			continue;
 		f.start_ns = options.start_ns + start_us * NS_PER_US;

@@ -2,6 +2,7 @@
 // The lab's traffic: partition/aggregate queries (root, worker) and long flows (source, sink, flows).
 //
 //   weir-traffic worker --host NAME --port P          answers each request at once, on standing connections
+//                       [--deadline-us D]             states the deadline of a response on its socket
 //   weir-traffic root   --host NAME --port P --size BYTES --queries Q --gap-ms G --workers "h1=10.0.0.2[/CC] ..."
 //                       [--period-ms P]               time from the start of a query to the start of the next;
 //                                                     replaces the gap between the end and the next start

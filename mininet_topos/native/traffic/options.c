@@ -10,6 +10,7 @@
 #define MAX_QUERIES (1u << 30)
 #define MAX_WAIT_MS (1u << 20)
 #define MAX_SAMPLE_MS 60000
+#define MAX_DEADLINE_US 3600000000u
 
 struct options options = {.host = "?", .cc = {"reno"}, .queries = 1, .sample_ms = REPORT_PERIOD_MS};
 
@@ -75,6 +76,9 @@ static void parse_option(int letter)
 	case 'm':
 		options.sample_ms = parse_number("sample-ms", optarg, MAX_SAMPLE_MS);
 		break;
+	case 'u':
+		options.deadline_us = parse_number("deadline-us", optarg, MAX_DEADLINE_US);
+		break;
 	case 'f':
 		options.fresh = true;
 		break;
@@ -86,11 +90,10 @@ static void parse_option(int letter)
 void parse_options(int argc, char **argv)
 {
 	static const struct option names[] = {
-		{"host", 1, 0, 'h'},      {"cc", 1, 0, 'c'},       {"to", 1, 0, 't'},
-		{"workers", 1, 0, 'w'},   {"port", 1, 0, 'p'},     {"size", 1, 0, 's'},
-		{"queries", 1, 0, 'q'},   {"gap-ms", 1, 0, 'g'},   {"schedstat", 1, 0, 'd'},
-		{"plan", 1, 0, 'l'},      {"start-ns", 1, 0, 'n'}, {"sample-ms", 1, 0, 'm'},
-		{"period-ms", 1, 0, 'e'}, {"fresh", 0, 0, 'f'},    {0, 0, 0, 0},
+		{"host", 1, 0, 'h'},      {"cc", 1, 0, 'c'},    {"to", 1, 0, 't'},          {"workers", 1, 0, 'w'},
+		{"port", 1, 0, 'p'},      {"size", 1, 0, 's'},  {"queries", 1, 0, 'q'},     {"gap-ms", 1, 0, 'g'},
+		{"schedstat", 1, 0, 'd'}, {"plan", 1, 0, 'l'},  {"start-ns", 1, 0, 'n'},    {"sample-ms", 1, 0, 'm'},
+		{"period-ms", 1, 0, 'e'}, {"fresh", 0, 0, 'f'}, {"deadline-us", 1, 0, 'u'}, {0, 0, 0, 0},
 	};
 	for (int letter; (letter = getopt_long(argc, argv, "", names, NULL)) != -1;)
 		parse_option(letter);

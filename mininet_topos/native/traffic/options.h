@@ -16,8 +16,9 @@ struct options {
 	const char *cc[MAX_CCS]; // a sink listens with the i-th at port + i; other roles use the first
 	int port;
 	uint32_t response_bytes, queries, gap_ms, period_ms, sample_ms;
-	uint64_t start_ns; // time 0 of the plan, CLOCK_MONOTONIC
-	bool fresh;        // a new connection for each query
+	uint32_t deadline_us; // of a worker's response, after its request has arrived; 0: none
+	uint64_t start_ns;    // time 0 of the plan, CLOCK_MONOTONIC
+	bool fresh;           // a new connection for each query
 };
 
 extern struct options options;

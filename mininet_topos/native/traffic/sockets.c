@@ -17,6 +17,9 @@
 #define CONNECT_TIMEOUT_S 10
 #define LISTEN_BACKLOG 1024
 
+#define SOL_WEIR 0x57656972 // as in transports/deadline.py
+#define WEIR_DEADLINE 1
+
 static const char zeros[CHUNK_BYTES];
 
 static int tcp_socket(const char *cc)
@@ -89,6 +92,13 @@ int connect_to(const char *address, const char *cc)
 			fail("cannot connect to %s:%d: %s", address, options.port, strerror(error));
 		close(ready.fd);
 	}
+}
+
+void set_deadline(int fd, uint64_t size_bytes, uint64_t left_us)
+{
+	uint64_t option[] = {size_bytes, left_us};
+	if (setsockopt(fd, SOL_WEIR, WEIR_DEADLINE, option, sizeof option) < 0 && errno != ENOPROTOOPT)
+		fail("cannot set a deadline of %llu us: %s", (unsigned long long)left_us, strerror(errno));
 }
 
 // MSG_TRUNC: the kernel discards the bytes, they are not copied.

@@ -18,6 +18,10 @@ void require_connected(int fd, const char *address);
 // Waits for the handshake. Tries again while ARP gets no answer: the controller may still be learning the network.
 int connect_to(const char *address, const char *cc);
 
+// States that the next `size_bytes` of a connection are due in `left_us`; 0: the time is over. It has an effect if a
+// congestion control that knows deadlines is loaded (transports/deadline.py).
+void set_deadline(int fd, uint64_t size_bytes, uint64_t left_us);
+
 // Receives and discards. Returns the number of bytes, 0 if there were none, -1 if the connection has ended.
 ssize_t discard(int fd, size_t at_most);
 

@@ -49,6 +49,8 @@ static bool serve(struct connection *c)
 		c->to_send = ntohl(c->request.response_bytes);
 		if (c->to_send > MAX_RESPONSE_BYTES)
 			return false;
+		if (options.deadline_us)
+			set_deadline(c->fd, c->to_send, options.deadline_us);
 	}
 }
 

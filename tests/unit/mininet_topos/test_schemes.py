@@ -23,6 +23,7 @@ from openflow_ext.switch.config import SwitchSettings
 from sccp_app.config import SccpSettings
 from sccp_app.core import Addition
 from sdtcp_app.config import SdtcpSettings
+from telemetry_app.config import TelemetrySettings
 from tests.support.lab.examples import one_case
 
 SETTINGS = {
@@ -30,6 +31,7 @@ SETTINGS = {
     "sccp": SccpSettings,
     "switch": SwitchSettings,
     "fabric": FabricSettings,
+    "telemetry": TelemetrySettings,
 }
 STYLE = {"label": "Mine", "colour": "#123456"}
 MINE: dict[str, Any] = {
@@ -216,3 +218,13 @@ def test_schemes_are_listed_with_their_programs() -> None:
 )
 def test_settings_written_as_toml_read_back(section: dict[str, Any]) -> None:
     assert tomllib.loads(to_toml({"sdtcp": section})) == {"sdtcp": section}
+
+
+def test_a_scheme_names_who_gives_n_to_its_senders(declared: dict[str, Any]) -> None:
+    by_source = {name: scheme.flows_from for name, scheme in schemes().items() if scheme.paced}
+    assert by_source["ap-reno"] == "lab"
+    assert by_source["ap-reno-host"] == "host"
+    declared["mine"] = MINE | {"flows_from": "nobody"}
+    schemes.cache_clear()
+    with pytest.raises(BadExperiment, match="flows_from is 'nobody'; want one of lab, host, network"):
+        schemes()

@@ -15,6 +15,7 @@ from mininet_topos.records.raw_records import span_ns
 from mininet_topos.records.validity import judge
 from mininet_topos.results.series import fairness, flow_series, goodput_by_transport, settled_span_ns
 from mininet_topos.results.summary import missed
+from mininet_topos.results.table import FLOW_COLUMNS, QUERY_COLUMNS
 from mininet_topos.workloads.plan import plan
 from mininet_topos.workloads.spec import workload
 from mininet_topos.workloads.trace import write_trace
@@ -149,3 +150,10 @@ def test_a_trace_file_is_a_workload(tmp_path: Path) -> None:
     path.write_text("start_us,src,dst,bytes\n5,h1,h0,100\n")
     (flow,) = Case("F", "", flows={"kind": "replay", "trace": str(path)}).plan(["h0", "h1"], 1)
     assert (flow.start_us, flow.src, flow.dst, flow.size_bytes) == (5, "h1", "h0", 100)
+
+
+@pytest.mark.parametrize(("share", "cell"), [(0.125, "12.5"), (0.0, "0.0"), (None, "-")])
+def test_tables_show_missed_deadlines_in_percent(share: float | None, cell: str) -> None:
+    for columns in (QUERY_COLUMNS, FLOW_COLUMNS):
+        (missed_column,) = (column for column in columns if column.name == "missed")
+        assert missed_column.cell({"missed": share}) == cell

@@ -28,7 +28,7 @@ FIXED = [
     *(ALARM, CONFIG, wire.PortConfigReply(3), wire.PortCountersRequest(), COUNTERS),
     *(REPORT, ARM, REPORT_CONFIG, REFLEX),
 ]
-WHOLE = {id(COUNTERS): {32 + 136 * n for n in range(2)}, id(REPORT): {32 + 88 * n for n in range(2)}}
+WHOLE = {id(COUNTERS): {32 + 144 * n for n in range(2)}, id(REPORT): {32 + 88 * n for n in range(2)}}
 """Lengths at which a message with fewer records is complete."""
 EVERY = [*FIXED, wire.ExperimenterError(wire.ErrorCode.BAD_PORT, b"refused")]
 EVERY_ACTION = [
@@ -275,7 +275,7 @@ def test_padding_is_ignored_when_received() -> None:
 @pytest.mark.parametrize(
     "full",
     [
-        wire.PortCountersReply((wire.PortCountersRecord(1),) * 481),
+        wire.PortCountersReply((wire.PortCountersRecord(1),) * 454),
         wire.FlowReport((RECORD,) * 744),
         wire.Arm(3, (ENTRY,) * 1023),
     ],
@@ -283,7 +283,7 @@ def test_padding_is_ignored_when_received() -> None:
 )
 def test_a_message_with_the_most_records_fits(full: Any) -> None:
     assert wire.decode_message(wire.encode_message(full)) == full
-    assert (wire.PORT_COUNTERS_MAX, wire.FLOW_REPORT_MAX, wire.ARM_MAX) == (481, 744, 1023)
+    assert (wire.PORT_COUNTERS_MAX, wire.FLOW_REPORT_MAX, wire.ARM_MAX) == (454, 744, 1023)
 
 
 def test_malformed_extension_messages_are_recognized() -> None:

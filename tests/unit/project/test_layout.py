@@ -37,6 +37,7 @@ SLEEPS = {
     "tests/bpf/test_clamp.py": (2, "programs read the clock at its last tick, and clamps expire with time"),
     "tests/bpf/test_dctcp.py": (1, "a connection that is idle for longer than a retransmission timeout"),
     "tests/bpf/test_dctcp_family.py": (1, "a connection is idle for longer than a retransmission timeout"),
+    "tests/bpf/test_dctcp_plus.py": (1, "a pause, longer than an RTO, ends slow_time"),
     "tests/bpf/test_expiry.py": (4, "idle and hard timeouts of entries"),
     "tests/bpf/test_mss.py": (2, "the data plane counts the SYNs of a burst within 10 ms"),
     "tests/bpf/test_reference.py": (1, "turns pass while random segments are sent"),

@@ -12,14 +12,17 @@ from hypothesis import strategies as st
 
 from tests.support.data_plane.host_c import compiled
 from transports.adaptive_pacing import interval_s
+from transports.pacing_paths import FlowsFrom
 
 DECLARATIONS = """
 struct weir_ap_path {
     uint64_t buffer_bytes, bytes_per_s, n_updated_ns, n_lifetime_ns;
-    uint32_t flows, k, source, padding;
+    uint32_t flows, k, source, allowance_bytes;
 };
 int weir_ap_is_usable(const struct weir_ap_path *path);
 int weir_ap_has_flows(const struct weir_ap_path *path, uint64_t now_ns);
+uint32_t weir_ap_flows(const struct weir_ap_path *path, uint32_t counted, uint32_t window_bytes, uint32_t mss,
+                       uint64_t now_ns, uint32_t *source);
 uint32_t weir_ap_interval_ns(const struct weir_ap_path *path, uint32_t flows, uint32_t window,
                              uint32_t packet_bytes, uint32_t rtt_us);
 uint64_t weir_ap_random_interval_ns(uint32_t interval_ns, uint32_t random);
@@ -120,6 +123,61 @@ def test_path_with_absurd_values_is_not_usable(ap: Any, absurd: dict[str, int]) 
 )
 def test_n_counts_if_it_is_possible_and_fresh(ap: Any, fields: dict[str, int], counts: bool) -> None:
     assert bool(ap[1].weir_ap_has_flows(path(ap, **fields), 1000)) is counts
+
+
+NETWORK = {"source": FlowsFrom.NETWORK, "n_updated_ns": 900, "n_lifetime_ns": 200}
+COUNTED = 3
+"""What the host counts itself, in the next test."""
+
+
+@pytest.mark.parametrize(
+    ("fields", "window", "flows", "source"),
+    [
+        ({"flows": 60}, 2896, 60, FlowsFrom.NETWORK),
+        ({"flows": 0}, 2896, COUNTED, FlowsFrom.COUNTED),
+        ({"flows": 65_537}, 2896, COUNTED, FlowsFrom.COUNTED),
+        ({"flows": 60, "n_lifetime_ns": 50}, 2896, COUNTED, FlowsFrom.COUNTED),
+        ({"flows": 60, "allowance_bytes": 300_000}, 10_000, 30, FlowsFrom.WINDOW),
+        ({"flows": 0, "allowance_bytes": 300_000}, 10_000, 30, FlowsFrom.WINDOW),
+        ({"flows": 60, "allowance_bytes": 300_000}, 0, 60, FlowsFrom.NETWORK),
+        ({"flows": 60, "allowance_bytes": 300_000}, 300_001, 60, FlowsFrom.NETWORK),  # the host's own window
+        ({"flows": 60, "allowance_bytes": 300_000, "n_lifetime_ns": 50}, 10_000, COUNTED, FlowsFrom.COUNTED),
+        ({"flows": 600, "allowance_bytes": 300_000}, 1448, 600, FlowsFrom.NETWORK),  # the least window
+        ({"flows": 60, "allowance_bytes": 300_000}, 1448, 207, FlowsFrom.WINDOW),
+        ({"flows": 60, "allowance_bytes": U32}, 1, 65_536, FlowsFrom.WINDOW),
+    ],
+    ids=str,
+)
+def test_n_comes_from_the_window_then_the_network_then_the_host(
+    ap: Any, fields: dict[str, int], window: int, flows: int, source: FlowsFrom
+) -> None:
+    found = ap[0].new("uint32_t *")
+    held = path(ap, **(NETWORK | fields))
+    assert ap[1].weir_ap_flows(held, COUNTED, window, 1448, 1000, found) == flows
+    assert FlowsFrom(found[0]) is source
+
+
+@given(allowance=st.integers(1, U32), flows=st.integers(1, 65_536))
+def test_share_of_n_flows_tells_n_and_never_more_than_its_rounding(
+    ap: Any, allowance: int, flows: int
+) -> None:
+    """A share is rounded down, so the quotient may be larger; it is the n of exactly that share."""
+    share = allowance // flows
+    if not share:
+        return
+    found = ap[0].new("uint32_t *")
+    told = ap[1].weir_ap_flows(path(ap, allowance_bytes=allowance), 1, share, 1, 1000, found)
+    assert told == min(allowance // share, 65_536) >= min(flows, 65_536)
+
+
+@given(window=st.integers(1, 65_535), buffer_bytes=st.integers(1, 1 << 40), rate=st.integers(1, 1 << 40))
+def test_sender_that_is_told_n_is_1_is_paced_only_if_its_window_exceeds_the_buffer(
+    ap: Any, window: int, buffer_bytes: int, rate: int
+) -> None:
+    held = path(ap, buffer_bytes=buffer_bytes, bytes_per_s=rate)
+    interval_ns = ap[1].weir_ap_interval_ns(held, 1, window, PACKET, 300)
+    assert interval_ns == 0 or window * PACKET > buffer_bytes
+    assert interval_ns <= 300_000 // window
 
 
 @given(interval_ns=st.integers(0, 1_000_000_000), random=st.integers(0, U32))

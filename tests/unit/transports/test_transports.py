@@ -28,7 +28,7 @@ def test_list_has_the_congestion_controls_of_the_kernel_and_of_weir(monkeypatch:
     others = {row["name"]: row["loaded"] for row in rows[2:]}
     assert others == dict.fromkeys(set(congestion.TRANSPORTS) - {NAME}, False)
     text = CliRunner().invoke(cli.transports, ["list"]).stdout
-    assert [line.split()[-1] for line in text.splitlines() if NAME in line] == ["yes"]
+    assert [line.split()[-1] for line in text.splitlines() if f"{NAME} " in line] == ["yes"]
 
 
 def test_reno_is_always_available() -> None:

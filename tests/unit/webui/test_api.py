@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from prometheus_client.parser import text_string_to_metric_families
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+from flowdb.models import OBSERVES, PortSampleRow, SwitchRow
 from tests.support.dashboard.application import make, told_in
+from tests.support.database.rows import wait_written
 from tests.support.fuzzing.api import ApiTarget
 from tests.support.fuzzing.short import assert_withstands
 from webui.access.accounts import Accounts
@@ -21,6 +23,7 @@ from webui.api import endpoint, v1
 from webui.api.document import document, path_of
 from webui.api.endpoint import ENDPOINTS
 from weir_base.paths import PROJECT
+from weir_base.port_counters import PORT_COUNTERS
 
 GRAFANA = PROJECT / "packaging" / "grafana-dashboard.json"
 
@@ -99,6 +102,49 @@ def test_simultaneous_equal_requests_run_one_query(recorded, tmp_path, monkeypat
         answers = list(viewers.map(lambda _: client().get("/api/v1/busiest?span_s=60").data, range(20)))
     assert len(set(answers)) == 1
     assert len(made) == 1
+
+
+def test_a_bottleneck_is_the_port_of_the_destination(client):
+    (found,) = client.get("/api/v1/bottlenecks?to=10.0.5.1,10.9.9.9").json
+    newest = client.get("/api/v1/ports/0000000000000005/1").json
+    assert (found["to"], found["port"]["name"]) == ("10.0.5.1", "s5-eth1")
+    assert found["n_i"] == newest["n_i"] > 0
+    assert found["capacity_bps"] == newest["capacity_bps"]
+    assert (found["buffer_bytes"], found["allowance_bytes"]) == (0, 0), "the story has neither"
+    assert 0 <= found["age_s"] < 120
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("", "to: Field required"),
+        ("to=10.0.5.1,nobody", "'nobody' does not appear"),
+        ("to=10.0.5.1,", "does not appear to be"),
+        ("to=" + ",".join(f"10.0.0.{n}" for n in range(65)), "at most 64"),
+    ],
+)
+def test_destinations_that_cannot_be_are_refused(client, query, why):
+    refused = client.get(f"/api/v1/bottlenecks?{query}")
+    assert (refused.status_code, why in refused.json["detail"]) == (400, True), refused.json
+
+
+def test_a_bottleneck_states_b_and_the_allowance_and_needs_its_switch(tmp_path):
+    """Windows carry n only if the port writes shares into them, and so does not observe."""
+    with told_in(tmp_path, seconds=2) as story:
+        client = make(story.url, tmp_path).test_client()
+        at_ns = story.db.clock.now_ns()
+        counted = {"n_i": 7, "fair_share_bytes": 900, "allowance_bytes": 6300, "buffer_bytes": 150_000}
+        for seconds, (observes, allowance) in enumerate(((0, 6300), (1, 0)), 1):
+            record = dict.fromkeys(PORT_COUNTERS, 0) | counted | {OBSERVES: observes}
+            sampled_ns = at_ns + seconds
+            story.db.merge(PortSampleRow, dpid=5, port_no=1, at_ns=sampled_ns, **PortSampleRow.split(record))
+            wait_written(story.db)
+            (found,) = client.get("/api/v1/bottlenecks?to=10.0.5.1").json
+            assert (found["n_i"], found["buffer_bytes"]) == (7, 150_000)
+            assert found["allowance_bytes"] == allowance
+        story.db.merge(SwitchRow, dpid=5, connected=False, last_seen_ns=at_ns)
+        wait_written(story.db)
+        assert client.get("/api/v1/bottlenecks?to=10.0.5.1").json == []
 
 
 def test_a_flow_has_its_path_decisions_and_verdict(client, recorded):
