@@ -24,6 +24,7 @@ LARGE_FOLDERS = {
 SLEEPS = {
     "tests/abuse/test_fail_mode.py": (1, "Open vSwitch without a controller for three inactivity probes"),
     "tests/abuse/test_openflow_channel.py": (1, "a slow reader is observed until its time is over"),
+    "tests/abuse/test_many_connections.py": (2, "rates settle, and are observed over some seconds"),
     "tests/support/faults/trial.py": (1, "a fault lasts for some time"),
     "tests/support/waiting.py": (2, "the polling interval of wait_until and wait_until_async"),
     "tests/support/lab/echo.py": (1, "the caller's pace: a byte each 20 ms on every connection"),
@@ -39,9 +40,10 @@ SLEEPS = {
     "tests/bpf/test_dctcp_family.py": (1, "a connection is idle for longer than a retransmission timeout"),
     "tests/bpf/test_dctcp_plus.py": (1, "a pause, longer than an RTO, ends slow_time"),
     "tests/bpf/test_expiry.py": (4, "idle and hard timeouts of entries"),
-    "tests/bpf/test_mss.py": (2, "the data plane counts the SYNs of a burst within 10 ms"),
+    "tests/bpf/test_mss.py": (3, "SYNs of a burst are counted within 10 ms; a receiver delays its ACK"),
     "tests/bpf/test_reference.py": (1, "turns pass while random segments are sent"),
     "tests/bpf/test_share.py": (6, "turns pass, in which a port counts its active senders"),
+    "tests/bpf/test_shares_by_host.py": (1, "turns pass, in which a port counts its active senders"),
     "tests/bpf/test_turns.py": (2, "turns pass, in which a port counts its active senders"),
     "tests/integration/test_fabric.py": (3, "frames are counted over a second; a failure may last 2 s"),
     "tests/integration/test_sccp_counts.py": (
