@@ -7,13 +7,22 @@
 #![warn(missing_docs)]
 
 pub mod config;
+mod connection;
 pub mod endpoint;
+mod handshake;
+mod incoming;
+pub mod observer;
+mod outgoing;
 pub mod protect;
+mod random;
+pub mod sender;
 pub mod seq;
+pub mod wire;
 
 pub use config::{Config, ConfigError};
 pub use endpoint::{
-    CloseReason, ConnectError, ConnectionId, Endpoint, Event, MessageId, Mode, SendError, Statistics, Transmit,
+    CloseReason, ConnectError, ConnectionId, Endpoint, EndpointStatistics, Event, MessageId, Mode, SendError, Statistics,
+    Transmit,
 };
 pub use protect::{Plain, Protect, ProtectError, ProtectFactory, Stage};
 

@@ -1,0 +1,218 @@
+//! The sender's algorithm in the Congestion Mode (paper, sections IV.A and IV.B, figure 4).
+//!
+//! Equations (1) and (2) and the inequality for th_max stand in pictures that the paper's text lacks. Those here are
+//! derived from the prose; `docs/decisions/0076-dcudp-protocol.md` states how.
+//!
+//! | symbol | name | unit | source |
+//! |---|---|---|---|
+//! | C | `link_rate_bps` | bit/s | section IV |
+//! | PktSize | `packet_bytes` | byte | section IV |
+//! | Rate_data | `rate_pps` | packet/s | section IV.A, step 2 |
+//! | Rate_max | `rate_max_pps` | packet/s | section IV.A, step 2 |
+//! | n_ecn | `marked_share()` | 1 | section IV.B |
+//! | freeze | `frozen` | - | section IV.B |
+
+use crate::{Micros, Mode};
+
+/// Older ACKs count half once this many were counted, so that n_ecn follows a long Congestion Mode period.
+const MEMORY_ACKS: u32 = 32;
+/// Rates are halved at most this often while feedback is missing.
+const MAX_HALVINGS: u32 = 20;
+
+/// The rate of one direction.
+#[derive(Debug, Clone)]
+pub struct RateControl {
+    mode: Mode,
+    link_pps: f64,
+    limit_pps: f64,
+    rate_pps: f64,
+    rate_max_pps: f64,
+    rtt_us: f64,
+    marked_acks: u32,
+    acks: u32,
+    frozen: bool,
+    halvings: u32,
+}
+
+impl RateControl {
+    /// C x 10^6 / (8 PktSize) with C in Gbit/s and PktSize in KB is the link's rate in packets per second.
+    pub fn new(link_rate_bps: u64, max_rate_bps: u64, packet_bytes: usize) -> RateControl {
+        let packet_bits = 8.0 * packet_bytes as f64;
+        let (link_pps, limit_pps) = (link_rate_bps as f64 / packet_bits, max_rate_bps as f64 / packet_bits);
+        RateControl {
+            mode: Mode::Udp,
+            link_pps,
+            limit_pps,
+            rate_pps: link_pps,
+            rate_max_pps: link_pps,
+            rtt_us: 1000.0,
+            marked_acks: 0,
+            acks: 0,
+            frozen: false,
+            halvings: 0,
+        }
+    }
+
+    /// The sender's mode.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Packets per second at which data may be sent now.
+    pub fn allowed_pps(&self) -> f64 {
+        let wished = match self.mode {
+            Mode::Udp => self.limit_pps,
+            Mode::Congestion => self.rate_pps.max(self.floor_pps()),
+        };
+        // 2^-n of the rate, but never slower than one packet in 100 ms: it asks for feedback.
+        (wished.min(self.limit_pps) * 0.5f64.powi(self.halvings as i32)).max(10.0).min(self.limit_pps)
+    }
+
+    /// n_ecn: the share of ACKs with ECE in this Congestion Mode period.
+    pub fn marked_share(&self) -> f64 {
+        if self.acks == 0 {
+            return 0.0;
+        }
+        f64::from(self.marked_acks) / f64::from(self.acks)
+    }
+
+    /// One data packet per RTT.
+    fn floor_pps(&self) -> f64 {
+        1e6 / self.rtt_us
+    }
+
+    /// The newest smoothed RTT.
+    pub fn set_rtt(&mut self, rtt_us: Micros) {
+        self.rtt_us = rtt_us.max(1) as f64;
+    }
+
+    /// Step 2 of the mode switch: the first rate of the Congestion Mode.
+    fn enter(&mut self) {
+        self.mode = Mode::Congestion;
+        self.rate_max_pps = self.link_pps.max(self.floor_pps());
+        self.rate_pps = self.rate_max_pps;
+        self.marked_acks = 0;
+        self.acks = 0;
+        self.frozen = false;
+    }
+
+    /// A new ACK. Returns true if the mode changed.
+    ///
+    /// The ACK that begins the Congestion Mode sets the first rate and cuts nothing.
+    pub fn on_ack(&mut self, obs: bool, ece: bool) -> bool {
+        match (self.mode, obs) {
+            (Mode::Udp, false) => false,
+            (Mode::Congestion, false) => {
+                self.mode = Mode::Udp;
+                true
+            }
+            (Mode::Udp, true) => {
+                self.enter();
+                self.count_ack(ece);
+                true
+            }
+            (Mode::Congestion, true) => {
+                self.count_ack(ece);
+                if ece {
+                    self.cut(self.marked_share());
+                } else {
+                    self.grow();
+                }
+                false
+            }
+        }
+    }
+
+    fn count_ack(&mut self, ece: bool) {
+        if self.acks >= MEMORY_ACKS {
+            self.acks /= 2;
+            self.marked_acks /= 2;
+        }
+        self.acks += 1;
+        self.marked_acks += u32::from(ece);
+    }
+
+    /// Equation (1), derived: Rate_max <- Rate_data (1 - n_ecn / 4), Rate_data <- Rate_data (1 - n_ecn / 2).
+    ///
+    /// It is smoother than halving, which it equals only if every ACK of the period was marked. Rate_max keeps the
+    /// better half of what was lost, so the dip that empties the queue is short.
+    fn cut(&mut self, share: f64) {
+        if self.frozen {
+            return;
+        }
+        self.frozen = true;
+        let floor = self.floor_pps();
+        self.rate_max_pps = (self.rate_pps * (1.0 - share / 4.0)).max(floor);
+        self.rate_pps = (self.rate_pps * (1.0 - share / 2.0)).max(floor);
+    }
+
+    /// Equation (2), derived: half of the way to Rate_max, at least one packet per RTT more; once Rate_max is reached it
+    /// grows by one packet per RTT with Rate_data, up to the link's rate.
+    fn grow(&mut self) {
+        let step = self.floor_pps();
+        let gap = self.rate_max_pps - self.rate_pps;
+        if gap <= step {
+            self.rate_max_pps = (self.rate_pps + step).min(self.link_pps).max(step);
+            self.rate_pps = self.rate_max_pps;
+        } else {
+            self.rate_pps += (gap / 2.0).max(step);
+        }
+    }
+
+    /// A NAK reported packets that were sent after the last cut by a loss. "If the sender gets NAK, it also slows down."
+    ///
+    /// Without ECN a loss is the only signal, and halves the rate as in TCP.
+    pub fn on_loss(&mut self, ecn_works: bool) {
+        if self.mode == Mode::Congestion {
+            let share = if ecn_works { self.marked_share().max(0.5) } else { 1.0 };
+            self.cut(share);
+        }
+    }
+
+    /// A data packet was sent at its time: "it sets freeze as false".
+    pub fn on_data_sent(&mut self) {
+        self.frozen = false;
+    }
+
+    /// A timeout without feedback.
+    pub fn on_silence(&mut self) {
+        self.halvings = (self.halvings + 1).min(MAX_HALVINGS);
+    }
+
+    /// Feedback arrived. Each report doubles a rate that silence halved.
+    pub fn on_feedback(&mut self) {
+        self.halvings = self.halvings.saturating_sub(1);
+    }
+}
+
+/// What the inequality for th_max needs to know.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SwitchSetting {
+    /// Max_qsize: packets that the switch can queue.
+    pub max_queue_packets: f64,
+    /// Interval: microseconds between two packets of a sender in the UDP Mode.
+    pub interval_us: f64,
+    /// Delay: microseconds from the switch to the receiver.
+    pub delay_us: f64,
+    /// RTT_idle in microseconds.
+    pub rtt_idle_us: f64,
+    /// N: the expected largest number of senders.
+    pub senders: f64,
+    /// The bottleneck's packets per microsecond.
+    pub link_packets_per_us: f64,
+}
+
+/// The largest th_max with which the first reaction to a mark comes before the queue is full (derived).
+///
+/// N senders enqueue N / Interval packets per microsecond, the link removes C. A packet that is marked at th_max waits
+/// th_max / C in the queue; then Delay + RTT_idle pass until the senders' slower packets reach the switch. So
+///
+///   th_max + (N / Interval - C) (th_max / C + Delay + RTT_idle) <= Max_qsize
+///
+/// A negative result means that no setting protects this queue.
+pub fn largest_th_max(setting: &SwitchSetting) -> f64 {
+    let arrivals = setting.senders / setting.interval_us;
+    let excess = (arrivals - setting.link_packets_per_us).max(0.0);
+    let room = setting.max_queue_packets - excess * (setting.delay_us + setting.rtt_idle_us);
+    room / (1.0 + excess / setting.link_packets_per_us)
+}
