@@ -8,7 +8,7 @@ use crate::handshake::{self, Answer};
 use crate::incoming::{Arrival, ReceiveBuffer};
 use crate::observer::{Observation, Observer};
 use crate::outgoing::SendBuffer;
-use crate::sender::RateControl;
+use crate::sender::{RateControl, Reaction};
 use crate::seq::Seq;
 use crate::wire::{
     decode_obs_change, encode_obs_change, Bits, ControlHeader, ControlType, DataHeader, Header, Report, Shutdown,
@@ -118,7 +118,6 @@ pub struct Connection {
     peer_rtt_us: Option<Micros>,
     control_sequence: Seq,
     last_report: Option<Seq>,
-    last_ack: Option<Seq>,
     loss_epoch: u64,
     next_send_us: f64,
     last_heard_us: Micros,
@@ -166,7 +165,6 @@ impl Connection {
             peer_rtt_us: None,
             control_sequence: opening.control_sequence,
             last_report: None,
-            last_ack: None,
             loss_epoch: 0,
             next_send_us: 0.0,
             last_heard_us: now,
@@ -489,11 +487,10 @@ impl Connection {
     }
 
     fn on_ack(&mut self, header: &ControlHeader, report: &Report) {
-        // The number of an ACK orders the receiver's wishes: a late copy of an earlier ACK must not bring back a mode.
-        if !self.last_ack.map_or(true, |last| last.before(header.sequence)) {
+        let reaction = self.rate.on_ack(header.sequence, header.bits.obs, header.bits.ece);
+        if reaction == Reaction::Stale {
             return;
         }
-        self.last_ack = Some(header.sequence);
         self.due.ack2 = Some(header.sequence);
         if report.rtt_us > 0 {
             let rtt_us = Micros::from(report.rtt_us).max(PEER_RTT_US.0).min(PEER_RTT_US.1);
@@ -504,7 +501,7 @@ impl Connection {
             self.due.obs_change = Some(header.sequence);
         }
         self.due.cwr |= header.bits.obs && header.bits.ece;
-        if self.rate.on_ack(header.bits.obs, header.bits.ece) {
+        if reaction == Reaction::Changed {
             let mode = self.rate.mode();
             self.counts.congestion_entries += u64::from(mode == Mode::Congestion);
             // One event at a time waits to be read, so a peer cannot queue them.

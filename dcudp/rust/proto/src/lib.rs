@@ -11,6 +11,8 @@ mod connection;
 pub mod endpoint;
 mod handshake;
 mod incoming;
+#[cfg(test)]
+mod model_check;
 pub mod observer;
 mod outgoing;
 pub mod protect;

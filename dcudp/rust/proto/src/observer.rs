@@ -93,6 +93,12 @@ impl Observer {
         }
     }
 
+    /// What a future OBS-change must answer.
+    #[cfg(test)]
+    pub(crate) fn first_leaving_ack(&self) -> Option<Seq> {
+        self.first_leaving_ack
+    }
+
     /// Where the receiver is.
     pub fn state(&self) -> Observation {
         self.state
@@ -242,9 +248,14 @@ impl Observer {
             }
         }
         if self.state == Observation::Easing && ecn >= 1.0 && delay >= 1.0 {
-            self.state = Observation::Leaving;
-            self.interval_us = self.beta * idle_us;
+            self.leave(idle_us);
         }
+    }
+
+    /// "Then set OBS bit = 0 for the following ACK sent."
+    pub(crate) fn leave(&mut self, idle_us: f64) {
+        self.state = Observation::Leaving;
+        self.interval_us = self.beta * idle_us;
     }
 
     /// Equation (3): the share of RTTs that are not larger than the one before; None before K are known.

@@ -12,6 +12,7 @@
 //! | n_ecn | `marked_share()` | 1 | section IV.B |
 //! | freeze | `frozen` | - | section IV.B |
 
+use crate::seq::Seq;
 use crate::{Micros, Mode};
 
 /// Older ACKs count half once this many were counted, so that n_ecn follows a long Congestion Mode period.
@@ -19,7 +20,18 @@ const MEMORY_ACKS: u32 = 32;
 /// Rates are halved at most this often while feedback is missing.
 const MAX_HALVINGS: u32 = 20;
 
-/// The rate of one direction.
+/// What an ACK did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reaction {
+    /// It is older than another ACK, or a copy. It gets no answer.
+    Stale,
+    /// The mode stays. An ACK2 answers; if the ACK has OBS = 0, an OBS-change too.
+    Same,
+    /// The mode changed. The answers are the same.
+    Changed,
+}
+
+/// The mode and the rate of one direction.
 #[derive(Debug, Clone)]
 pub struct RateControl {
     mode: Mode,
@@ -32,6 +44,7 @@ pub struct RateControl {
     acks: u32,
     frozen: bool,
     halvings: u32,
+    last_ack: Option<Seq>,
 }
 
 impl RateControl {
@@ -50,6 +63,7 @@ impl RateControl {
             acks: 0,
             frozen: false,
             halvings: 0,
+            last_ack: None,
         }
     }
 
@@ -96,20 +110,23 @@ impl RateControl {
         self.frozen = false;
     }
 
-    /// A new ACK. Returns true if the mode changed.
-    ///
-    /// The ACK that begins the Congestion Mode sets the first rate and cuts nothing.
-    pub fn on_ack(&mut self, obs: bool, ece: bool) -> bool {
+    /// An ACK. Its sequence number orders the receiver's wishes: a late copy of an earlier ACK must not bring back a
+    /// mode. The ACK that begins the Congestion Mode sets the first rate and cuts nothing.
+    pub fn on_ack(&mut self, sequence: Seq, obs: bool, ece: bool) -> Reaction {
+        if !self.last_ack.map_or(true, |last| last.before(sequence)) {
+            return Reaction::Stale;
+        }
+        self.last_ack = Some(sequence);
         match (self.mode, obs) {
-            (Mode::Udp, false) => false,
+            (Mode::Udp, false) => Reaction::Same,
             (Mode::Congestion, false) => {
                 self.mode = Mode::Udp;
-                true
+                Reaction::Changed
             }
             (Mode::Udp, true) => {
                 self.enter();
                 self.count_ack(ece);
-                true
+                Reaction::Changed
             }
             (Mode::Congestion, true) => {
                 self.count_ack(ece);
@@ -118,7 +135,7 @@ impl RateControl {
                 } else {
                     self.grow();
                 }
-                false
+                Reaction::Same
             }
         }
     }

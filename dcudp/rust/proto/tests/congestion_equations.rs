@@ -1,0 +1,177 @@
+//! The sender's algorithm of figure 4 step by step, with the derived equations (1) and (2) and the bound of th_max.
+
+mod common;
+
+use common::{connected, Network};
+use dcudp_proto::sender::{largest_th_max, RateControl, Reaction, SwitchSetting};
+use dcudp_proto::seq::Seq;
+use dcudp_proto::{Config, Mode};
+
+const LINK_BPS: u64 = 1_000_000_000;
+const PACKET_BYTES: usize = 1250;
+/// C x 10^6 / (8 PktSize) with C = 1 Gbit/s and PktSize = 1.25 KB.
+const LINK_PPS: f64 = 100_000.0;
+
+struct Driver {
+    rate: RateControl,
+    next: u32,
+}
+
+impl Driver {
+    fn new() -> Driver {
+        let mut rate = RateControl::new(LINK_BPS, 2 * LINK_BPS, PACKET_BYTES);
+        rate.set_rtt(1000);
+        Driver { rate, next: 0 }
+    }
+
+    fn ack(&mut self, obs: bool, ece: bool) -> Reaction {
+        self.next += 1;
+        self.rate.on_ack(Seq::new(self.next), obs, ece)
+    }
+}
+
+#[test]
+fn udp_mode_allows_the_configured_rate_and_the_first_ack_sets_the_link_s() {
+    let mut driver = Driver::new();
+    assert_eq!((driver.rate.mode(), driver.rate.allowed_pps()), (Mode::Udp, 2.0 * LINK_PPS));
+    assert_eq!(driver.ack(true, true), Reaction::Changed);
+    assert_eq!((driver.rate.mode(), driver.rate.allowed_pps()), (Mode::Congestion, LINK_PPS));
+    assert_eq!(driver.ack(false, false), Reaction::Changed);
+    assert_eq!((driver.rate.mode(), driver.rate.allowed_pps()), (Mode::Udp, 2.0 * LINK_PPS));
+}
+
+#[test]
+fn a_cut_is_halving_only_if_every_ack_is_marked() {
+    let mut driver = Driver::new();
+    driver.ack(true, true);
+    driver.ack(true, true);
+    assert_eq!(driver.rate.allowed_pps(), LINK_PPS / 2.0);
+
+    let mut driver = Driver::new();
+    driver.ack(true, true);
+    for _ in 0..6 {
+        driver.ack(true, false);
+    }
+    let before = driver.rate.allowed_pps();
+    driver.ack(true, true);
+    // 2 of 8 ACKs are marked.
+    assert!((driver.rate.marked_share() - 0.25).abs() < 1e-9);
+    assert!((driver.rate.allowed_pps() / before - 0.875).abs() < 1e-9);
+}
+
+#[test]
+fn freeze_holds_until_a_data_packet_is_sent() {
+    let mut driver = Driver::new();
+    driver.ack(true, true);
+    driver.ack(true, true);
+    driver.ack(true, true);
+    driver.rate.on_loss(true);
+    assert_eq!(driver.rate.allowed_pps(), LINK_PPS / 2.0);
+    driver.rate.on_data_sent();
+    driver.ack(true, true);
+    assert_eq!(driver.rate.allowed_pps(), LINK_PPS / 4.0);
+}
+
+#[test]
+fn the_rate_never_falls_below_one_packet_per_rtt() {
+    let mut driver = Driver::new();
+    for _ in 0..100 {
+        driver.ack(true, true);
+        driver.rate.on_data_sent();
+    }
+    assert_eq!(driver.rate.allowed_pps(), 1000.0);
+    driver.rate.set_rtt(10_000);
+    for _ in 0..100 {
+        driver.ack(true, true);
+        driver.rate.on_data_sent();
+    }
+    assert_eq!(driver.rate.allowed_pps(), 100.0);
+}
+
+#[test]
+fn unmarked_acks_return_to_rate_max_at_once_and_then_probe() {
+    let mut driver = Driver::new();
+    driver.ack(true, true);
+    driver.ack(true, true);
+    // Rate_max is three quarters of the rate that was cut to a half.
+    driver.ack(true, false);
+    assert_eq!(driver.rate.allowed_pps(), 0.625 * LINK_PPS);
+    for _ in 0..10 {
+        driver.ack(true, false);
+    }
+    let before = driver.rate.allowed_pps();
+    assert!(before > 0.75 * LINK_PPS && before < 0.8 * LINK_PPS, "{before}");
+    driver.ack(true, false);
+    assert!((driver.rate.allowed_pps() - before - 1000.0).abs() < 1e-6);
+    for _ in 0..100 {
+        driver.ack(true, false);
+    }
+    assert_eq!(driver.rate.allowed_pps(), LINK_PPS);
+}
+
+#[test]
+fn an_old_or_repeated_ack_changes_nothing() {
+    let mut driver = Driver::new();
+    driver.ack(true, true);
+    let number = driver.next;
+    assert_eq!(driver.rate.on_ack(Seq::new(number), false, false), Reaction::Stale);
+    assert_eq!(driver.rate.on_ack(Seq::new(number - 1), false, false), Reaction::Stale);
+    assert_eq!(driver.rate.mode(), Mode::Congestion);
+}
+
+#[test]
+fn silence_halves_and_each_report_doubles() {
+    let mut driver = Driver::new();
+    for _ in 0..3 {
+        driver.rate.on_silence();
+    }
+    assert_eq!(driver.rate.allowed_pps(), LINK_PPS / 4.0);
+    driver.rate.on_feedback();
+    assert_eq!(driver.rate.allowed_pps(), LINK_PPS / 2.0);
+    for _ in 0..100 {
+        driver.rate.on_silence();
+    }
+    assert_eq!(driver.rate.allowed_pps(), 10.0);
+}
+
+fn paper(max_queue_packets: f64, senders: f64) -> SwitchSetting {
+    SwitchSetting {
+        max_queue_packets,
+        interval_us: 8.0 * 1500.0 / 1600.0,
+        delay_us: 25.0,
+        rtt_idle_us: 100.0,
+        senders,
+        link_packets_per_us: 1e9 / 8.0 / 1500.0 / 1e6,
+    }
+}
+
+#[test]
+fn the_paper_s_th_max_satisfies_the_bound_with_its_own_buffer() {
+    // 4 MB are 2796 packets of 1500 bytes; the paper uses th_max = 15 with up to 20 senders.
+    let bound = largest_th_max(&paper(2796.0, 20.0));
+    assert!(bound > 15.0 && bound < 200.0, "{bound}");
+    // A buffer that overflows within one reaction time has no setting.
+    assert!(largest_th_max(&paper(100.0, 20.0)) < 0.0);
+    // Senders that the link carries need no reaction: th_max can be the buffer.
+    assert_eq!(largest_th_max(&SwitchSetting { interval_us: 1e6, ..paper(100.0, 1.0) }), 100.0);
+}
+
+#[test]
+fn within_the_bound_the_first_reaction_comes_before_the_queue_is_full() {
+    let network = Network { queue_packets: 2796, th_max: 60.0, ..Network::paper() };
+    let bound = largest_th_max(&SwitchSetting { link_packets_per_us: 1e9 / 8.0 / 1452.0 / 1e6, ..paper(2796.0, 20.0) });
+    assert!(network.th_max < bound, "{bound}");
+    let config = Config { max_rate_bps: 1_600_000_000, ..Config::default() };
+    let (mut sim, ids) = connected(network, &config, 20, 1);
+    sim.hosts[0].counts_only = true;
+    for (host, id) in ids.iter().enumerate() {
+        sim.flow(host + 1, *id, Some(1_600_000_000), 10_000, u64::MAX);
+    }
+    sim.run_until(60_000);
+    for (host, id) in ids.iter().enumerate() {
+        let statistics = sim.hosts[host + 1].endpoint.statistics(*id).expect("open");
+        assert!(statistics.congestion_entries > 0, "host {host} stayed in the UDP Mode");
+    }
+    println!("bound {bound:.0}, longest queue {}", sim.queue.longest);
+    assert_eq!(sim.queue.drops, 0);
+}
