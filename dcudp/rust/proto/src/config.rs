@@ -32,7 +32,8 @@ pub struct Config {
     pub send_buffer_bytes: usize,
     /// Packets that one connection may hold for the application and behind gaps.
     pub receive_window_packets: u32,
-    /// Bytes of received data over all connections. Beyond it only the next expected packet is accepted.
+    /// Bytes of received data over all connections. Beyond it one connection at a time may go on, so
+    /// that its message becomes complete.
     pub total_receive_bytes: usize,
     /// Connections, half-open ones included.
     pub max_connections: usize,

@@ -353,8 +353,7 @@ impl Connection {
     }
 
     fn on_data(&mut self, now: Micros, ecn: Ecn, header: &DataHeader, payload: &[u8], may_store: bool) {
-        let storable = may_store || self.receive.expects(header.sequence);
-        if self.is_closing() || payload.len() > self.largest_payload || !storable {
+        if self.is_closing() || payload.len() > self.largest_payload || !may_store {
             self.drop_packet();
             return;
         }

@@ -247,6 +247,7 @@ pub struct Endpoint {
     answers: VecDeque<Transmit>,
     events: VecDeque<(ConnectionId, Queued)>,
     held_bytes: usize,
+    favoured: Option<u32>,
     stray: u64,
     refused: u64,
 }
@@ -275,6 +276,7 @@ impl Endpoint {
             answers: VecDeque::new(),
             events: VecDeque::new(),
             held_bytes: 0,
+            favoured: None,
             stray: 0,
             refused: 0,
         })
@@ -325,8 +327,15 @@ impl Endpoint {
         }
     }
 
+    /// False if the memory of all connections is used up. Then one connection may go on, up to its window: otherwise
+    /// incomplete messages could wait for each other's memory.
+    fn may_store(&self, id: u32) -> bool {
+        let other = self.favoured.filter(|favoured| *favoured != id && self.entries.contains_key(favoured));
+        self.held_bytes < self.config.total_receive_bytes || other.is_none()
+    }
+
     fn on_packet(&mut self, now: Micros, from: SocketAddr, ecn: Ecn, id: u32, datagram: &[u8]) -> bool {
-        let may_store = self.held_bytes < self.config.total_receive_bytes;
+        let may_store = self.may_store(id);
         let entry = match self.entries.get_mut(&id) {
             Some(entry) => entry,
             None => return false,
@@ -336,6 +345,11 @@ impl Endpoint {
             _ => return false,
         };
         let authentic = connection.handle(now, ecn, datagram, may_store);
+        if self.held_bytes < self.config.total_receive_bytes {
+            self.favoured = None;
+        } else if authentic && may_store {
+            self.favoured = Some(id);
+        }
         if let (true, Some(incoming)) = (authentic, &mut entry.incoming) {
             if !incoming.confirmed {
                 incoming.confirmed = true;

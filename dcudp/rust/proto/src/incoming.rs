@@ -146,11 +146,6 @@ impl ReceiveBuffer {
         !self.gaps.is_empty()
     }
 
-    /// True if the packet is the one that the buffer waits for.
-    pub fn expects(&self, sequence: Seq) -> bool {
-        sequence == self.next_expected()
-    }
-
     fn position(&self, sequence: Seq) -> Option<u64> {
         let offset = self.next_expected().offset(sequence);
         if offset >= 0 {

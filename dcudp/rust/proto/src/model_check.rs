@@ -135,7 +135,9 @@ impl World {
         }
         push(&|world| world.to_receiver.push(world.data()));
         for index in 0..self.to_sender.len() {
-            push(&|world| drop(world.to_sender.remove(index)));
+            push(&|world| {
+                world.to_sender.remove(index);
+            });
             push(&|world| world.to_sender.push(world.to_sender[index]));
             push(&|world| {
                 let message = world.to_sender.remove(index);
@@ -144,7 +146,9 @@ impl World {
             });
         }
         for index in 0..self.to_receiver.len() {
-            push(&|world| drop(world.to_receiver.remove(index)));
+            push(&|world| {
+                world.to_receiver.remove(index);
+            });
             push(&|world| world.to_receiver.push(world.to_receiver[index]));
             push(&|world| {
                 let message = world.to_receiver.remove(index);

@@ -166,6 +166,8 @@ fn reports_about_data_that_was_never_sent_are_dropped_as_a_whole() {
     for losses in [&[(1004, 1004)][..], &[(1000, 2000)], &[(500, 600), (0x7000_0000, 0x7000_0001)]] {
         liar.report(&report(1000, 1004, losses));
     }
+    let until = liar.sim.now_us + 10_000;
+    liar.sim.run_until(until);
     let after = liar.sim.hosts[1].endpoint.statistics(liar.id).expect("open");
     assert_eq!(after.retransmitted, before.retransmitted);
 }
