@@ -126,11 +126,6 @@ impl ReceiveBuffer {
         self.sequence(self.window_end)
     }
 
-    /// Packets that the peer may still send.
-    pub fn free_packets(&self) -> u64 {
-        self.window_end - self.end
-    }
-
     /// Bytes behind gaps, in incomplete messages, and in messages that the application has not read.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -139,11 +134,6 @@ impl ReceiveBuffer {
     /// Those of `bytes` that are in messages which the application has not read.
     pub fn unread_bytes(&self) -> usize {
         self.unread_bytes
-    }
-
-    /// True if packets are known to be missing.
-    pub fn has_gaps(&self) -> bool {
-        !self.gaps.is_empty()
     }
 
     fn position(&self, sequence: Seq) -> Option<u64> {

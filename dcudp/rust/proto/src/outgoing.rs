@@ -115,11 +115,6 @@ impl SendBuffer {
         !self.lost.is_empty() || (self.has_new() && self.next < self.window_end)
     }
 
-    /// The payload bytes of the packet that `take` would return.
-    pub fn next_length(&self) -> usize {
-        self.peek().map_or(0, |position| self.packets[(position - self.base) as usize].payload.len())
-    }
-
     fn peek(&self) -> Option<u64> {
         match self.lost.iter().next() {
             Some(position) => Some(*position),
