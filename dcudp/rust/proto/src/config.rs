@@ -76,7 +76,7 @@ impl Default for Config {
             mtu_bytes: 1452,
             link_rate_bps: 1_000_000_000,
             max_rate_bps: 1_000_000_000,
-            trend_window: 8,
+            trend_window: 16,
             alpha: 0.125,
             beta: 2.0,
             theta_ecn: 0.5,

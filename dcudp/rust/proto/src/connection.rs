@@ -712,7 +712,7 @@ impl Connection {
             end: self.receive.end(),
             window_end: self.receive.window_end(),
             next_sequence: self.send.sequence(self.send.next_position()),
-            rtt_us: self.observer.rtt_us().map_or(0, |rtt| rtt.min(f64::from(u32::MAX)) as u32),
+            rtt_us: self.observer.reported_rtt_us(now).map_or(0, |rtt| rtt.min(f64::from(u32::MAX)) as u32),
             reply: self.due.reply,
             no_ecn: self.ecn_bleached(),
             losses,

@@ -13,7 +13,7 @@ use crate::{Config, Mode};
 /// ACKs in one history.
 const ACKS: u32 = 6;
 /// Messages on their way in each direction.
-const FLIGHT: usize = 3;
+const FLIGHT: usize = 2;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 enum ToSender {

@@ -17,14 +17,18 @@ use crate::{Config, Micros};
 
 /// ACKs whose ACK2 is still awaited.
 const SENT_ACKS: usize = 64;
-/// ACKs without an ACK2 after which the interval doubles with each further ACK.
-const PATIENCE_ACKS: u32 = 8;
+/// An ACK waits at least this part of the age of the oldest ACK without an ACK2. So ACKs become rare if the peer is
+/// gone, or if ACK2s wait in a long queue.
+const AGE_PART: f64 = 0.25;
+/// In the Congestion Mode an ACK comes at least this often, in RTT_idle. So senders learn within this time that a long
+/// queue is empty.
+const LONGEST_RTTS: f64 = 8.0;
 /// RTTs are compared in parts of RTT_idle, so that the noise of timers is not a trend.
 const RTT_STEPS: f64 = 8.0;
 /// Without data for this many RTTs there is no congestion to observe.
 const IDLE_RTTS: f64 = 16.0;
 /// The same, in microseconds, at least.
-const IDLE_US: f64 = 10_000.0;
+const IDLE_US: f64 = 100_000.0;
 /// RTT_idle before the first measurement.
 const FIRST_RTT_US: f64 = 1000.0;
 
@@ -52,11 +56,11 @@ pub struct Observer {
     theta_rtt: f64,
     slowest_us: f64,
     rtt_us: Option<f64>,
+    newest_us: f64,
     rtt_idle_us: Option<f64>,
     interval_us: f64,
     next_ack_us: Micros,
     last_data_us: Micros,
-    unanswered: u32,
     sent: VecDeque<(Seq, Micros)>,
     first_leaving_ack: Option<Seq>,
     echo: bool,
@@ -78,11 +82,11 @@ impl Observer {
             theta_rtt: config.theta_rtt,
             slowest_us: config.idle_interval_us as f64,
             rtt_us: None,
+            newest_us: FIRST_RTT_US,
             rtt_idle_us: None,
             interval_us: FIRST_RTT_US,
             next_ack_us: 0,
             last_data_us: 0,
-            unanswered: 0,
             sent: VecDeque::new(),
             first_leaving_ack: None,
             echo: false,
@@ -104,9 +108,21 @@ impl Observer {
         self.state
     }
 
-    /// The smoothed RTT.
+    /// The RTT that ACKs follow: the smoothed one, or the newest if it is smaller. ACKs come once per RTT, so after a
+    /// long queue the smoothed RTT alone would stay long for many such RTTs.
     pub fn rtt_us(&self) -> Option<f64> {
-        self.rtt_us
+        self.rtt_us.map(|rtt| rtt.min(self.newest_us))
+    }
+
+    /// The age of the oldest ACK without an ACK2.
+    fn age_us(&self, now: Micros) -> f64 {
+        self.sent.front().map_or(0.0, |(_, sent_us)| now.saturating_sub(*sent_us) as f64)
+    }
+
+    /// The RTT for the peer: at least the age of the oldest ACK without an ACK2. It grows with a queue at once, not only
+    /// when an ACK2 has passed the queue.
+    pub fn reported_rtt_us(&self, now: Micros) -> Option<f64> {
+        self.rtt_us().map(|rtt| rtt.max(self.age_us(now)))
     }
 
     /// The least RTT.
@@ -117,6 +133,7 @@ impl Observer {
     /// An RTT of the handshake or of a keep-alive and its answer.
     pub fn on_rtt(&mut self, sample_us: Micros) {
         let sample = sample_us.max(1) as f64;
+        self.newest_us = sample;
         self.rtt_us = Some(match self.rtt_us {
             None => sample,
             Some(rtt) => (1.0 - self.alpha) * rtt + self.alpha * sample,
@@ -162,10 +179,10 @@ impl Observer {
         self.echo = true;
         if self.state == Observation::Quiet {
             self.delays.clear();
+            self.sent.clear();
             self.portions.clear();
             self.counted = 0;
             self.marked = 0;
-            self.unanswered = 0;
         }
         match self.state {
             // "It immediately sends an ACK", and then one every RTT_idle until an RTT is measured.
@@ -175,7 +192,7 @@ impl Observer {
             }
             Observation::Leaving => self.next_ack_us = now,
             Observation::Easing => {
-                self.interval_us = self.rtt_us.unwrap_or(FIRST_RTT_US);
+                self.interval_us = self.rtt_us().unwrap_or(FIRST_RTT_US);
                 self.next_ack_us = self.next_ack_us.min(now + self.interval_us as Micros);
             }
             Observation::Congested => {}
@@ -194,8 +211,9 @@ impl Observer {
 
     /// The bits OBS and ECE of an ACK that is sent now with this sequence number.
     pub fn on_ack_sent(&mut self, now: Micros, sequence: Seq) -> (bool, bool) {
-        let idle_us = (IDLE_RTTS * self.rtt_us.unwrap_or(FIRST_RTT_US)).max(IDLE_US);
-        if now.saturating_sub(self.last_data_us) as f64 > idle_us {
+        let without_data_us = now.saturating_sub(self.last_data_us) as f64;
+        // A sender at its least rate sends once per smoothed RTT.
+        if without_data_us > (IDLE_RTTS * self.rtt_us.unwrap_or(FIRST_RTT_US)).max(IDLE_US) {
             self.state = Observation::Leaving;
             self.echo = false;
         }
@@ -203,11 +221,17 @@ impl Observer {
             self.first_leaving_ack = Some(sequence);
         }
         push_bounded(&mut self.sent, (sequence, now), SENT_ACKS);
-        self.unanswered = self.unanswered.saturating_add(1);
-        let doublings = self.unanswered.saturating_sub(PATIENCE_ACKS).min(20);
-        let wait_us = (self.interval_us * f64::from(1u32 << doublings)).min(self.slowest_us).max(1.0);
-        self.next_ack_us = now + wait_us as Micros;
+        self.next_ack_us = now + self.wait_us(now).max(without_data_us) as Micros;
         (self.state != Observation::Leaving, self.echo && self.state != Observation::Leaving)
+    }
+
+    /// The wait after an ACK while data arrives.
+    fn wait_us(&self, now: Micros) -> f64 {
+        let wait_us = self.interval_us.max(self.age_us(now) * AGE_PART).min(self.slowest_us).max(1.0);
+        if self.state == Observation::Congested {
+            return wait_us.min(LONGEST_RTTS * self.rtt_idle_us.unwrap_or(FIRST_RTT_US));
+        }
+        wait_us
     }
 
     /// An ACK2 arrived. False if it answers no ACK that waits for one.
@@ -218,7 +242,6 @@ impl Observer {
         };
         let sent_us = self.sent[at].1;
         self.sent.drain(..=at);
-        self.unanswered = 0;
         self.on_rtt(now.saturating_sub(sent_us));
         if self.state == Observation::Quiet || self.state == Observation::Leaving {
             return true;
@@ -226,7 +249,7 @@ impl Observer {
         let (rtt, idle) = (self.rtt_us.unwrap_or(FIRST_RTT_US), self.rtt_idle_us.unwrap_or(FIRST_RTT_US));
         push_bounded(&mut self.delays, (rtt / idle * RTT_STEPS) as u64, self.window);
         if self.state == Observation::Congested {
-            self.interval_us = rtt;
+            self.interval_us = rtt.min(self.newest_us);
         }
         self.judge(idle);
         true
@@ -290,7 +313,6 @@ impl Observer {
         if self.state == Observation::Quiet {
             self.state = Observation::Leaving;
             self.first_leaving_ack = None;
-            self.unanswered = 0;
             self.interval_us = self.beta * self.rtt_idle_us.unwrap_or(FIRST_RTT_US);
             // Packets that left before the OBS-change arrive within an RTT. They need no answer.
             self.next_ack_us = now + self.interval_us as Micros;

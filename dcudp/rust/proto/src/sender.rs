@@ -17,6 +17,18 @@ use crate::{Micros, Mode};
 
 /// Older ACKs count half once this many were counted, so that n_ecn follows a long Congestion Mode period.
 const MEMORY_ACKS: u32 = 32;
+/// n_ecn is a share of at least so many ACKs, so the first marks of a period cut less.
+const LEAST_ACKS: u32 = 3;
+/// The part of a cut of Rate_data by which Rate_max is cut.
+const MAX_PART: f64 = 0.25;
+/// Below this distance, in parts of Rate_max, Rate_data has reached Rate_max.
+const REACHED_PART: f64 = 1.0 / 16.0;
+/// The unmarked ACKs in a row at Rate_max raise it by 1, 2, 3, ... of these parts of a packet per RTT.
+const PROBE_PARTS: f64 = 64.0;
+/// An unmarked ACK raises Rate_max by at most this part of it.
+const GROWTH_PART: f64 = 0.5;
+/// The weight of the newest RTT in the least rate.
+const RTT_WEIGHT: f64 = 0.125;
 /// Rates are halved at most this often while feedback is missing.
 const MAX_HALVINGS: u32 = 20;
 
@@ -40,9 +52,12 @@ pub struct RateControl {
     rate_pps: f64,
     rate_max_pps: f64,
     rtt_us: f64,
+    smooth_us: f64,
     marked_acks: u32,
     acks: u32,
     frozen: bool,
+    settling: bool,
+    probes: u32,
     halvings: u32,
     last_ack: Option<Seq>,
 }
@@ -59,9 +74,12 @@ impl RateControl {
             rate_pps: link_pps,
             rate_max_pps: link_pps,
             rtt_us: 1000.0,
+            smooth_us: 1000.0,
             marked_acks: 0,
             acks: 0,
             frozen: false,
+            settling: false,
+            probes: 0,
             halvings: 0,
             last_ack: None,
         }
@@ -87,17 +105,19 @@ impl RateControl {
         if self.acks == 0 {
             return 0.0;
         }
-        f64::from(self.marked_acks) / f64::from(self.acks)
+        f64::from(self.marked_acks) / f64::from(self.acks.max(LEAST_ACKS))
     }
 
-    /// One data packet per RTT.
+    /// One data packet per RTT. Of the smoothed RTT, because the newest one is small whenever the queue is empty, and
+    /// many senders at once would fill it again.
     fn floor_pps(&self) -> f64 {
-        1e6 / self.rtt_us
+        1e6 / self.rtt_us.max(self.smooth_us)
     }
 
-    /// The newest smoothed RTT.
+    /// The RTT of the newest ACK.
     pub fn set_rtt(&mut self, rtt_us: Micros) {
         self.rtt_us = rtt_us.max(1) as f64;
+        self.smooth_us += RTT_WEIGHT * (self.rtt_us - self.smooth_us);
     }
 
     /// Step 2 of the mode switch: the first rate of the Congestion Mode.
@@ -108,10 +128,14 @@ impl RateControl {
         self.marked_acks = 0;
         self.acks = 0;
         self.frozen = false;
+        self.probes = 0;
     }
 
     /// An ACK. Its sequence number orders the receiver's wishes: a late copy of an earlier ACK must not bring back a
     /// mode. The ACK that begins the Congestion Mode sets the first rate and cuts nothing.
+    ///
+    /// ACKs come once per RTT. So the ACK after a cut left before the first packet at the new rate arrived, and changes
+    /// no rate.
     pub fn on_ack(&mut self, sequence: Seq, obs: bool, ece: bool) -> Reaction {
         if !self.last_ack.map_or(true, |last| last.before(sequence)) {
             return Reaction::Stale;
@@ -130,7 +154,9 @@ impl RateControl {
             }
             (Mode::Congestion, true) => {
                 self.count_ack(ece);
-                if ece {
+                if self.settling {
+                    self.settling = false;
+                } else if ece {
                     self.cut(self.marked_share());
                 } else {
                     self.grow();
@@ -149,31 +175,36 @@ impl RateControl {
         self.marked_acks += u32::from(ece);
     }
 
-    /// Equation (1), derived: Rate_max <- Rate_data (1 - n_ecn / 4), Rate_data <- Rate_data (1 - n_ecn / 2).
+    /// Equation (1), derived: Rate_data <- Rate_data (1 - n_ecn / 2), Rate_max <- Rate_max (1 - n_ecn / 8).
     ///
-    /// It is smoother than halving, which it equals only if every ACK of the period was marked. Rate_max keeps the
-    /// better half of what was lost, so the dip that empties the queue is short.
+    /// It is smoother than halving, which it equals only if every ACK of the period was marked. The deep cut of
+    /// Rate_data empties the queue; the small cut of Rate_max is what lasts.
     fn cut(&mut self, share: f64) {
         if self.frozen {
             return;
         }
         self.frozen = true;
-        let floor = self.floor_pps();
-        self.rate_max_pps = (self.rate_pps * (1.0 - share / 4.0)).max(floor);
-        self.rate_pps = (self.rate_pps * (1.0 - share / 2.0)).max(floor);
+        self.settling = true;
+        self.probes = 0;
+        let (floor, part) = (self.floor_pps(), share / 2.0);
+        self.rate_max_pps = (self.rate_max_pps * (1.0 - part * MAX_PART)).max(floor);
+        self.rate_pps = (self.rate_pps * (1.0 - part)).max(floor);
     }
 
-    /// Equation (2), derived: half of the way to Rate_max, at least one packet per RTT more; once Rate_max is reached it
-    /// grows by one packet per RTT with Rate_data, up to the link's rate.
+    /// Equation (2), derived: an unmarked ACK returns Rate_data to Rate_max. Once it is there, further unmarked ACKs
+    /// raise both by i / 64 packets per RTT, i = 1, 2, 3, ..., up to the link's rate.
+    ///
+    /// So the first steps add little to a queue, and bandwidth that others leave is taken up after some ten RTTs.
     fn grow(&mut self) {
-        let step = self.floor_pps();
-        let gap = self.rate_max_pps - self.rate_pps;
-        if gap <= step {
-            self.rate_max_pps = (self.rate_pps + step).min(self.link_pps).max(step);
+        if self.rate_max_pps - self.rate_pps > self.rate_max_pps * REACHED_PART {
             self.rate_pps = self.rate_max_pps;
-        } else {
-            self.rate_pps += (gap / 2.0).max(step);
+            return;
         }
+        self.probes += 1;
+        let step = 1e6 / self.rtt_us * f64::from(self.probes) / PROBE_PARTS;
+        let limit = self.link_pps.max(self.floor_pps());
+        self.rate_max_pps = (self.rate_max_pps + step.min(self.rate_max_pps * GROWTH_PART)).min(limit);
+        self.rate_pps = self.rate_max_pps;
     }
 
     /// A NAK reported packets that were sent after the last cut by a loss. "If the sender gets NAK, it also slows down."
