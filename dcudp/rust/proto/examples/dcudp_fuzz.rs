@@ -21,7 +21,12 @@ const ROUND: u64 = 1000;
 const CORPUS: usize = 256;
 
 fn config() -> Config {
-    Config { receive_window_packets: 256, send_buffer_bytes: 1 << 17, max_connections: 64, ..Config::default() }
+    Config {
+        receive_window_packets: 256,
+        send_buffer_bytes: 1 << 17,
+        max_connections: 64,
+        ..Config::default()
+    }
 }
 
 struct Pair {

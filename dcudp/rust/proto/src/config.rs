@@ -99,7 +99,12 @@ impl Default for Config {
     }
 }
 
-fn within<T: PartialOrd + fmt::Display + Copy>(name: &str, value: T, low: T, high: T) -> Result<(), ConfigError> {
+fn within<T: PartialOrd + fmt::Display + Copy>(
+    name: &str,
+    value: T,
+    low: T,
+    high: T,
+) -> Result<(), ConfigError> {
     if value >= low && value <= high {
         return Ok(());
     }

@@ -11,10 +11,12 @@ use crate::outgoing::SendBuffer;
 use crate::sender::{RateControl, Reaction};
 use crate::seq::Seq;
 use crate::wire::{
-    decode_obs_change, encode_obs_change, Bits, ControlHeader, ControlType, DataHeader, Header, Report, Shutdown,
-    HEADER_BYTES, MESSAGE_NUMBERS, REPORT_BYTES, VERSION,
+    decode_obs_change, encode_obs_change, Bits, ControlHeader, ControlType, DataHeader, Header, Report,
+    Shutdown, HEADER_BYTES, MESSAGE_NUMBERS, REPORT_BYTES, VERSION,
 };
-use crate::{CloseReason, Config, Ecn, Event, MessageId, Micros, Mode, Protect, SendError, Statistics, Transmit};
+use crate::{
+    CloseReason, Config, Ecn, Event, MessageId, Micros, Mode, Protect, SendError, Statistics, Transmit,
+};
 
 /// A sender that is late by at most this time catches up with a burst.
 const CATCH_UP_US: f64 = 250.0;
@@ -57,11 +59,20 @@ pub struct Opening {
 enum Life {
     Open,
     /// `close` waits for acknowledgements.
-    Draining { until_us: Micros },
+    Draining {
+        until_us: Micros,
+    },
     /// A shutdown waits for its answer.
-    Closing { reason: CloseReason, kind: Shutdown, sent: u32, next_us: Micros },
+    Closing {
+        reason: CloseReason,
+        kind: Shutdown,
+        sent: u32,
+        next_us: Micros,
+    },
     /// The peer closed: its repeated shutdowns are answered.
-    Answering { until_us: Micros },
+    Answering {
+        until_us: Micros,
+    },
     Ended,
 }
 
@@ -120,6 +131,7 @@ pub struct Connection {
     last_report: Option<Seq>,
     loss_epoch: u64,
     next_send_us: f64,
+    idle: bool,
     last_heard_us: Micros,
     last_sent_us: Micros,
     last_data_sent_us: Micros,
@@ -140,8 +152,11 @@ pub struct Connection {
 impl Connection {
     /// Begins a connection.
     pub fn new(now: Micros, config: Arc<Config>, opening: Opening) -> Connection {
-        let receive =
-            ReceiveBuffer::new(opening.peer_initial_sequence, config.receive_window_packets, config.reorder_packets);
+        let receive = ReceiveBuffer::new(
+            opening.peer_initial_sequence,
+            config.receive_window_packets,
+            config.reorder_packets,
+        );
         let mut observer = Observer::new(&config);
         if let Some(rtt_us) = opening.rtt_us {
             observer.on_rtt(rtt_us);
@@ -157,7 +172,10 @@ impl Connection {
             started_us: now,
             mtu_bytes: opening.mtu_bytes,
             peer_window_packets: opening.peer_window_packets.min(MAX_WINDOW_PACKETS),
-            send: SendBuffer::new(opening.initial_sequence, opening.peer_window_packets.min(MAX_WINDOW_PACKETS)),
+            send: SendBuffer::new(
+                opening.initial_sequence,
+                opening.peer_window_packets.min(MAX_WINDOW_PACKETS),
+            ),
             advertised_end: receive.window_end(),
             receive,
             rate,
@@ -167,6 +185,7 @@ impl Connection {
             last_report: None,
             loss_epoch: 0,
             next_send_us: 0.0,
+            idle: true,
             last_heard_us: now,
             last_sent_us: now,
             last_data_sent_us: now,
@@ -516,7 +535,8 @@ impl Connection {
             (Shutdown::Answer, Life::Closing { reason, .. }) => self.end(reason),
             (Shutdown::Answer, _) => {}
             (_, Life::Open) | (_, Life::Draining { .. }) => {
-                let reason = if kind == Shutdown::Close { CloseReason::Peer } else { CloseReason::PeerAborted };
+                let reason =
+                    if kind == Shutdown::Close { CloseReason::Peer } else { CloseReason::PeerAborted };
                 self.due.shutdown_answer = true;
                 let until_us = now + u64::from(SHUTDOWNS) * self.shutdown_interval_us();
                 self.life = Life::Answering { until_us };
@@ -578,7 +598,8 @@ impl Connection {
             Life::Closing { next_us, .. } => return (*next_us).min(dead_us),
             Life::Open | Life::Draining { .. } => {}
         }
-        let mut times = [Some(dead_us), Some(self.keep_alive_us()), self.tail_probe_us(), None, None, None, None];
+        let mut times =
+            [Some(dead_us), Some(self.keep_alive_us()), self.tail_probe_us(), None, None, None, None];
         times[3] = self.observer.next_ack_us();
         times[4] = self.receive.next_report_us();
         if self.awaits_feedback() {
@@ -733,7 +754,14 @@ impl Connection {
         self.control(now, ControlType::Shutdown, sequence, Bits::default(), body)
     }
 
-    fn control(&mut self, now: Micros, kind: ControlType, sequence: Seq, bits: Bits, body: Vec<u8>) -> Transmit {
+    fn control(
+        &mut self,
+        now: Micros,
+        kind: ControlType,
+        sequence: Seq,
+        bits: Bits,
+        body: Vec<u8>,
+    ) -> Transmit {
         self.counts.control_sent += 1;
         let header = ControlHeader {
             sequence,
@@ -762,16 +790,24 @@ impl Connection {
 
     fn poll_data(&mut self, now: Micros) -> Option<Transmit> {
         let ahead_us = now + self.config.pacing_ahead_us;
-        if !self.send.can_send() || self.next_send_us as Micros > ahead_us {
+        if !self.send.can_send() {
+            self.idle = true;
+            return None;
+        }
+        // Only a sender that was late catches up. One that had nothing to send has nothing to catch up.
+        if std::mem::take(&mut self.idle) {
+            self.next_send_us = self.next_send_us.max(now as f64);
+        }
+        if self.next_send_us as Micros > ahead_us {
             return None;
         }
         let at = (self.next_send_us as Micros).max(now);
-        let idle = !self.send.awaits_acknowledgement();
+        let nothing_sent = !self.send.awaits_acknowledgement();
         let timestamp_us = self.timestamp(at);
         let (position, packet, again) = self.send.take(at)?;
         let (payload, first, last) = (packet.payload.clone(), packet.first, packet.last);
         let message = (packet.message % u64::from(MESSAGE_NUMBERS)) as u32;
-        if idle {
+        if nothing_sent {
             self.silent_since_us = now;
             self.backoff = 0;
         }
@@ -793,7 +829,8 @@ impl Connection {
         self.rate.on_data_sent();
         let transmit = self.seal(at, Header::Data(header), payload, Ecn::Ect0);
         // Interval_data is for a packet of PktSize. Shorter packets take their part of it.
-        let interval_us = 1e6 / self.rate.allowed_pps() * transmit.contents.len() as f64 / self.mtu_bytes as f64;
+        let interval_us =
+            1e6 / self.rate.allowed_pps() * transmit.contents.len() as f64 / self.mtu_bytes as f64;
         self.next_send_us = self.next_send_us.max(now as f64 - CATCH_UP_US) + interval_us;
         Some(transmit)
     }

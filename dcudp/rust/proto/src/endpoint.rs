@@ -113,7 +113,9 @@ impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SendError::Full => f.write_str("the send buffer is full: wait until the connection is writable"),
-            SendError::TooLarge(limit) => write!(f, "the message is too large: send at most {limit} bytes in one"),
+            SendError::TooLarge(limit) => {
+                write!(f, "the message is too large: send at most {limit} bytes in one")
+            }
             SendError::Closed => f.write_str("the connection is closed"),
         }
     }
@@ -313,7 +315,9 @@ impl Endpoint {
         let used = match Header::decode(datagram) {
             Ok(Header::Control(header)) if header.kind == ControlType::Handshake => {
                 match Handshake::decode(&datagram[crate::wire::HEADER_BYTES..]) {
-                    Ok(body) if header.connection == 0 => self.on_call(now, from, header.version, &body, datagram),
+                    Ok(body) if header.connection == 0 => {
+                        self.on_call(now, from, header.version, &body, datagram)
+                    }
                     Ok(body) => self.on_answer(now, from, header.connection, header.version, &body, datagram),
                     Err(_) => false,
                 }
@@ -327,11 +331,12 @@ impl Endpoint {
         }
     }
 
-    /// False if the memory of all connections is used up. Then one connection may go on, up to its window: otherwise
-    /// incomplete messages could wait for each other's memory.
+    /// False if the memory of all connections is used up. Then one connection with incomplete messages may go on, up to
+    /// its window, until they are complete: otherwise incomplete messages could wait for each other's memory.
     fn may_store(&self, id: u32) -> bool {
         let other = self.favoured.filter(|favoured| *favoured != id && self.entries.contains_key(favoured));
-        self.held_bytes < self.config.total_receive_bytes || other.is_none()
+        let incomplete = self.connection(ConnectionId(id)).map_or(false, |c| c.unassembled_bytes() > 0);
+        self.held_bytes < self.config.total_receive_bytes || (other.is_none() && incomplete)
     }
 
     fn on_packet(&mut self, now: Micros, from: SocketAddr, ecn: Ecn, id: u32, datagram: &[u8]) -> bool {
@@ -345,10 +350,10 @@ impl Endpoint {
             _ => return false,
         };
         let authentic = connection.handle(now, ecn, datagram, may_store);
-        if self.held_bytes < self.config.total_receive_bytes {
-            self.favoured = None;
-        } else if authentic && may_store {
-            self.favoured = Some(id);
+        if authentic && may_store {
+            let goes_on =
+                self.held_bytes >= self.config.total_receive_bytes && connection.unassembled_bytes() > 0;
+            self.favoured = if goes_on { Some(id) } else { None };
         }
         if let (true, Some(incoming)) = (authentic, &mut entry.incoming) {
             if !incoming.confirmed {
@@ -362,7 +367,14 @@ impl Endpoint {
     }
 
     /// REQUEST or CONFIRM of an initiator. Nothing is stored before the cookie returns and the key fits.
-    fn on_call(&mut self, now: Micros, from: SocketAddr, version: u8, body: &Handshake, datagram: &[u8]) -> bool {
+    fn on_call(
+        &mut self,
+        now: Micros,
+        from: SocketAddr,
+        version: u8,
+        body: &Handshake,
+        datagram: &[u8],
+    ) -> bool {
         if !self.server || body.id == 0 {
             return false;
         }
@@ -485,7 +497,14 @@ impl Endpoint {
             },
             Step::Accept => {
                 let control_sequence = Seq::new(self.random.word());
-                match calling.on_accept(now, &self.config, self.factory.as_ref(), body, datagram, control_sequence) {
+                match calling.on_accept(
+                    now,
+                    &self.config,
+                    self.factory.as_ref(),
+                    body,
+                    datagram,
+                    control_sequence,
+                ) {
                     Some(opening) => {
                         self.open_call(now, id, opening);
                         true
@@ -627,7 +646,12 @@ impl Endpoint {
     }
 
     /// Takes a message for sending. Before `Event::Connected` the error is `Closed`.
-    pub fn send_message(&mut self, now: Micros, id: ConnectionId, data: &[u8]) -> Result<MessageId, SendError> {
+    pub fn send_message(
+        &mut self,
+        now: Micros,
+        id: ConnectionId,
+        data: &[u8],
+    ) -> Result<MessageId, SendError> {
         let result = match self.entries.get_mut(&id.0).map(|entry| &mut entry.phase) {
             Some(Phase::Open(connection)) => connection.send_message(now, data),
             _ => Err(SendError::Closed),

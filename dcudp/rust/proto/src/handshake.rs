@@ -12,7 +12,8 @@ use crate::connection::Opening;
 use crate::random::{CookieFor, CookieJar};
 use crate::seq::Seq;
 use crate::wire::{
-    Bits, ControlHeader, ControlType, Handshake, Header, Refusal, Step, HANDSHAKE_BYTES, HEADER_BYTES, VERSION,
+    Bits, ControlHeader, ControlType, Handshake, Header, Refusal, Step, HANDSHAKE_BYTES, HEADER_BYTES,
+    VERSION,
 };
 use crate::{CloseReason, Config, Ecn, Micros, Protect, ProtectFactory, Stage, Transmit};
 
@@ -93,8 +94,12 @@ pub fn refusal(call: &Handshake, refusal: Refusal) -> Vec<u8> {
 
 /// True if a CONFIRM returns a cookie that this endpoint gave to this address.
 pub fn returns_cookie(now: Micros, jar: &CookieJar, from: SocketAddr, confirm: &Handshake) -> bool {
-    let subject =
-        CookieFor { peer: from, id: confirm.id, nonce: confirm.initiator_nonce, time_us: confirm.cookie_time_us };
+    let subject = CookieFor {
+        peer: from,
+        id: confirm.id,
+        nonce: confirm.initiator_nonce,
+        time_us: confirm.cookie_time_us,
+    };
     jar.check(now, &subject, &confirm.cookie) && jar.make(&subject).1 == confirm.responder_nonce
 }
 
@@ -199,7 +204,11 @@ impl Calling {
         if now < self.next_us {
             return Ok(None);
         }
-        if self.cookie.as_ref().map_or(false, |returned| now.saturating_sub(returned.since_us) > COOKIE_USE_US) {
+        if self
+            .cookie
+            .as_ref()
+            .map_or(false, |returned| now.saturating_sub(returned.since_us) > COOKIE_USE_US)
+        {
             self.cookie = None;
             self.tries = 0;
         }

@@ -182,10 +182,11 @@ impl ReceiveBuffer {
 
     /// Packets next to each other agree on where a message ends, which number it has, and whether it is ordered.
     fn fits_neighbours(&self, position: u64, header: &DataHeader) -> bool {
-        let neighbour = |at: Option<u64>| match at.and_then(|at| self.slots.get((at.checked_sub(self.base)?) as usize)) {
-            Some(Slot::Present(stored)) => Some(stored.header),
-            _ => None,
-        };
+        let neighbour =
+            |at: Option<u64>| match at.and_then(|at| self.slots.get((at.checked_sub(self.base)?) as usize)) {
+                Some(Slot::Present(stored)) => Some(stored.header),
+                _ => None,
+            };
         let joins = |before: &DataHeader, after: &DataHeader| {
             if before.last != after.first {
                 return false;
@@ -198,7 +199,8 @@ impl ReceiveBuffer {
         }
         let before = neighbour(position.checked_sub(1));
         let after = neighbour(Some(position + 1));
-        before.map_or(true, |before| joins(&before, header)) && after.map_or(true, |after| joins(header, &after))
+        before.map_or(true, |before| joins(&before, header))
+            && after.map_or(true, |after| joins(header, &after))
     }
 
     /// Opens a gap before a position beyond the end, or closes or splits the gap around it.
@@ -379,7 +381,10 @@ impl ReceiveBuffer {
         for (start, gap) in self.gaps.iter_mut().filter(|(_, gap)| gap.due_us <= now).take(limit) {
             gap.reports = gap.reports.saturating_add(1);
             gap.due_us = now + repeat_us * Micros::from(gap.reports.min(8));
-            ranges.push(LossRange { first: initial.plus(*start as u32), last: initial.plus((gap.end - 1) as u32) });
+            ranges.push(LossRange {
+                first: initial.plus(*start as u32),
+                last: initial.plus((gap.end - 1) as u32),
+            });
         }
         ranges
     }

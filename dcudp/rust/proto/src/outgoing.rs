@@ -148,7 +148,12 @@ impl SendBuffer {
     /// Takes the acknowledgement and the window of a report.
     ///
     /// A report may be older than another. Then its acknowledgement and window change nothing.
-    pub fn acknowledge(&mut self, next_expected: Seq, end: Seq, window_end: Seq) -> Result<u64, Contradiction> {
+    pub fn acknowledge(
+        &mut self,
+        next_expected: Seq,
+        end: Seq,
+        window_end: Seq,
+    ) -> Result<u64, Contradiction> {
         let expected = self.position(next_expected).ok_or(Contradiction)?;
         let end = self.position(end).ok_or(Contradiction)?;
         let window = self.position(window_end).ok_or(Contradiction)?;

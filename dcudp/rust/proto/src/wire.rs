@@ -388,7 +388,8 @@ impl Report {
             out.extend_from_slice(&seq.value().to_be_bytes());
         }
         out.extend_from_slice(&self.rtt_us.to_be_bytes());
-        let words: usize = self.losses.iter().map(|range| if range.first == range.last { 1 } else { 2 }).sum();
+        let words: usize =
+            self.losses.iter().map(|range| if range.first == range.last { 1 } else { 2 }).sum();
         out.push((if self.reply { REPLY } else { 0 }) | (if self.no_ecn { NO_ECN } else { 0 }));
         out.push(0);
         out.extend_from_slice(&(words as u16).to_be_bytes());

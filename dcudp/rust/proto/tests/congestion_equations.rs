@@ -191,7 +191,10 @@ fn the_paper_s_th_max_satisfies_the_bound_with_its_own_buffer() {
 #[test]
 fn within_the_bound_the_first_reaction_comes_before_the_queue_is_full() {
     let network = Network { queue_packets: 2796, th_max: 60.0, ..Network::paper() };
-    let bound = largest_th_max(&SwitchSetting { link_packets_per_us: 1e9 / 8.0 / 1452.0 / 1e6, ..paper(2796.0, 20.0) });
+    let bound = largest_th_max(&SwitchSetting {
+        link_packets_per_us: 1e9 / 8.0 / 1452.0 / 1e6,
+        ..paper(2796.0, 20.0)
+    });
     assert!(network.th_max < bound, "{bound}");
     let config = Config { max_rate_bps: 1_600_000_000, ..Config::default() };
     let (mut sim, ids) = connected(network, &config, 20, 1);

@@ -177,7 +177,8 @@ fn an_unknown_version_is_refused_with_the_known_one() {
 
 #[test]
 fn handshakes_survive_loss_reordering_and_duplication() {
-    let network = Network { loss: 0.2, duplication: 0.2, reordering: 0.2, reorder_us: 50_000, ..Network::plain(100) };
+    let network =
+        Network { loss: 0.2, duplication: 0.2, reordering: 0.2, reorder_us: 50_000, ..Network::plain(100) };
     let mut sim = Sim::new(network, 7);
     let config = Config { handshake_timeout_us: 30_000_000, ..Config::default() };
     sim.host_with(config.clone(), true, Box::new(Keys(3)));

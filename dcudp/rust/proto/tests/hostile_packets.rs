@@ -123,7 +123,8 @@ impl Liar {
 }
 
 fn report(next_expected: u32, end: u32, losses: &[(u32, u32)]) -> Report {
-    let ranges = losses.iter().map(|(first, last)| LossRange { first: Seq::new(*first), last: Seq::new(*last) });
+    let ranges =
+        losses.iter().map(|(first, last)| LossRange { first: Seq::new(*first), last: Seq::new(*last) });
     Report {
         next_expected: Seq::new(next_expected),
         end: Seq::new(end),

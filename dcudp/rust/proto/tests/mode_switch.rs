@@ -8,12 +8,14 @@ use dcudp_proto::{Config, Mode};
 #[test]
 fn without_a_queue_the_mode_stays_udp_and_no_ack_is_sent() {
     let (mut sim, ids) = connected(Network::paper(), &Config::default(), 1, 1);
-    sim.flow(1, ids[0], Some(500_000_000), 0, u64::MAX);
+    let from = sim.now_us;
+    sim.flow(1, ids[0], Some(500_000_000), from, u64::MAX);
     let before = sim.hosts[0].endpoint.statistics(sim.hosts[0].events[0].1).expect("open").control_sent;
     sim.run_until(1_000_000);
     let statistics = sim.hosts[1].endpoint.statistics(ids[0]).expect("open");
     assert_eq!((statistics.mode, statistics.congestion_entries), (Mode::Udp, 0));
-    let sent = sim.hosts[0].endpoint.statistics(sim.hosts[0].events[0].1).expect("open").control_sent - before;
+    let sent =
+        sim.hosts[0].endpoint.statistics(sim.hosts[0].events[0].1).expect("open").control_sent - before;
     assert!(sent <= 120, "{sent} control packets in 1 s instead of a keep-alive each 10 ms");
     let received: u64 = sim.received(0, 100_000, 1_000_000).iter().sum();
     assert!(received as f64 * 8.0 / 0.9 > 0.98 * 500e6, "{received} bytes");

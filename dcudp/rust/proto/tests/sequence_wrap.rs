@@ -22,8 +22,13 @@ fn distances_count_across_the_wrap() {
 fn a_connection_passes_the_wrap_under_loss() {
     for initial in [MASK, MASK - 1, MASK - 100, MASK - 1000] {
         let config = Config { initial_sequence: Some(initial), ..Config::default() };
-        let network =
-            Network { loss: 0.05, duplication: 0.05, reordering: 0.05, reorder_us: 500, ..Network::plain(50) };
+        let network = Network {
+            loss: 0.05,
+            duplication: 0.05,
+            reordering: 0.05,
+            reorder_us: 500,
+            ..Network::plain(50)
+        };
         let (mut sim, ids) = connected(network, &config, 1, u64::from(initial));
         let sent = messages(1, 200, 15_000);
         send_all(&mut sim, 1, ids[0], &sent, 60_000_000);

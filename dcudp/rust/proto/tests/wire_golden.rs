@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use dcudp_proto::seq::Seq;
 use dcudp_proto::wire::{
-    decode_obs_change, encode_obs_change, Bits, ControlHeader, ControlType, DataHeader, Handshake, Header, LossRange,
-    Refusal, Report, Shutdown, Step, HEADER_BYTES,
+    decode_obs_change, encode_obs_change, Bits, ControlHeader, ControlType, DataHeader, Handshake, Header,
+    LossRange, Refusal, Report, Shutdown, Step, HEADER_BYTES,
 };
 
 fn path(parts: &str) -> PathBuf {

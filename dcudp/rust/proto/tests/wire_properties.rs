@@ -5,8 +5,8 @@ mod common;
 use common::Rng;
 use dcudp_proto::seq::Seq;
 use dcudp_proto::wire::{
-    decode_obs_change, Bits, ControlHeader, ControlType, DataHeader, Handshake, Header, LossRange, Refusal, Report,
-    Shutdown, Step, WireError, HANDSHAKE_BYTES, HEADER_BYTES, REPORT_BYTES,
+    decode_obs_change, Bits, ControlHeader, ControlType, DataHeader, Handshake, Header, LossRange, Refusal,
+    Report, Shutdown, Step, WireError, HANDSHAKE_BYTES, HEADER_BYTES, REPORT_BYTES,
 };
 
 const CASES: usize = 20_000;

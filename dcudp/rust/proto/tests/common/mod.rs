@@ -225,7 +225,14 @@ impl Sim {
         self.hosts[host].endpoint.send_message(now, id, data).map(drop)
     }
 
-    pub fn flow(&mut self, host: usize, id: ConnectionId, rate_bps: Option<u64>, from_us: u64, until_us: u64) {
+    pub fn flow(
+        &mut self,
+        host: usize,
+        id: ConnectionId,
+        rate_bps: Option<u64>,
+        from_us: u64,
+        until_us: u64,
+    ) {
         self.flows.push(Flow {
             host,
             id,
@@ -245,7 +252,9 @@ impl Sim {
 
     fn launch(&mut self, from: usize, packet: Transmit) {
         self.datagrams += 1;
-        assert!(packet.not_before_us <= self.clock(from) + self.hosts[from].endpoint.config().pacing_ahead_us);
+        assert!(
+            packet.not_before_us <= self.clock(from) + self.hosts[from].endpoint.config().pacing_ahead_us
+        );
         let to = match self.hosts.iter().position(|host| host.address == packet.to) {
             Some(to) => to,
             None => return,
@@ -285,7 +294,7 @@ impl Sim {
             return;
         }
         let (low, high) = (self.network.th_min, self.network.th_max);
-        let probability = ((length as f64 - low) / (high - low)).max(0.0).min(1.0);
+        let probability = ((length as f64 - low) / (high - low)).clamp(0.0, 1.0);
         if self.network.bleaches {
             flying.packet.ecn = Ecn::NotEct;
         }
