@@ -19,12 +19,15 @@ use dcudp_proto::{Config, ConnectionId, Ecn, Endpoint, Event, Plain, ProtectFact
 /// Hostile datagrams between two checks.
 const ROUND: u64 = 1000;
 const CORPUS: usize = 256;
+/// Sequence numbers wrap early.
+const INITIAL: u32 = 0x7fff_ff00;
 
 fn config() -> Config {
     Config {
         receive_window_packets: 256,
         send_buffer_bytes: 1 << 17,
         max_connections: 64,
+        initial_sequence: Some(INITIAL),
         ..Config::default()
     }
 }
@@ -107,6 +110,11 @@ impl Pair {
     }
 
     fn work(&mut self, rng: &mut Rng) {
+        // Without a key hostile reports stop a connection sooner or later. Each new one is fuzzed in a fresh state.
+        if let (false, Some(id), 0) = (self.keyed, self.id, rng.below(10)) {
+            self.ends[1].abort(self.now, id);
+            self.pump(5);
+        }
         if self.id.is_none() {
             self.connections += 1;
             // Old connections of hostile rounds may fill the endpoint until their timeouts.
@@ -141,12 +149,10 @@ impl Pair {
     }
 
     fn hostile(&mut self, rng: &mut Rng) {
-        let (mut to, mut bytes) = match self.corpus.get(rng.below(CORPUS as u64) as usize) {
-            Some((to, bytes)) => (*to, bytes.clone()),
-            None => (rng.below(2) as usize, Vec::new()),
-        };
+        let picked = rng.below(self.corpus.len().max(1) as u64) as usize;
+        let (mut to, mut bytes) = self.corpus.get(picked).cloned().unwrap_or((0, vec![0; 16]));
         let mut from = address(1 - to);
-        match rng.below(8) {
+        match rng.below(16) {
             0 => {
                 let length = rng.below(200) as usize;
                 bytes = rng.bytes(length);
@@ -158,7 +164,8 @@ impl Pair {
             }
             3 => from = address(2 + rng.below(1000) as usize),
             4 => to = 1 - to,
-            5 => {
+            5 => {} // A replay.
+            6..=9 => {
                 // A well-formed header of this connection with a random body.
                 let length = rng.below(160) as usize;
                 bytes = rng.bytes(16 + length);
@@ -170,13 +177,14 @@ impl Pair {
                     bytes[39] = rng.below(((length - 24) / 4) as u64 + 1) as u8;
                 }
             }
-            6 => {} // A replay.
             _ => {
-                for _ in 0..1 + rng.below(6) {
-                    if !bytes.is_empty() {
-                        let at = rng.below(bytes.len().min(60) as u64) as usize;
-                        bytes[at] = rng.word() as u8;
-                    }
+                // A few bytes of a real packet, near the header, changed; for the connection that is open now.
+                if bytes.len() >= 16 && bytes[12..16] != [0; 4] {
+                    bytes[12..16].copy_from_slice(&self.peer_number[to].to_be_bytes());
+                }
+                for _ in 0..1 + rng.below(4) {
+                    let at = rng.below(bytes.len().min(60) as u64) as usize;
+                    bytes[at] = rng.word() as u8;
                 }
             }
         }

@@ -511,7 +511,7 @@ impl Connection {
         }
         self.due.ack2 = Some(header.sequence);
         if report.rtt_us > 0 {
-            let rtt_us = Micros::from(report.rtt_us).max(PEER_RTT_US.0).min(PEER_RTT_US.1);
+            let rtt_us = Micros::from(report.rtt_us).clamp(PEER_RTT_US.0, PEER_RTT_US.1);
             self.peer_rtt_us = Some(rtt_us);
             self.rate.set_rtt(rtt_us);
         }
