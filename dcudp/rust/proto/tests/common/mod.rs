@@ -3,6 +3,7 @@
 //! Everything is deterministic: time is simulated, and random numbers come from a seed.
 #![allow(dead_code)]
 
+pub mod fuzz;
 pub mod keys;
 
 use std::cmp::Reverse;
