@@ -853,6 +853,7 @@ impl Connection {
             receive_buffer_bytes: self.receive.bytes(),
             data_sent: counts.data_sent,
             retransmitted: counts.retransmitted,
+            acknowledged: self.send.acknowledged(),
             data_received: counts.data_received,
             duplicates: counts.duplicates,
             lost: counts.lost,

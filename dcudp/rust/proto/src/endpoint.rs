@@ -161,6 +161,8 @@ pub struct Statistics {
     pub data_sent: u64,
     /// Data packets sent again.
     pub retransmitted: u64,
+    /// Data packets that the peer acknowledged.
+    pub acknowledged: u64,
     /// Data packets received, duplicates included.
     pub data_received: u64,
     /// Data packets received more than once.

@@ -90,6 +90,11 @@ impl SendBuffer {
         self.next
     }
 
+    /// How many packets the peer acknowledged.
+    pub fn acknowledged(&self) -> u64 {
+        self.base
+    }
+
     /// The free window in packets.
     pub fn window_packets(&self) -> u64 {
         self.window_end.saturating_sub(self.next)
