@@ -146,6 +146,8 @@ pub struct Sim {
     pub queue: QueueStatistics,
     pub rng: Rng,
     pub datagrams: u64,
+    /// Data packets that hosts sent.
+    pub data: u64,
     waiting: VecDeque<Flying>,
     busy: bool,
     heap: BinaryHeap<Reverse<(u64, u64, What)>>,
@@ -174,6 +176,7 @@ impl Sim {
             queue: QueueStatistics::default(),
             rng: Rng::new(seed),
             datagrams: 0,
+            data: 0,
             waiting: VecDeque::new(),
             busy: false,
             heap: BinaryHeap::new(),
@@ -253,6 +256,7 @@ impl Sim {
 
     fn launch(&mut self, from: usize, packet: Transmit) {
         self.datagrams += 1;
+        self.data += u64::from(packet.contents[0] & 0x80 == 0);
         assert!(
             packet.not_before_us <= self.clock(from) + self.hosts[from].endpoint.config().pacing_ahead_us
         );
