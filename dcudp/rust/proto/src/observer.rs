@@ -304,6 +304,8 @@ impl Observer {
         self.state = Observation::Quiet;
         self.first_leaving_ack = None;
         self.echo = false;
+        // The age of an ACK whose ACK2 was lost must not count later.
+        self.sent.clear();
         true
     }
 

@@ -25,6 +25,8 @@ const MAX_PART: f64 = 0.25;
 const REACHED_PART: f64 = 1.0 / 16.0;
 /// The unmarked ACKs in a row at Rate_max raise it by 1, 2, 3, ... of these parts of a packet per RTT.
 const PROBE_PARTS: f64 = 64.0;
+/// The same, at least, in parts of the link's rate: on long paths a packet per RTT is little.
+const LINK_PARTS: f64 = 512.0;
 /// An unmarked ACK raises Rate_max by at most this part of it.
 const GROWTH_PART: f64 = 0.5;
 /// The weight of the newest RTT in the least rate.
@@ -201,7 +203,8 @@ impl RateControl {
             return;
         }
         self.probes += 1;
-        let step = 1e6 / self.rtt_us * f64::from(self.probes) / PROBE_PARTS;
+        let unit = (1e6 / self.rtt_us / PROBE_PARTS).max(self.link_pps / LINK_PARTS);
+        let step = unit * f64::from(self.probes);
         let limit = self.link_pps.max(self.floor_pps());
         self.rate_max_pps = (self.rate_max_pps + step.min(self.rate_max_pps * GROWTH_PART)).min(limit);
         self.rate_pps = self.rate_max_pps;
