@@ -388,6 +388,9 @@ impl Connection {
                 return;
             }
         }
+        if self.ecn_bleached() {
+            self.observer.on_erased_ecn();
+        }
         self.observer.on_data(now, ecn == Ecn::Ce, header.bits.cwr);
         if header.bits.obs {
             self.observer.on_stale_obs(now);
@@ -465,6 +468,7 @@ impl Connection {
         self.last_feedback(now);
         if self.last_report.map_or(true, |last| last.before(header.sequence)) {
             self.last_report = Some(header.sequence);
+            self.rate.set_ecn_works(!report.no_ecn);
             self.due.keep_alive |= report.reply;
             // Packets with a later sending time may have been handed out before the report was.
             let wait_us = self.rtt_us() / 2 + self.config.pacing_ahead_us + 1000;
@@ -499,7 +503,7 @@ impl Connection {
         // Losses of packets that left before the last cut by a loss are the same congestion.
         if lost > 0 && lost_end > self.loss_epoch {
             self.loss_epoch = self.send.next_position();
-            self.rate.on_loss(!report.no_ecn);
+            self.rate.on_loss();
         }
         true
     }

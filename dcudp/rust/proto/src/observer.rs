@@ -64,6 +64,7 @@ pub struct Observer {
     sent: VecDeque<(Seq, Micros)>,
     first_leaving_ack: Option<Seq>,
     echo: bool,
+    ecn_erased: bool,
     counted: usize,
     marked: usize,
     delays: VecDeque<u64>,
@@ -90,6 +91,7 @@ impl Observer {
             sent: VecDeque::new(),
             first_leaving_ack: None,
             echo: false,
+            ecn_erased: false,
             counted: 0,
             marked: 0,
             delays: VecDeque::new(),
@@ -139,6 +141,12 @@ impl Observer {
             Some(rtt) => (1.0 - self.alpha) * rtt + self.alpha * sample,
         });
         self.rtt_idle_us = Some(self.rtt_idle_us.map_or(sample, |idle| idle.min(sample)));
+    }
+
+    /// The path erases ECN. Then only losses show congestion, and each return to the UDP Mode would cost some. So the
+    /// Congestion Mode lasts until the sender stops.
+    pub fn on_erased_ecn(&mut self) {
+        self.ecn_erased = true;
     }
 
     /// A data packet arrived. `marked` is true with CE.
@@ -258,7 +266,7 @@ impl Observer {
     /// Conditions 1 and 2. They cannot hold at the same instant, so condition 1 is remembered until a mark.
     fn judge(&mut self, idle_us: f64) {
         let (ecn, delay) = match (self.ecn_trend(), self.delay_trend()) {
-            (Some(ecn), Some(delay)) if self.portions.back() == Some(&0) => (ecn, delay),
+            (Some(ecn), Some(delay)) if self.portions.back() == Some(&0) && !self.ecn_erased => (ecn, delay),
             _ => return,
         };
         if self.state == Observation::Congested {

@@ -27,6 +27,8 @@ const REACHED_PART: f64 = 1.0 / 16.0;
 const PROBE_PARTS: f64 = 64.0;
 /// The same, at least, in parts of the link's rate: on long paths a packet per RTT is little.
 const LINK_PARTS: f64 = 512.0;
+/// The largest number of these units in one step if the path erases ECN.
+const BLIND_PROBES: u32 = 1;
 /// An unmarked ACK raises Rate_max by at most this part of it.
 const GROWTH_PART: f64 = 0.5;
 /// The weight of the newest RTT in the least rate.
@@ -59,6 +61,7 @@ pub struct RateControl {
     acks: u32,
     frozen: bool,
     settling: bool,
+    ecn_works: bool,
     probes: u32,
     halvings: u32,
     last_ack: Option<Seq>,
@@ -81,6 +84,7 @@ impl RateControl {
             acks: 0,
             frozen: false,
             settling: false,
+            ecn_works: true,
             probes: 0,
             halvings: 0,
             last_ack: None,
@@ -114,6 +118,11 @@ impl RateControl {
     /// many senders at once would fill it again.
     fn floor_pps(&self) -> f64 {
         1e6 / self.rtt_us.max(self.smooth_us)
+    }
+
+    /// Whether the receiver sees the ECN field as it was sent.
+    pub fn set_ecn_works(&mut self, works: bool) {
+        self.ecn_works = works;
     }
 
     /// The RTT of the newest ACK.
@@ -189,12 +198,15 @@ impl RateControl {
         self.settling = true;
         self.probes = 0;
         let (floor, part) = (self.floor_pps(), share / 2.0);
-        self.rate_max_pps = (self.rate_max_pps * (1.0 - part * MAX_PART)).max(floor);
+        // Without ECN the rate must not return to where packets were lost.
+        let max_part = if self.ecn_works { MAX_PART } else { 1.0 };
+        self.rate_max_pps = (self.rate_max_pps * (1.0 - part * max_part)).max(floor);
         self.rate_pps = (self.rate_pps * (1.0 - part)).max(floor);
     }
 
     /// Equation (2), derived: an unmarked ACK returns Rate_data to Rate_max. Once it is there, further unmarked ACKs
-    /// raise both by i / 64 packets per RTT, i = 1, 2, 3, ..., up to the link's rate.
+    /// raise both by i units, i = 1, 2, 3, ..., up to the link's rate. A unit is 1 / 64 packet per RTT, or 1 / 512 of
+    /// the link's rate if that is more.
     ///
     /// So the first steps add little to a queue, and bandwidth that others leave is taken up after some ten RTTs.
     fn grow(&mut self) {
@@ -202,7 +214,8 @@ impl RateControl {
             self.rate_pps = self.rate_max_pps;
             return;
         }
-        self.probes += 1;
+        // Without ECN a full queue is the first signal, so the steps must stay small until it comes.
+        self.probes = (self.probes + 1).min(if self.ecn_works { u32::MAX } else { BLIND_PROBES });
         let unit = (1e6 / self.rtt_us / PROBE_PARTS).max(self.link_pps / LINK_PARTS);
         let step = unit * f64::from(self.probes);
         let limit = self.link_pps.max(self.floor_pps());
@@ -213,9 +226,9 @@ impl RateControl {
     /// A NAK reported packets that were sent after the last cut by a loss. "If the sender gets NAK, it also slows down."
     ///
     /// Without ECN a loss is the only signal, and halves the rate as in TCP.
-    pub fn on_loss(&mut self, ecn_works: bool) {
+    pub fn on_loss(&mut self) {
         if self.mode == Mode::Congestion {
-            let share = if ecn_works { self.marked_share().max(0.5) } else { 1.0 };
+            let share = if self.ecn_works { self.marked_share().max(0.5) } else { 1.0 };
             self.cut(share);
         }
     }

@@ -87,7 +87,7 @@ fn freeze_holds_until_a_data_packet_is_sent() {
     let after_cut = driver.rate.allowed_pps();
     for _ in 0..4 {
         driver.ack(true, true);
-        driver.rate.on_loss(true);
+        driver.rate.on_loss();
     }
     assert_eq!(driver.rate.allowed_pps(), after_cut);
     driver.rate.on_data_sent();
@@ -119,11 +119,11 @@ fn unmarked_acks_return_to_rate_max_at_once_and_then_probe() {
     driver.ack(true, false);
     let rate_max = driver.rate.allowed_pps();
     assert!((rate_max / LINK_PPS - 11.0 / 12.0).abs() < 1e-9);
-    // 1 / 64, 2 / 64, ... of a packet per RTT of 1 ms.
+    // 1, 2, 3, ... times 1 / 512 of the link's rate, which is more than 1 / 64 of a packet per RTT of 1 ms.
     for (index, total) in [1.0, 3.0, 6.0, 10.0].iter().enumerate() {
         driver.ack(true, false);
         let more = driver.rate.allowed_pps() - rate_max;
-        assert!((more - total * 1000.0 / 64.0).abs() < 1e-6, "{more} after {index} more ACKs");
+        assert!((more - total * LINK_PPS / 512.0).abs() < 1e-6, "{more} after {index} more ACKs");
     }
     for _ in 0..100 {
         driver.ack(true, false);
@@ -136,7 +136,8 @@ fn a_loss_cuts_more_if_the_path_erases_ecn() {
     for (ecn_works, part) in [(true, 0.75), (false, 0.5)] {
         let mut driver = Driver::new();
         driver.ack(true, true);
-        driver.rate.on_loss(ecn_works);
+        driver.rate.set_ecn_works(ecn_works);
+        driver.rate.on_loss();
         assert!((driver.rate.allowed_pps() / LINK_PPS - part).abs() < 1e-9);
     }
 }
