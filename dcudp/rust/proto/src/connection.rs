@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::handshake::{self, Answer};
-use crate::incoming::{Arrival, ReceiveBuffer};
+use crate::incoming::{Arrival, ReceiveBuffer, Rtt};
 use crate::observer::{Observation, Observer};
 use crate::outgoing::SendBuffer;
 use crate::sender::{RateControl, Reaction};
@@ -379,8 +379,9 @@ impl Connection {
         self.counts.data_received += 1;
         self.counts.ce_received += u64::from(ecn == Ecn::Ce);
         self.counts.ect_received += u64::from(ecn != Ecn::NotEct);
-        let wait_us = (self.rtt_us() / 2).max(500);
-        match self.receive.insert(now, header, payload, wait_us) {
+        let least_us = self.observer.rtt_idle_us().map_or(0, |rtt| rtt as Micros);
+        let rtt = Rtt { smoothed_us: self.rtt_us(), least_us };
+        match self.receive.insert(now, header, payload, rtt) {
             Arrival::New => {}
             Arrival::Duplicate => self.counts.duplicates += 1,
             Arrival::Refused | Arrival::Malformed => {
@@ -404,7 +405,7 @@ impl Connection {
     }
 
     fn note_losses(&mut self, now: Micros) {
-        let lost = self.receive.take_new_losses();
+        let lost = self.receive.take_new_losses(now);
         if lost > 0 {
             self.counts.lost += u64::from(lost);
             self.observer.on_lost(now, lost);

@@ -9,6 +9,18 @@ use crate::Micros;
 /// Gaps that are remembered. A packet that would make one more is dropped, as if the network had lost it.
 pub const MAX_GAPS: usize = 2048;
 
+/// The least wait before a gap is reported with nothing behind it.
+const LEAST_WAIT_US: Micros = 500;
+
+/// What the connection knows of the path.
+#[derive(Debug, Clone, Copy)]
+pub struct Rtt {
+    /// The smoothed RTT.
+    pub smoothed_us: Micros,
+    /// RTT_idle.
+    pub least_us: Micros,
+}
+
 /// What became of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
@@ -40,7 +52,9 @@ struct Gap {
     end: u64,
     due_us: Micros,
     reports: u32,
-    counted: bool,
+    since_us: Micros,
+    /// When the gap became a loss.
+    lost_us: Option<Micros>,
 }
 
 #[derive(Debug, Default)]
@@ -72,6 +86,7 @@ pub struct ReceiveBuffer {
     next_expected: u64,
     end: u64,
     window_end: u64,
+    lateness_us: Micros,
     unread: u64,
     unread_bytes: usize,
     bytes: usize,
@@ -95,6 +110,7 @@ impl ReceiveBuffer {
             next_expected: 0,
             end: 0,
             window_end: u64::from(capacity_packets),
+            lateness_us: 0,
             unread: 0,
             unread_bytes: 0,
             bytes: 0,
@@ -144,8 +160,8 @@ impl ReceiveBuffer {
         self.next_expected.checked_sub(u64::from(offset.unsigned_abs()))
     }
 
-    /// Stores a packet. A new gap is reported after `wait_us` even if nothing arrives behind it.
-    pub fn insert(&mut self, now: Micros, header: &DataHeader, payload: &[u8], wait_us: Micros) -> Arrival {
+    /// Stores a packet. A new gap is reported after half an RTT even if nothing arrives behind it.
+    pub fn insert(&mut self, now: Micros, header: &DataHeader, payload: &[u8], rtt: Rtt) -> Arrival {
         let position = match self.position(header.sequence) {
             Some(position) => position,
             None => return Arrival::Duplicate,
@@ -165,7 +181,7 @@ impl ReceiveBuffer {
         if !self.fits_neighbours(position, header) || self.partials.len() > self.slots.len() {
             return Arrival::Malformed;
         }
-        if !self.note_gaps(now, position, wait_us) {
+        if !self.note_gaps(now, position, rtt) {
             return Arrival::Refused;
         }
         while self.slots.len() <= index {
@@ -204,15 +220,14 @@ impl ReceiveBuffer {
     }
 
     /// Opens a gap before a position beyond the end, or closes or splits the gap around it.
-    fn note_gaps(&mut self, now: Micros, position: u64, wait_us: Micros) -> bool {
+    fn note_gaps(&mut self, now: Micros, position: u64, rtt: Rtt) -> bool {
         if position >= self.end {
             if position > self.end {
                 if self.gaps.len() >= MAX_GAPS {
                     return false;
                 }
-                let gap = Gap { end: position, due_us: now + wait_us, reports: 0, counted: false };
-                self.gaps.insert(self.end, gap);
-                self.fresh.push_back(self.end);
+                let wait_us = (rtt.smoothed_us / 2).max(LEAST_WAIT_US).max(self.lateness_us);
+                self.open_gap(now, position, wait_us);
             }
             self.end = position + 1;
             return true;
@@ -225,13 +240,14 @@ impl ReceiveBuffer {
         if splits && self.gaps.len() >= MAX_GAPS {
             return false;
         }
+        self.note_lateness(now, &gap, rtt);
         self.gaps.remove(&start);
         if position > start {
             self.gaps.insert(start, Gap { end: position, ..gap });
         }
         if position + 1 < gap.end {
             self.gaps.insert(position + 1, gap);
-            if !gap.counted {
+            if gap.lost_us.is_none() {
                 self.fresh.push_back(position + 1);
             }
         }
@@ -245,10 +261,23 @@ impl ReceiveBuffer {
             None => return,
         };
         if position > self.end && self.gaps.len() < MAX_GAPS {
-            let gap = Gap { end: position, due_us: now + wait_us, reports: 0, counted: false };
-            self.gaps.insert(self.end, gap);
-            self.fresh.push_back(self.end);
+            self.open_gap(now, position, wait_us);
             self.end = position;
+        }
+    }
+
+    fn open_gap(&mut self, now: Micros, position: u64, wait_us: Micros) {
+        let gap = Gap { end: position, due_us: now + wait_us, reports: 0, since_us: now, lost_us: None };
+        self.gaps.insert(self.end, gap);
+        self.fresh.push_back(self.end);
+    }
+
+    /// A packet of a gap arrived. If the gap became a loss less than the least RTT ago, this is not the retransmission:
+    /// the packet was only late, and others as late are waited for.
+    fn note_lateness(&mut self, now: Micros, gap: &Gap, rtt: Rtt) {
+        if gap.lost_us.map_or(false, |lost_us| now.saturating_sub(lost_us) < rtt.least_us) {
+            let lateness_us = now.saturating_sub(gap.since_us) * 5 / 4;
+            self.lateness_us = self.lateness_us.max(lateness_us).min(rtt.smoothed_us);
         }
     }
 
@@ -344,9 +373,14 @@ impl ReceiveBuffer {
         self.window_end = self.window_end.max(open);
     }
 
-    /// Packets in gaps that became losses: `reorder_packets` later ones arrived, or the gap was reported before.
-    pub fn take_new_losses(&mut self) -> u32 {
+    /// Packets in gaps that became losses: `reorder_packets` later ones arrived and reordered packets would have arrived,
+    /// or the gap was reported before.
+    pub fn take_new_losses(&mut self, now: Micros) -> u32 {
         let mut packets = 0;
+        let (reorder, lateness_us) = (self.reorder.max(1), self.lateness_us);
+        let is_lost = |gap: &Gap, end: u64| {
+            gap.reports > 0 || (end - gap.end >= reorder && now.saturating_sub(gap.since_us) >= lateness_us)
+        };
         for _ in 0..self.fresh.len() {
             let start = match self.fresh.pop_front() {
                 Some(start) => start,
@@ -355,9 +389,9 @@ impl ReceiveBuffer {
             let end = self.end;
             match self.gaps.get_mut(&start) {
                 None => {}
-                Some(gap) if gap.counted => {}
-                Some(gap) if end - gap.end >= self.reorder.max(1) || gap.reports > 0 => {
-                    gap.counted = true;
+                Some(gap) if gap.lost_us.is_some() => {}
+                Some(gap) if is_lost(gap, end) => {
+                    gap.lost_us = Some(now);
                     if gap.reports == 0 {
                         gap.due_us = 0;
                     }
