@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::config::BASE_MTU_BYTES;
 use crate::connection::{Connection, Opening, Queued};
 use crate::handshake::{self, Answer, Calling};
+use crate::incoming::PLACE_BYTES;
 use crate::random::{CookieJar, Random};
 use crate::seq::Seq;
 use crate::wire::{ControlType, Handshake, Header, Refusal, Step};
@@ -188,7 +189,8 @@ pub struct Statistics {
 pub struct EndpointStatistics {
     /// Open connections, half-open ones included.
     pub connections: usize,
-    /// Bytes of received data over all connections, with those of messages that the caller has not read.
+    /// Bytes of received data over all connections, with those of messages that the caller has not read. Each packet
+    /// counts as 64 more.
     pub receive_bytes: usize,
     /// Datagrams that are no packet of a connection from its peer, and no valid handshake.
     pub stray: u64,
@@ -632,7 +634,9 @@ impl Endpoint {
         };
         match (&mut event, connection) {
             (Event::Message { data, .. }, Some(connection)) => connection.on_read(queued.packets, data.len()),
-            (Event::Message { data, .. }, None) => self.held_bytes -= data.len(),
+            (Event::Message { data, .. }, None) => {
+                self.held_bytes -= data.len() + queued.packets as usize * PLACE_BYTES;
+            }
             (Event::ModeChanged(mode), Some(connection)) => *mode = connection.on_mode_read(),
             _ => {}
         }

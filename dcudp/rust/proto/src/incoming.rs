@@ -9,6 +9,8 @@ use crate::Micros;
 /// Gaps that are remembered. A packet that would make one more is dropped, as if the network had lost it.
 pub const MAX_GAPS: usize = 2048;
 
+/// What the place of a packet takes beside its payload.
+pub const PLACE_BYTES: usize = 64;
 /// The least wait before a gap is reported with nothing behind it.
 const LEAST_WAIT_US: Micros = 500;
 
@@ -142,14 +144,15 @@ impl ReceiveBuffer {
         self.sequence(self.window_end)
     }
 
-    /// Bytes behind gaps, in incomplete messages, and in messages that the application has not read.
+    /// Bytes behind gaps, in incomplete messages, and in messages that the application has not read. Each place of a
+    /// packet counts as `PLACE_BYTES`, so that empty packets and gaps are bounded too.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + (self.slots.len() + self.unread as usize) * PLACE_BYTES
     }
 
     /// Those of `bytes` that are in messages which the application has not read.
     pub fn unread_bytes(&self) -> usize {
-        self.unread_bytes
+        self.unread_bytes + self.unread as usize * PLACE_BYTES
     }
 
     fn position(&self, sequence: Seq) -> Option<u64> {

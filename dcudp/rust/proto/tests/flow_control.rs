@@ -16,7 +16,7 @@ fn a_reader_that_stops_stops_the_sender() {
     sim.flow(1, ids[0], None, 0, u64::MAX);
     sim.run_until(2_000_000);
     let held = sim.hosts[0].endpoint.endpoint_statistics().receive_bytes;
-    assert!(held > 80_000 && held <= 64 * 1452, "{held} bytes in 64 packets");
+    assert!(held > 80_000 && held <= 64 * (1452 + 64), "{held} bytes in 64 packets");
     let buffered = sim.hosts[1].endpoint.statistics(ids[0]).expect("open").send_buffer_bytes;
     assert!(buffered <= 1 << 18, "{buffered} bytes wait for sending");
 
@@ -81,11 +81,29 @@ fn the_endpoint_s_total_is_bounded() {
     sim.run_until(500_000);
     // Ten windows are 1.9 MB. Beyond the total only one connection fills its window.
     let held = sim.hosts[0].endpoint.endpoint_statistics().receive_bytes;
-    assert!(held <= (1 << 18) + 129 * 1452, "{held} bytes");
+    assert!(held <= (1 << 18) + 129 * (1452 + 64), "{held} bytes");
     sim.hosts[0].reads = true;
     sim.hosts[0].counts_only = true;
     sim.run_until(1_500_000);
     for received in sim.received(0, 500_000, 1_500_000) {
         assert!(received > 100_000, "a connection got {received} bytes");
     }
+}
+
+#[test]
+fn messages_that_are_read_after_the_end_are_counted_until_then() {
+    let (mut sim, ids) = connected(Network::plain(100), &small(), 1, 6);
+    sim.hosts[0].reads = false;
+    for _ in 0..5 {
+        sim.send(1, ids[0], &[1; 3000]).expect("space");
+    }
+    let now = sim.clock(1);
+    sim.hosts[1].endpoint.close(now, ids[0]);
+    sim.run_until(2_000_000);
+    let statistics = sim.hosts[0].endpoint.endpoint_statistics();
+    assert_eq!((statistics.connections, statistics.receive_bytes), (0, 5 * (3000 + 3 * 64)));
+    sim.hosts[0].reads = true;
+    sim.run_until(2_001_000);
+    assert_eq!(sim.messages(0).len(), 5);
+    assert_eq!(sim.hosts[0].endpoint.endpoint_statistics().receive_bytes, 0);
 }

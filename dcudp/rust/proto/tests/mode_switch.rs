@@ -55,3 +55,31 @@ fn a_sender_that_stops_in_the_congestion_mode_is_not_acknowledged_for_ever() {
     assert!(sim.datagrams - before <= 10, "{} datagrams in an idle second", sim.datagrams - before);
     assert_eq!(sim.hosts[1].endpoint.statistics(ids[0]).expect("open").mode, Mode::Udp);
 }
+
+#[test]
+fn both_ends_agree_though_a_fifth_of_all_packets_is_lost() {
+    let config = Config { max_rate_bps: 1_600_000_000, ..Config::default() };
+    for seed in 10..20 {
+        let network =
+            Network { loss: 0.2, duplication: 0.2, reordering: 0.2, reorder_us: 300, ..Network::paper() };
+        let (mut sim, ids) = connected(network, &config, 1, seed);
+        sim.hosts[0].counts_only = true;
+        let from = sim.now_us;
+        sim.flow(1, ids[0], Some(1_600_000_000), from, from + 50_000);
+        sim.flows[0].limit_bytes = 400_000;
+        sim.run_until(from + 50_000);
+        let statistics = sim.hosts[1].endpoint.statistics(ids[0]).expect("open");
+        assert!(statistics.congestion_entries > 0, "seed {seed}: {statistics:?}");
+        sim.run_until(from + 3_000_000);
+        let statistics = sim.hosts[1].endpoint.statistics(ids[0]).expect("open");
+        assert_eq!((statistics.mode, statistics.send_buffer_bytes), (Mode::Udp, 0), "seed {seed}");
+        // The receiver is quiet too: only keep-alives of once per second are left.
+        let before = sim.datagrams;
+        sim.run_until(from + 4_000_000);
+        assert!(
+            sim.datagrams - before <= 4,
+            "seed {seed}: {} datagrams in an idle second",
+            sim.datagrams - before
+        );
+    }
+}

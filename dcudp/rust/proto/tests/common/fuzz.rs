@@ -134,7 +134,7 @@ impl Pair {
         for end in &self.ends {
             let statistics = end.endpoint_statistics();
             // 64 connections with full windows.
-            let limit = 64 * 256 * 1452;
+            let limit = 64 * 256 * (1452 + 64);
             assert!(statistics.receive_bytes <= limit && statistics.connections <= 64, "{statistics:?}");
             self.largest_bytes = self.largest_bytes.max(statistics.receive_bytes);
         }
