@@ -338,8 +338,8 @@ impl Connection {
         self.events.push_back(Queued { event, packets: 0 });
     }
 
-    /// Takes a datagram of this connection from its peer's address. `may_store` is false if the endpoint's memory is
-    /// used up. Returns true if the datagram is authentic.
+    /// Takes a datagram of this connection from its peer's address. `may_store` is false if the endpoint's
+    /// memory is used up. Returns true if the datagram is authentic.
     pub fn handle(&mut self, now: Micros, ecn: Ecn, datagram: &[u8], may_store: bool) -> bool {
         let header = match Header::decode(datagram) {
             Ok(header) if self.life != Life::Ended => header,
@@ -727,7 +727,8 @@ impl Connection {
         sequence
     }
 
-    /// A report in an ACK, a NAK or a keep-alive. Each carries all that reliability needs, so any of them may be lost.
+    /// A report in an ACK, a NAK or a keep-alive. Each carries all that reliability needs, so any of them may
+    /// be lost.
     fn report(&mut self, now: Micros, kind: ControlType, sequence: Seq, bits: Bits) -> Transmit {
         let repeat_us = self.rtt_us() * 3 / 2 + 1000;
         // Two words for each range.

@@ -104,7 +104,8 @@ pub enum Event {
 pub enum SendError {
     /// The send buffer is full. Try again after `Event::Writable`.
     Full,
-    /// The message is larger than the peer's window or this host's send buffer can ever hold; the limit in bytes.
+    /// The message is larger than the peer's window or this host's send buffer can ever hold; the limit in
+    /// bytes.
     TooLarge(usize),
     /// The connection is closed, is closing, or never existed.
     Closed,
@@ -189,8 +190,8 @@ pub struct Statistics {
 pub struct EndpointStatistics {
     /// Open connections, half-open ones included.
     pub connections: usize,
-    /// Bytes of received data over all connections, with those of messages that the caller has not read. Each packet
-    /// counts as 64 more.
+    /// Bytes of received data over all connections, with those of messages that the caller has not read. Each
+    /// packet counts as 64 more.
     pub receive_bytes: usize,
     /// Datagrams that are no packet of a connection from its peer, and no valid handshake.
     pub stray: u64,
@@ -335,8 +336,9 @@ impl Endpoint {
         }
     }
 
-    /// False if the memory of all connections is used up. Then one connection with incomplete messages may go on, up to
-    /// its window, until they are complete: otherwise incomplete messages could wait for each other's memory.
+    /// False if the memory of all connections is used up. Then one connection with incomplete messages may go
+    /// on, up to its window, until they are complete: otherwise incomplete messages could wait for each
+    /// other's memory.
     fn may_store(&self, id: u32) -> bool {
         let other = self.favoured.filter(|favoured| *favoured != id && self.entries.contains_key(favoured));
         let incomplete = self.connection(ConnectionId(id)).map_or(false, |c| c.unassembled_bytes() > 0);
@@ -686,8 +688,8 @@ impl Endpoint {
         }
     }
 
-    /// Closes a connection after all its data is acknowledged. `Event::Closed` follows. Data that the peer still sends
-    /// is lost: an application that needs it waits for it before it closes.
+    /// Closes a connection after all its data is acknowledged. `Event::Closed` follows. Data that the peer
+    /// still sends is lost: an application that needs it waits for it before it closes.
     pub fn close(&mut self, now: Micros, id: ConnectionId) {
         self.stop(now, id, Connection::close);
     }

@@ -2,8 +2,9 @@
 //!
 //! - The responder keeps no state before a CONFIRM returns its cookie and is sealed with the right key.
 //! - COOKIE and REFUSE are as long as a REQUEST. An ACCEPT is as long as its CONFIRM.
-//! - The CONFIRM is padded to the datagrams that the initiator wants to send, and the ACCEPT too. So the handshake
-//!   proves that the path carries them. After two tries the initiator falls back to `BASE_MTU_BYTES`.
+//! - The CONFIRM is padded to the datagrams that the initiator wants to send, and the ACCEPT too. So the
+//!   handshake proves that the path carries them. After two tries the initiator falls back to
+//!   `BASE_MTU_BYTES`.
 
 use std::net::SocketAddr;
 

@@ -144,8 +144,8 @@ impl ReceiveBuffer {
         self.sequence(self.window_end)
     }
 
-    /// Bytes behind gaps, in incomplete messages, and in messages that the application has not read. Each place of a
-    /// packet counts as `PLACE_BYTES`, so that empty packets and gaps are bounded too.
+    /// Bytes behind gaps, in incomplete messages, and in messages that the application has not read. Each
+    /// place of a packet counts as `PLACE_BYTES`, so that empty packets and gaps are bounded too.
     pub fn bytes(&self) -> usize {
         self.bytes + (self.slots.len() + self.unread as usize) * PLACE_BYTES
     }
@@ -199,7 +199,8 @@ impl ReceiveBuffer {
         Arrival::New
     }
 
-    /// Packets next to each other agree on where a message ends, which number it has, and whether it is ordered.
+    /// Packets next to each other agree on where a message ends, which number it has, and whether it is
+    /// ordered.
     fn fits_neighbours(&self, position: u64, header: &DataHeader) -> bool {
         let neighbour =
             |at: Option<u64>| match at.and_then(|at| self.slots.get((at.checked_sub(self.base)?) as usize)) {
@@ -275,8 +276,8 @@ impl ReceiveBuffer {
         self.fresh.push_back(self.end);
     }
 
-    /// A packet of a gap arrived. If the gap became a loss less than the least RTT ago, this is not the retransmission:
-    /// the packet was only late, and others as late are waited for.
+    /// A packet of a gap arrived. If the gap became a loss less than the least RTT ago, this is not the
+    /// retransmission: the packet was only late, and others as late are waited for.
     fn note_lateness(&mut self, now: Micros, gap: &Gap, rtt: Rtt) {
         if gap.lost_us.map_or(false, |lost_us| now.saturating_sub(lost_us) < rtt.least_us) {
             let lateness_us = now.saturating_sub(gap.since_us) * 5 / 4;
@@ -370,14 +371,14 @@ impl ReceiveBuffer {
     }
 
     fn open_window(&mut self) {
-        // An unordered message that was delivered before its place in the order is counted twice until `base` passes
-        // it. So the window is at most too small.
+        // An unordered message that was delivered before its place in the order is counted twice until `base`
+        // passes it. So the window is at most too small.
         let open = (self.base + self.capacity).saturating_sub(self.unread);
         self.window_end = self.window_end.max(open);
     }
 
-    /// Packets in gaps that became losses: `reorder_packets` later ones arrived and reordered packets would have arrived,
-    /// or the gap was reported before.
+    /// Packets in gaps that became losses: `reorder_packets` later ones arrived and reordered packets would
+    /// have arrived, or the gap was reported before.
     pub fn take_new_losses(&mut self, now: Micros) -> u32 {
         let mut packets = 0;
         let (reorder, lateness_us) = (self.reorder.max(1), self.lateness_us);

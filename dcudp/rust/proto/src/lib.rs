@@ -1,8 +1,8 @@
 //! DCUDP, a reliable UDP transport for data centers that reacts to ECN (Ye, Mhamdi and Hamdi, CloudNet 2014).
 //!
-//! This crate has no sockets, clocks or threads. A caller gives it datagrams and the time, and asks for datagrams
-//! to send, the time of the next call, and events. See `dcudp/WIRE.md` for the wire format and `dcudp/README.md` for
-//! the choices where the paper is silent.
+//! This crate has no sockets, clocks or threads. A caller gives it datagrams and the time, and asks for
+//! datagrams to send, the time of the next call, and events. See `dcudp/WIRE.md` for the wire format and
+//! `dcudp/README.md` for the choices where the paper is silent.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -1,7 +1,9 @@
-//! The mode switch, explored exhaustively: every order of marks, ends of congestion, ACKs, OBS-changes and data packets
-//! with every loss, duplication and reordering of messages, up to a number of ACKs and of messages on their way.
+//! The mode switch, explored exhaustively: every order of marks, ends of congestion, ACKs, OBS-changes and
+//! data packets with every loss, duplication and reordering of messages, up to a number of ACKs and of
+//! messages on their way.
 //!
-//! The explored code is the protocol's own `Observer` and `RateControl`. The explorer stores what decides about modes.
+//! The explored code is the protocol's own `Observer` and `RateControl`. The explorer stores what decides
+//! about modes.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -160,8 +162,8 @@ impl World {
         worlds
     }
 
-    /// From now on nothing is lost: the receiver sends due ACKs, the sender answers, and data flows. True if both ends
-    /// reach the mode that the receiver wishes.
+    /// From now on nothing is lost: the receiver sends due ACKs, the sender answers, and data flows. True if
+    /// both ends reach the mode that the receiver wishes.
     fn settles(mut self, fault: Fault) -> bool {
         // What is on its way arrives first, in both orders of directions.
         for message in std::mem::take(&mut self.to_receiver) {

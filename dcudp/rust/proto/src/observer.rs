@@ -1,5 +1,5 @@
-//! The receiver's part of the mode switch: when ACKs are sent, what they say, and when the Congestion Mode ends
-//! (paper, sections IV.A.2 and IV.C.1).
+//! The receiver's part of the mode switch: when ACKs are sent, what they say, and when the Congestion Mode
+//! ends (paper, sections IV.A.2 and IV.C.1).
 //!
 //! | symbol | name | unit | source |
 //! |---|---|---|---|
@@ -17,11 +17,11 @@ use crate::{Config, Micros};
 
 /// ACKs whose ACK2 is still awaited.
 const SENT_ACKS: usize = 64;
-/// An ACK waits at least this part of the age of the oldest ACK without an ACK2. So ACKs become rare if the peer is
-/// gone, or if ACK2s wait in a long queue.
+/// An ACK waits at least this part of the age of the oldest ACK without an ACK2. So ACKs become rare if the
+/// peer is gone, or if ACK2s wait in a long queue.
 const AGE_PART: f64 = 0.25;
-/// In the Congestion Mode an ACK comes at least this often, in RTT_idle. So senders learn within this time that a long
-/// queue is empty.
+/// In the Congestion Mode an ACK comes at least this often, in RTT_idle. So senders learn within this time
+/// that a long queue is empty.
 const LONGEST_RTTS: f64 = 8.0;
 /// RTTs are compared in parts of RTT_idle, so that the noise of timers is not a trend.
 const RTT_STEPS: f64 = 8.0;
@@ -110,8 +110,8 @@ impl Observer {
         self.state
     }
 
-    /// The RTT that ACKs follow: the smoothed one, or the newest if it is smaller. ACKs come once per RTT, so after a
-    /// long queue the smoothed RTT alone would stay long for many such RTTs.
+    /// The RTT that ACKs follow: the smoothed one, or the newest if it is smaller. ACKs come once per RTT, so
+    /// after a long queue the smoothed RTT alone would stay long for many such RTTs.
     pub fn rtt_us(&self) -> Option<f64> {
         self.rtt_us.map(|rtt| rtt.min(self.newest_us))
     }
@@ -121,8 +121,8 @@ impl Observer {
         self.sent.front().map_or(0.0, |(_, sent_us)| now.saturating_sub(*sent_us) as f64)
     }
 
-    /// The RTT for the peer: at least the age of the oldest ACK without an ACK2. It grows with a queue at once, not only
-    /// when an ACK2 has passed the queue.
+    /// The RTT for the peer: at least the age of the oldest ACK without an ACK2. It grows with a queue at
+    /// once, not only when an ACK2 has passed the queue.
     pub fn reported_rtt_us(&self, now: Micros) -> Option<f64> {
         self.rtt_us().map(|rtt| rtt.max(self.age_us(now)))
     }
@@ -143,8 +143,8 @@ impl Observer {
         self.rtt_idle_us = Some(self.rtt_idle_us.map_or(sample, |idle| idle.min(sample)));
     }
 
-    /// The path erases ECN. Then only losses show congestion, and each return to the UDP Mode would cost some. So the
-    /// Congestion Mode lasts until the sender stops.
+    /// The path erases ECN. Then only losses show congestion, and each return to the UDP Mode would cost
+    /// some. So the Congestion Mode lasts until the sender stops.
     pub fn on_erased_ecn(&mut self) {
         self.ecn_erased = true;
     }
@@ -299,8 +299,8 @@ impl Observer {
         trend(&self.portions, self.window)
     }
 
-    /// An OBS-change arrived. It counts only if it answers an ACK of the present attempt to leave; a delayed copy of
-    /// an earlier one does not.
+    /// An OBS-change arrived. It counts only if it answers an ACK of the present attempt to leave; a delayed
+    /// copy of an earlier one does not.
     pub fn on_obs_change(&mut self, ack: Seq) -> bool {
         let first = match (self.state, self.first_leaving_ack) {
             (Observation::Leaving, Some(first)) => first,
@@ -317,8 +317,8 @@ impl Observer {
         true
     }
 
-    /// A data packet with OBS = 1 arrived in the UDP Mode: the sender missed the end of the Congestion Mode, or still
-    /// had packets on their way. ACKs with OBS = 0 repeat the end until the sender answers.
+    /// A data packet with OBS = 1 arrived in the UDP Mode: the sender missed the end of the Congestion Mode,
+    /// or still had packets on their way. ACKs with OBS = 0 repeat the end until the sender answers.
     pub fn on_stale_obs(&mut self, now: Micros) {
         if self.state == Observation::Quiet {
             self.state = Observation::Leaving;

@@ -1,6 +1,7 @@
 //! The send buffer: messages cut into packets, what the peer acknowledged, and what it lost.
 //!
-//! Positions count packets from 0 and do not wrap; sequence numbers are positions plus the initial number, modulo 2^31.
+//! Positions count packets from 0 and do not wrap; sequence numbers are positions plus the initial number,
+//! modulo 2^31.
 
 use std::collections::{BTreeSet, VecDeque};
 

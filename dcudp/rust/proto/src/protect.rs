@@ -45,7 +45,8 @@ pub trait Protect {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// The initiator seals its CONFIRM, and the responder opens it. The responder seals nothing with this
-    /// key, and `peer_id` (of the initiator) or `local_id` (of the responder) is 0: no id is chosen at that time.
+    /// key, and `peer_id` (of the initiator) or `local_id` (of the responder) is 0: no id is chosen at that
+    /// time.
     Confirm,
     /// Everything from ACCEPT on.
     Traffic,

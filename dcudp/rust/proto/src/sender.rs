@@ -1,7 +1,7 @@
 //! The sender's algorithm in the Congestion Mode (paper, sections IV.A and IV.B, figure 4).
 //!
-//! Equations (1) and (2) and the inequality for th_max stand in pictures that the paper's text lacks. Those here are
-//! derived from the prose; `docs/decisions/0076-dcudp-protocol.md` states how.
+//! Equations (1) and (2) and the inequality for th_max stand in pictures that the paper's text lacks. Those
+//! here are derived from the prose; `docs/decisions/0076-dcudp-protocol.md` states how.
 //!
 //! | symbol | name | unit | source |
 //! |---|---|---|---|
@@ -114,8 +114,8 @@ impl RateControl {
         f64::from(self.marked_acks) / f64::from(self.acks.max(LEAST_ACKS))
     }
 
-    /// One data packet per RTT. Of the smoothed RTT, because the newest one is small whenever the queue is empty, and
-    /// many senders at once would fill it again.
+    /// One data packet per RTT. Of the smoothed RTT, because the newest one is small whenever the queue is
+    /// empty, and many senders at once would fill it again.
     fn floor_pps(&self) -> f64 {
         1e6 / self.rtt_us.max(self.smooth_us)
     }
@@ -142,11 +142,11 @@ impl RateControl {
         self.probes = 0;
     }
 
-    /// An ACK. Its sequence number orders the receiver's wishes: a late copy of an earlier ACK must not bring back a
-    /// mode. The ACK that begins the Congestion Mode sets the first rate and cuts nothing.
+    /// An ACK. Its sequence number orders the receiver's wishes: a late copy of an earlier ACK must not bring
+    /// back a mode. The ACK that begins the Congestion Mode sets the first rate and cuts nothing.
     ///
-    /// ACKs come once per RTT. So the ACK after a cut left before the first packet at the new rate arrived, and changes
-    /// no rate.
+    /// ACKs come once per RTT. So the ACK after a cut left before the first packet at the new rate arrived,
+    /// and changes no rate.
     pub fn on_ack(&mut self, sequence: Seq, obs: bool, ece: bool) -> Reaction {
         if !self.last_ack.map_or(true, |last| last.before(sequence)) {
             return Reaction::Stale;
@@ -188,8 +188,8 @@ impl RateControl {
 
     /// Equation (1), derived: Rate_data <- Rate_data (1 - n_ecn / 2), Rate_max <- Rate_max (1 - n_ecn / 8).
     ///
-    /// It is smoother than halving, which it equals only if every ACK of the period was marked. The deep cut of
-    /// Rate_data empties the queue; the small cut of Rate_max is what lasts.
+    /// It is smoother than halving, which it equals only if every ACK of the period was marked. The deep cut
+    /// of Rate_data empties the queue; the small cut of Rate_max is what lasts.
     fn cut(&mut self, share: f64) {
         if self.frozen {
             return;
@@ -204,11 +204,12 @@ impl RateControl {
         self.rate_pps = (self.rate_pps * (1.0 - part)).max(floor);
     }
 
-    /// Equation (2), derived: an unmarked ACK returns Rate_data to Rate_max. Once it is there, further unmarked ACKs
-    /// raise both by i units, i = 1, 2, 3, ..., up to the link's rate. A unit is 1 / 64 packet per RTT, or 1 / 512 of
-    /// the link's rate if that is more.
+    /// Equation (2), derived: an unmarked ACK returns Rate_data to Rate_max. Once it is there, further
+    /// unmarked ACKs raise both by i units, i = 1, 2, 3, ..., up to the link's rate. A unit is 1 / 64 packet
+    /// per RTT, or 1 / 512 of the link's rate if that is more.
     ///
-    /// So the first steps add little to a queue, and bandwidth that others leave is taken up after some ten RTTs.
+    /// So the first steps add little to a queue, and bandwidth that others leave is taken up after some ten
+    /// RTTs.
     fn grow(&mut self) {
         if self.rate_max_pps - self.rate_pps > self.rate_max_pps * REACHED_PART {
             self.rate_pps = self.rate_max_pps;
@@ -223,7 +224,8 @@ impl RateControl {
         self.rate_pps = self.rate_max_pps;
     }
 
-    /// A NAK reported packets that were sent after the last cut by a loss. "If the sender gets NAK, it also slows down."
+    /// A NAK reported packets that were sent after the last cut by a loss. "If the sender gets NAK, it also
+    /// slows down."
     ///
     /// Without ECN a loss is the only signal, and halves the rate as in TCP.
     pub fn on_loss(&mut self) {
@@ -268,8 +270,9 @@ pub struct SwitchSetting {
 
 /// The largest th_max with which the first reaction to a mark comes before the queue is full (derived).
 ///
-/// N senders enqueue N / Interval packets per microsecond, the link removes C. A packet that is marked at th_max waits
-/// th_max / C in the queue; then Delay + RTT_idle pass until the senders' slower packets reach the switch. So
+/// N senders enqueue N / Interval packets per microsecond, the link removes C. A packet that is marked at
+/// th_max waits th_max / C in the queue; then Delay + RTT_idle pass until the senders' slower packets reach
+/// the switch. So
 ///
 ///   th_max + (N / Interval - C) (th_max / C + Delay + RTT_idle) <= Max_qsize
 ///

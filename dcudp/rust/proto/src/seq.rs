@@ -24,7 +24,8 @@ impl Seq {
         Seq(self.0.wrapping_add(n) & MASK)
     }
 
-    /// The signed distance from `self` to `other`, from -2^30 to 2^30 - 1. It is positive if `other` is later.
+    /// The signed distance from `self` to `other`, from -2^30 to 2^30 - 1. It is positive if `other` is
+    /// later.
     pub fn offset(self, other: Seq) -> i32 {
         // The shift moves bit 30, the sign of a 31-bit difference, into bit 31.
         ((other.0.wrapping_sub(self.0) << 1) as i32) >> 1

@@ -1,8 +1,8 @@
 //! The wire format: `dcudp/WIRE.md` describes it, and `tests/golden.txt` has one packet of each kind.
 //!
-//! A header is 16 bytes and never encrypted. What follows it, a payload or the body of a control packet, is sealed.
-//! Decoders take any bytes and never panic. They ignore reserved bits and bytes after a body, so that a later
-//! version can extend both.
+//! A header is 16 bytes and never encrypted. What follows it, a payload or the body of a control packet, is
+//! sealed. Decoders take any bytes and never panic. They ignore reserved bits and bytes after a body, so that
+//! a later version can extend both.
 
 use std::error::Error;
 use std::fmt;
@@ -369,7 +369,8 @@ pub struct Report {
     pub end: Seq,
     /// The peer may send data packets before this number: the flow control.
     pub window_end: Seq,
-    /// The number that the reporter's own next new data packet will have. It shows losses at the end of a burst.
+    /// The number that the reporter's own next new data packet will have. It shows losses at the end of a
+    /// burst.
     pub next_sequence: Seq,
     /// The reporter's smoothed RTT; 0 if it has none.
     pub rtt_us: u32,
@@ -382,7 +383,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Appends the body: a single loss takes one word, a range two of which the first has its first bit set (UDT).
+    /// Appends the body: a single loss takes one word, a range two of which the first has its first bit set
+    /// (UDT).
     pub fn encode(&self, out: &mut Vec<u8>) {
         for seq in [self.next_expected, self.end, self.window_end, self.next_sequence] {
             out.extend_from_slice(&seq.value().to_be_bytes());

@@ -1,4 +1,5 @@
-//! The clock of one host jumps. Only intervals of each host's own clock matter, so the other host notices nothing.
+//! The clock of one host jumps. Only intervals of each host's own clock matter, so the other host notices
+//! nothing.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! The sender's algorithm of figure 4 step by step, with the derived equations (1) and (2) and the bound of th_max.
+//! The sender's algorithm of figure 4 step by step, with the derived equations (1) and (2) and the bound of
+//! th_max.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! What equations (1) and (2) must achieve: N senders share a link. The total is near the link, the shares are equal,
-//! and the queue is bounded.
+//! What equations (1) and (2) must achieve: N senders share a link. The total is near the link, the shares
+//! are equal, and the queue is bounded.
 
 mod common;
 
@@ -64,7 +64,8 @@ fn short_flows_of_ten_milliseconds() {
 
 #[test]
 fn the_proportions_of_the_lab() {
-    // 20 senders of 30 Mbit/s into 19, an RTT of 5 ms: one packet per RTT of each is more than the link carries.
+    // 20 senders of 30 Mbit/s into 19, an RTT of 5 ms: one packet per RTT of each is more than the link
+    // carries.
     let network = Network { bottleneck_bps: Some(19_000_000), queue_packets: 1000, ..Network::plain(2500) };
     for senders in [2, 10, 20] {
         let shared = share(network.clone(), senders, 5_000_000, 200 + senders as u64);

@@ -1,4 +1,5 @@
-//! Leaving the Congestion Mode: getDelayTrend, getEcnTrend, equations (3) and (4), conditions 1 and 2 (section IV.C).
+//! Leaving the Congestion Mode: getDelayTrend, getEcnTrend, equations (3) and (4), conditions 1 and 2
+//! (section IV.C).
 
 use dcudp_proto::observer::{Observation, Observer};
 use dcudp_proto::seq::Seq;
@@ -32,8 +33,8 @@ impl Driver {
         }
     }
 
-    /// K packets of which some are marked: one value of the window of p_ecn. The mark that began the Congestion Mode
-    /// is not counted.
+    /// K packets of which some are marked: one value of the window of p_ecn. The mark that began the
+    /// Congestion Mode is not counted.
     fn portion(&mut self, marked: usize) {
         self.data(K, marked);
     }

@@ -1,5 +1,5 @@
-//! A sender is never faster than its limit: not in the UDP Mode, not after a pause of the application or of the process,
-//! and not with retransmissions.
+//! A sender is never faster than its limit: not in the UDP Mode, not after a pause of the application or of
+//! the process, and not with retransmissions.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! A path that reorders and loses nothing: after the first late packets the receiver waits for others as late, so they
-//! are not taken as losses, and the sender is not slowed.
+//! A path that reorders and loses nothing: after the first late packets the receiver waits for others as
+//! late, so they are not taken as losses, and the sender is not slowed.
 
 mod common;
 

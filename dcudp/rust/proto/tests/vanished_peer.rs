@@ -1,4 +1,5 @@
-//! A peer that vanishes: the connection ends with an error after `dead_after_us`, and until then the rate falls.
+//! A peer that vanishes: the connection ends with an error after `dead_after_us`, and until then the rate
+//! falls.
 
 mod common;
 

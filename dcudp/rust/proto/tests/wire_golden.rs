@@ -1,5 +1,5 @@
-//! The golden bytes of `golden.txt`: each packet is decoded, compared with its fields, and encoded again. `WIRE.md` must
-//! show the same bytes.
+//! The golden bytes of `golden.txt`: each packet is decoded, compared with its fields, and encoded again.
+//! `WIRE.md` must show the same bytes.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,9 +1,9 @@
 //! Hostile datagrams for both ends of a connection, and checks after each round of what must hold.
 //!
-//! Half of the datagrams go to endpoints with a key: there only messages that were sent may arrive, whole and in order.
-//! The other half go to endpoints without protection, so that they reach the code behind it. There a forged shutdown may
-//! end the connection, and a new one begins. Datagrams are random bytes, mutated, truncated, extended, replayed and
-//! spoofed copies of real ones, and well-formed headers with random bodies.
+//! Half of the datagrams go to endpoints with a key: there only messages that were sent may arrive, whole and
+//! in order. The other half go to endpoints without protection, so that they reach the code behind it. There
+//! a forged shutdown may end the connection, and a new one begins. Datagrams are random bytes, mutated,
+//! truncated, extended, replayed and spoofed copies of real ones, and well-formed headers with random bodies.
 
 use std::collections::VecDeque;
 
@@ -105,7 +105,8 @@ impl Pair {
     }
 
     fn work(&mut self, rng: &mut Rng) {
-        // Without a key hostile reports stop a connection sooner or later. Each new one is fuzzed in a fresh state.
+        // Without a key hostile reports stop a connection sooner or later. Each new one is fuzzed in a fresh
+        // state.
         if let (false, Some(id), 0) = (self.keyed, self.id, rng.below(10)) {
             self.ends[1].abort(self.now, id);
             self.pump(5);
@@ -173,7 +174,8 @@ impl Pair {
                 }
             }
             _ => {
-                // A few bytes of a real packet, near the header, changed; for the connection that is open now.
+                // A few bytes of a real packet, near the header, changed; for the connection that is open
+                // now.
                 if bytes.len() >= 16 && bytes[12..16] != [0; 4] {
                     bytes[12..16].copy_from_slice(&self.peer_number[to].to_be_bytes());
                 }
@@ -192,7 +194,8 @@ impl Pair {
     }
 }
 
-/// Feeds `count` datagrams, and returns what happened. Panics if something arrives that must not, or memory grows.
+/// Feeds `count` datagrams, and returns what happened. Panics if something arrives that must not, or memory
+/// grows.
 pub fn run(count: u64, seed: u64) -> String {
     let mut rng = Rng::new(seed);
     let mut pairs = [Pair::new(true), Pair::new(false)];
@@ -209,8 +212,8 @@ pub fn run(count: u64, seed: u64) -> String {
         }
     }
     format!(
-        "{fed} hostile datagrams with seed {seed}: {} messages arrived as sent, {} connections with a key and {} \
-         without, at most {} received bytes held",
+        "{fed} hostile datagrams with seed {seed}: {} messages arrived as sent, {} connections with a key and \
+         {} without, at most {} received bytes held",
         pairs[0].arrived, pairs[0].connections, pairs[1].connections, pairs[1].largest_bytes
     )
 }

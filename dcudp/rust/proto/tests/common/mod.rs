@@ -1,4 +1,5 @@
-//! A discrete-event network for tests: hosts, one bottleneck with an ECN ramp, loss, reordering and duplication.
+//! A discrete-event network for tests: hosts, one bottleneck with an ECN ramp, loss, reordering and
+//! duplication.
 //!
 //! Everything is deterministic: time is simulated, and random numbers come from a seed.
 #![allow(dead_code)]
@@ -277,7 +278,8 @@ impl Sim {
             }
             let flying = Flying { from: self.hosts[from].address, packet: packet.clone() };
             if to == 0 && self.network.bottleneck_bps.is_some() {
-                // Half of the delay lies before the switch. It does not change the order, so it is added behind it.
+                // Half of the delay lies before the switch. It does not change the order, so it is added
+                // behind it.
                 self.enqueue(flying);
             } else {
                 self.fly(to, flying, delay_us * 1000);
