@@ -1,0 +1,874 @@
+//! One connection after its handshake: reliability, flow control, the two modes, and its end.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::handshake::{self, Answer};
+use crate::incoming::{Arrival, ReceiveBuffer, Rtt};
+use crate::observer::{Observation, Observer};
+use crate::outgoing::SendBuffer;
+use crate::sender::{RateControl, Reaction};
+use crate::seq::Seq;
+use crate::wire::{
+    decode_obs_change, encode_obs_change, Bits, ControlHeader, ControlType, DataHeader, Header, Report,
+    Shutdown, HEADER_BYTES, MESSAGE_NUMBERS, REPORT_BYTES, VERSION,
+};
+use crate::{
+    CloseReason, Config, Ecn, Event, MessageId, Micros, Mode, Protect, SendError, Statistics, Transmit,
+};
+
+/// A sender that is late by at most this time catches up with a burst.
+const CATCH_UP_US: f64 = 250.0;
+/// The RTT before one is measured.
+const FIRST_RTT_US: Micros = 1000;
+/// A larger window of the peer counts as this.
+const MAX_WINDOW_PACKETS: u32 = 1 << 20;
+/// Limits of an RTT that the peer reports.
+const PEER_RTT_US: (Micros, Micros) = (10, 10_000_000);
+/// Shutdowns that are sent without an answer.
+const SHUTDOWNS: u32 = 5;
+/// Data packets without ECT, and none with it, that show a path which erases ECN.
+const BLEACHED_PACKETS: u64 = 16;
+/// Timeouts after which the interval of probes no longer doubles.
+const MAX_BACKOFF: u32 = 6;
+
+/// What a connection needs from its handshake.
+pub struct Opening {
+    /// The peer's number of the connection.
+    pub peer_id: u32,
+    /// The peer's address.
+    pub peer: SocketAddr,
+    /// This host's first data sequence number.
+    pub initial_sequence: Seq,
+    /// The peer's.
+    pub peer_initial_sequence: Seq,
+    /// The peer's receive window.
+    pub peer_window_packets: u32,
+    /// The size of datagrams that the path carries.
+    pub mtu_bytes: usize,
+    /// The RTT of the handshake.
+    pub rtt_us: Option<Micros>,
+    /// This host's first control sequence number.
+    pub control_sequence: Seq,
+    /// The keys.
+    pub protect: Box<dyn Protect + Send>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Life {
+    Open,
+    /// `close` waits for acknowledgements.
+    Draining {
+        until_us: Micros,
+    },
+    /// A shutdown waits for its answer.
+    Closing {
+        reason: CloseReason,
+        kind: Shutdown,
+        sent: u32,
+        next_us: Micros,
+    },
+    /// The peer closed: its repeated shutdowns are answered.
+    Answering {
+        until_us: Micros,
+    },
+    Ended,
+}
+
+/// An event, and the part of the receive window that it occupies until it is read.
+#[derive(Debug)]
+pub struct Queued {
+    /// The event.
+    pub event: Event,
+    /// Packets of its message.
+    pub packets: u32,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    data_sent: u64,
+    retransmitted: u64,
+    data_received: u64,
+    duplicates: u64,
+    lost: u64,
+    ce_received: u64,
+    ect_received: u64,
+    control_sent: u64,
+    congestion_entries: u64,
+    timeouts: u64,
+    dropped: u64,
+}
+
+/// Answers that are due. Each kind is kept once, so hostile packets cannot queue them.
+#[derive(Debug, Default)]
+struct Due {
+    ack2: Option<Seq>,
+    obs_change: Option<Seq>,
+    keep_alive: bool,
+    reply: bool,
+    shutdown_answer: bool,
+    cwr: bool,
+}
+
+/// A connection.
+pub struct Connection {
+    config: Arc<Config>,
+    peer_id: u32,
+    peer: SocketAddr,
+    protect: Box<dyn Protect + Send>,
+    life: Life,
+    started_us: Micros,
+    mtu_bytes: usize,
+    largest_payload: usize,
+    peer_window_packets: u32,
+    send: SendBuffer,
+    receive: ReceiveBuffer,
+    rate: RateControl,
+    observer: Observer,
+    peer_rtt_us: Option<Micros>,
+    control_sequence: Seq,
+    last_report: Option<Seq>,
+    loss_epoch: u64,
+    next_send_us: f64,
+    idle: bool,
+    last_heard_us: Micros,
+    last_sent_us: Micros,
+    last_data_sent_us: Micros,
+    silent_since_us: Micros,
+    backoff: u32,
+    tail_probed: u64,
+    unreported: u32,
+    unreported_since_us: Micros,
+    advertised_end: Seq,
+    wants_writable: bool,
+    mode_event: bool,
+    due: Due,
+    counts: Counts,
+    events: VecDeque<Queued>,
+    scratch: Vec<u8>,
+}
+
+impl Connection {
+    /// Begins a connection.
+    pub fn new(now: Micros, config: Arc<Config>, opening: Opening) -> Connection {
+        let receive = ReceiveBuffer::new(
+            opening.peer_initial_sequence,
+            config.receive_window_packets,
+            config.reorder_packets,
+        );
+        let mut observer = Observer::new(&config);
+        if let Some(rtt_us) = opening.rtt_us {
+            observer.on_rtt(rtt_us);
+        }
+        let mut rate = RateControl::new(config.link_rate_bps, config.max_rate_bps, opening.mtu_bytes);
+        rate.set_rtt(opening.rtt_us.unwrap_or(FIRST_RTT_US));
+        Connection {
+            peer_id: opening.peer_id,
+            peer: opening.peer,
+            largest_payload: opening.mtu_bytes,
+            protect: opening.protect,
+            life: Life::Open,
+            started_us: now,
+            mtu_bytes: opening.mtu_bytes,
+            peer_window_packets: opening.peer_window_packets.min(MAX_WINDOW_PACKETS),
+            send: SendBuffer::new(
+                opening.initial_sequence,
+                opening.peer_window_packets.min(MAX_WINDOW_PACKETS),
+            ),
+            advertised_end: receive.window_end(),
+            receive,
+            rate,
+            observer,
+            peer_rtt_us: None,
+            control_sequence: opening.control_sequence,
+            last_report: None,
+            loss_epoch: 0,
+            next_send_us: 0.0,
+            idle: true,
+            last_heard_us: now,
+            last_sent_us: now,
+            last_data_sent_us: now,
+            silent_since_us: now,
+            backoff: 0,
+            tail_probed: 0,
+            unreported: 0,
+            unreported_since_us: now,
+            wants_writable: false,
+            mode_event: false,
+            due: Due::default(),
+            counts: Counts::default(),
+            events: VecDeque::new(),
+            scratch: Vec::new(),
+            config,
+        }
+    }
+
+    /// The peer's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The peer's number of the connection.
+    pub fn peer_id(&self) -> u32 {
+        self.peer_id
+    }
+
+    /// A responder's ACCEPT of this length.
+    pub fn accept(&mut self, now: Micros, answer: &Answer, window_packets: u32, length: usize) -> Transmit {
+        let packet = answer.packet(self.peer_id, window_packets);
+        let contents = handshake::seal(self.protect.as_mut(), packet, length);
+        Transmit { to: self.peer, ecn: Ecn::NotEct, contents, not_before_us: now }
+    }
+
+    /// The next event.
+    pub fn pop_event(&mut self) -> Option<Queued> {
+        self.events.pop_front()
+    }
+
+    /// True once nothing is left to do.
+    pub fn is_ended(&self) -> bool {
+        self.life == Life::Ended
+    }
+
+    /// Bytes of received data.
+    pub fn receive_bytes(&self) -> usize {
+        self.receive.bytes()
+    }
+
+    /// Bytes of received data that are not in events.
+    pub fn unassembled_bytes(&self) -> usize {
+        self.receive.bytes() - self.receive.unread_bytes()
+    }
+
+    /// A keep-alive is sent as soon as possible.
+    pub fn greet(&mut self) {
+        self.due.keep_alive = true;
+    }
+
+    /// The handshake found that the path carries only smaller datagrams.
+    pub fn lower_mtu(&mut self, mtu_bytes: usize) {
+        self.mtu_bytes = self.mtu_bytes.min(mtu_bytes);
+    }
+
+    fn rtt_us(&self) -> Micros {
+        let measured = self.observer.rtt_us().map(|rtt| rtt as Micros);
+        self.peer_rtt_us.or(measured).unwrap_or(FIRST_RTT_US).max(1)
+    }
+
+    fn payload_bytes(&self) -> usize {
+        self.mtu_bytes - HEADER_BYTES - self.protect.overhead()
+    }
+
+    /// The largest message: it must fit into half of the peer's window, and into the send buffer.
+    pub fn max_message_bytes(&self) -> usize {
+        let window = (self.peer_window_packets as usize / 2).max(1) * self.payload_bytes();
+        let buffer = self.config.send_buffer_bytes / 2;
+        window.min(buffer)
+    }
+
+    /// Takes a message for sending.
+    pub fn send_message(&mut self, now: Micros, data: &[u8]) -> Result<MessageId, SendError> {
+        if self.life != Life::Open {
+            return Err(SendError::Closed);
+        }
+        if data.len() > self.max_message_bytes() {
+            return Err(SendError::TooLarge(self.max_message_bytes()));
+        }
+        let cost = SendBuffer::cost(data.len(), self.payload_bytes());
+        if self.send.bytes() + cost > self.config.send_buffer_bytes {
+            self.wants_writable = true;
+            return Err(SendError::Full);
+        }
+        if self.send.is_empty() {
+            self.silent_since_us = now;
+            self.backoff = 0;
+        }
+        Ok(MessageId(self.send.push(data, self.payload_bytes())))
+    }
+
+    /// The application read a message event.
+    pub fn on_read(&mut self, packets: u32, bytes: usize) {
+        self.receive.read(packets, bytes);
+    }
+
+    /// The application read a mode event: the mode that it sees.
+    pub fn on_mode_read(&mut self) -> Mode {
+        self.mode_event = false;
+        self.rate.mode()
+    }
+
+    /// Closes after all data is acknowledged.
+    pub fn close(&mut self, now: Micros) {
+        if self.life == Life::Open {
+            self.life = Life::Draining { until_us: now + self.config.linger_us };
+            self.drain(now);
+        }
+    }
+
+    /// Ends at once.
+    pub fn abort(&mut self, now: Micros) {
+        if matches!(self.life, Life::Open | Life::Draining { .. }) {
+            let reason =
+                if self.send.is_empty() { CloseReason::Local } else { CloseReason::LocalUnacknowledged };
+            self.begin_closing(now, reason, Shutdown::Abort);
+        }
+    }
+
+    fn begin_closing(&mut self, now: Micros, reason: CloseReason, kind: Shutdown) {
+        self.life = Life::Closing { reason, kind, sent: 0, next_us: now };
+    }
+
+    fn drain(&mut self, now: Micros) {
+        if let Life::Draining { until_us } = self.life {
+            if self.send.is_empty() {
+                self.begin_closing(now, CloseReason::Local, Shutdown::Close);
+            } else if now >= until_us {
+                self.begin_closing(now, CloseReason::LocalUnacknowledged, Shutdown::Abort);
+            }
+        }
+    }
+
+    fn end(&mut self, reason: CloseReason) {
+        self.life = Life::Ended;
+        self.push_event(Event::Closed { reason });
+    }
+
+    fn push_event(&mut self, event: Event) {
+        self.events.push_back(Queued { event, packets: 0 });
+    }
+
+    /// Takes a datagram of this connection from its peer's address. `may_store` is false if the endpoint's
+    /// memory is used up. Returns true if the datagram is authentic.
+    pub fn handle(&mut self, now: Micros, ecn: Ecn, datagram: &[u8], may_store: bool) -> bool {
+        let header = match Header::decode(datagram) {
+            Ok(header) if self.life != Life::Ended => header,
+            _ => return self.drop_packet(),
+        };
+        let mut body = std::mem::take(&mut self.scratch);
+        body.clear();
+        body.extend_from_slice(&datagram[HEADER_BYTES..]);
+        let authentic = self.protect.open(&datagram[..HEADER_BYTES], &mut body).is_ok();
+        if authentic {
+            self.last_heard_us = now;
+            match header {
+                Header::Data(header) => self.on_data(now, ecn, &header, &body, may_store),
+                Header::Control(header) => self.on_control(now, &header, &body),
+            }
+        } else {
+            self.drop_packet();
+        }
+        self.scratch = body;
+        authentic
+    }
+
+    fn drop_packet(&mut self) -> bool {
+        self.counts.dropped += 1;
+        false
+    }
+
+    fn is_closing(&self) -> bool {
+        matches!(self.life, Life::Closing { .. } | Life::Answering { .. } | Life::Ended)
+    }
+
+    fn on_data(&mut self, now: Micros, ecn: Ecn, header: &DataHeader, payload: &[u8], may_store: bool) {
+        if self.is_closing() || payload.len() > self.largest_payload || !may_store {
+            self.drop_packet();
+            return;
+        }
+        self.counts.data_received += 1;
+        self.counts.ce_received += u64::from(ecn == Ecn::Ce);
+        self.counts.ect_received += u64::from(ecn != Ecn::NotEct);
+        let least_us = self.observer.rtt_idle_us().map_or(0, |rtt| rtt as Micros);
+        let rtt = Rtt { smoothed_us: self.rtt_us(), least_us };
+        match self.receive.insert(now, header, payload, rtt) {
+            Arrival::New => {}
+            Arrival::Duplicate => self.counts.duplicates += 1,
+            Arrival::Refused | Arrival::Malformed => {
+                self.drop_packet();
+                return;
+            }
+        }
+        if self.ecn_bleached() {
+            self.observer.on_erased_ecn();
+        }
+        self.observer.on_data(now, ecn == Ecn::Ce, header.bits.cwr);
+        if header.bits.obs {
+            self.observer.on_stale_obs(now);
+        }
+        if self.unreported == 0 {
+            self.unreported_since_us = now;
+        }
+        self.unreported += 1;
+        self.note_losses(now);
+        self.collect_messages();
+    }
+
+    fn note_losses(&mut self, now: Micros) {
+        let lost = self.receive.take_new_losses(now);
+        if lost > 0 {
+            self.counts.lost += u64::from(lost);
+            self.observer.on_lost(now, lost);
+        }
+    }
+
+    fn collect_messages(&mut self) {
+        while let Some(complete) = self.receive.pop() {
+            let event = Event::Message { id: MessageId(complete.message), data: complete.data };
+            self.events.push_back(Queued { event, packets: complete.packets });
+        }
+    }
+
+    fn on_control(&mut self, now: Micros, header: &ControlHeader, body: &[u8]) {
+        if header.version != VERSION {
+            self.drop_packet();
+            return;
+        }
+        match header.kind {
+            ControlType::KeepAlive | ControlType::Ack | ControlType::Nak => {
+                let accepted = match Report::decode(body) {
+                    Ok(report) => self.on_report(now, header, &report),
+                    Err(_) => false,
+                };
+                if !accepted {
+                    self.drop_packet();
+                }
+            }
+            ControlType::Ack2 => {
+                self.observer.on_ack2(now, header.sequence);
+            }
+            ControlType::ObsChange => match decode_obs_change(body) {
+                Ok(ack) => {
+                    self.observer.on_obs_change(ack);
+                }
+                Err(_) => {
+                    self.drop_packet();
+                }
+            },
+            ControlType::Shutdown => match Shutdown::decode(body) {
+                Ok(kind) => self.on_shutdown(now, kind),
+                Err(_) => {
+                    self.drop_packet();
+                }
+            },
+            ControlType::Handshake | ControlType::Unknown(_) => {
+                self.drop_packet();
+            }
+        }
+    }
+
+    /// A report of the peer. False if it contradicts what was sent; then nothing of it is used.
+    fn on_report(&mut self, now: Micros, header: &ControlHeader, report: &Report) -> bool {
+        if self.is_closing() {
+            return true;
+        }
+        let had_data = !self.send.is_empty();
+        if self.send.acknowledge(report.next_expected, report.end, report.window_end).is_err() {
+            return false;
+        }
+        self.last_feedback(now);
+        if self.last_report.map_or(true, |last| last.before(header.sequence)) {
+            self.last_report = Some(header.sequence);
+            self.rate.set_ecn_works(!report.no_ecn);
+            self.due.keep_alive |= report.reply;
+            // Packets with a later sending time may have been handed out before the report was.
+            let wait_us = self.rtt_us() / 2 + self.config.pacing_ahead_us + 1000;
+            self.receive.note_peer_next(now, report.next_sequence, wait_us);
+            if !self.on_losses(now, report) {
+                return false;
+            }
+        }
+        if header.kind == ControlType::Ack {
+            self.on_ack(header, report);
+        }
+        if had_data && self.wants_writable && self.send.bytes() <= self.config.send_buffer_bytes / 2 {
+            self.wants_writable = false;
+            self.push_event(Event::Writable);
+        }
+        self.drain(now);
+        true
+    }
+
+    fn last_feedback(&mut self, now: Micros) {
+        self.silent_since_us = now;
+        self.backoff = 0;
+        self.rate.on_feedback();
+    }
+
+    fn on_losses(&mut self, now: Micros, report: &Report) -> bool {
+        let (lost, lost_end) = match self.send.mark_lost(now, &report.losses, self.rtt_us()) {
+            Ok(result) => result,
+            Err(_) => return false,
+        };
+        self.counts.lost += lost;
+        // Losses of packets that left before the last cut by a loss are the same congestion.
+        if lost > 0 && lost_end > self.loss_epoch {
+            self.loss_epoch = self.send.next_position();
+            self.rate.on_loss();
+        }
+        true
+    }
+
+    fn on_ack(&mut self, header: &ControlHeader, report: &Report) {
+        let reaction = self.rate.on_ack(header.sequence, header.bits.obs, header.bits.ece);
+        if reaction == Reaction::Stale {
+            return;
+        }
+        self.due.ack2 = Some(header.sequence);
+        if report.rtt_us > 0 {
+            let rtt_us = Micros::from(report.rtt_us).clamp(PEER_RTT_US.0, PEER_RTT_US.1);
+            self.peer_rtt_us = Some(rtt_us);
+            self.rate.set_rtt(rtt_us);
+        }
+        if !header.bits.obs {
+            self.due.obs_change = Some(header.sequence);
+        }
+        self.due.cwr |= header.bits.obs && header.bits.ece;
+        if reaction == Reaction::Changed {
+            let mode = self.rate.mode();
+            self.counts.congestion_entries += u64::from(mode == Mode::Congestion);
+            // One event at a time waits to be read, so a peer cannot queue them.
+            if !self.mode_event {
+                self.mode_event = true;
+                self.push_event(Event::ModeChanged(mode));
+            }
+        }
+    }
+
+    fn on_shutdown(&mut self, now: Micros, kind: Shutdown) {
+        match (kind, self.life.clone()) {
+            (Shutdown::Answer, Life::Closing { reason, .. }) => self.end(reason),
+            (Shutdown::Answer, _) => {}
+            (_, Life::Open) | (_, Life::Draining { .. }) => {
+                let reason =
+                    if kind == Shutdown::Close { CloseReason::Peer } else { CloseReason::PeerAborted };
+                self.due.shutdown_answer = true;
+                let until_us = now + u64::from(SHUTDOWNS) * self.shutdown_interval_us();
+                self.life = Life::Answering { until_us };
+                self.push_event(Event::Closed { reason });
+            }
+            _ => self.due.shutdown_answer = true,
+        }
+    }
+
+    fn shutdown_interval_us(&self) -> Micros {
+        self.config.min_timeout_us.max(2 * self.rtt_us())
+    }
+
+    /// The time without feedback after which the sender asks for a report.
+    fn silence_us(&self) -> Micros {
+        let base = self.config.min_timeout_us.max(2 * self.rtt_us() + 2 * self.config.report_interval_us);
+        base << self.backoff
+    }
+
+    fn awaits_feedback(&self) -> bool {
+        let blocked = self.send.has_new() && self.send.window_packets() == 0;
+        !self.is_closing() && (self.send.awaits_acknowledgement() || blocked)
+    }
+
+    /// When the end of a burst is probed: all is sent, and nothing was heard of it for two RTTs.
+    fn tail_probe_us(&self) -> Option<Micros> {
+        let waits = self.awaits_feedback() && !self.send.can_send();
+        if waits && self.tail_probed != self.counts.data_sent {
+            return Some(self.last_data_sent_us + 2 * self.rtt_us() + 1000);
+        }
+        None
+    }
+
+    fn keep_alive_us(&self) -> Micros {
+        let window = self.config.receive_window_packets / 4;
+        if self.due.keep_alive || self.due.reply || self.unreported >= window {
+            return 0;
+        }
+        if self.advertised_end.offset(self.receive.window_end()) >= window as i32 {
+            return 0;
+        }
+        let idle_us = self.last_sent_us + self.config.idle_interval_us;
+        if self.unreported > 0 {
+            return idle_us.min(self.unreported_since_us + self.config.report_interval_us);
+        }
+        idle_us
+    }
+
+    /// When `poll_transmit` has something to do.
+    pub fn next_wakeup_us(&self) -> Micros {
+        let due = &self.due;
+        if due.ack2.is_some() || due.obs_change.is_some() || due.shutdown_answer {
+            return 0;
+        }
+        let dead_us = self.last_heard_us + self.config.dead_after_us;
+        match &self.life {
+            Life::Ended => return 0,
+            Life::Answering { until_us } => return *until_us,
+            Life::Closing { next_us, .. } => return (*next_us).min(dead_us),
+            Life::Open | Life::Draining { .. } => {}
+        }
+        let mut times =
+            [Some(dead_us), Some(self.keep_alive_us()), self.tail_probe_us(), None, None, None, None];
+        times[3] = self.observer.next_ack_us();
+        times[4] = self.receive.next_report_us();
+        if self.awaits_feedback() {
+            times[5] = Some(self.silent_since_us + self.silence_us());
+        }
+        if self.send.can_send() {
+            times[6] = Some((self.next_send_us as Micros).saturating_sub(self.config.pacing_ahead_us));
+        }
+        let mut earliest = dead_us;
+        for time in times.iter().flatten() {
+            earliest = earliest.min(*time);
+        }
+        if let Life::Draining { until_us } = self.life {
+            earliest = earliest.min(until_us);
+        }
+        earliest
+    }
+
+    fn run_timers(&mut self, now: Micros) {
+        self.drain(now);
+        match &self.life {
+            Life::Ended => return,
+            Life::Answering { until_us } if now >= *until_us => {
+                self.life = Life::Ended;
+                return;
+            }
+            Life::Closing { sent, next_us, reason, .. } if *sent >= SHUTDOWNS && now >= *next_us => {
+                let reason = reason.clone();
+                self.end(reason);
+                return;
+            }
+            _ => {}
+        }
+        if now >= self.last_heard_us.saturating_add(self.config.dead_after_us) {
+            if matches!(self.life, Life::Answering { .. }) {
+                self.life = Life::Ended;
+            } else {
+                self.end(CloseReason::Timeout);
+            }
+            return;
+        }
+        if self.tail_probe_us().map_or(false, |at| now >= at) {
+            self.tail_probed = self.counts.data_sent;
+            self.due.reply = true;
+        }
+        if self.awaits_feedback() && now >= self.silent_since_us + self.silence_us() {
+            // The first probe asks. If it or its answer is missing too, the rate falls.
+            if self.backoff > 0 {
+                self.rate.on_silence();
+                self.counts.timeouts += 1;
+            }
+            self.silent_since_us = now;
+            self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
+            self.due.reply = true;
+        }
+        self.note_losses(now);
+    }
+
+    /// Runs timers, and returns the next datagram.
+    pub fn poll_transmit(&mut self, now: Micros) -> Option<Transmit> {
+        self.run_timers(now);
+        if self.due.shutdown_answer {
+            self.due.shutdown_answer = false;
+            return Some(self.shutdown(now, Shutdown::Answer));
+        }
+        match self.life.clone() {
+            Life::Ended | Life::Answering { .. } => return None,
+            Life::Closing { reason, kind, sent, next_us } => {
+                if now < next_us {
+                    return None;
+                }
+                let next_us = now + self.shutdown_interval_us();
+                self.life = Life::Closing { reason, kind, sent: sent + 1, next_us };
+                return Some(self.shutdown(now, kind));
+            }
+            Life::Open | Life::Draining { .. } => {}
+        }
+        if let Some(control) = self.poll_control(now) {
+            return Some(control);
+        }
+        self.poll_data(now)
+    }
+
+    fn poll_control(&mut self, now: Micros) -> Option<Transmit> {
+        let obs = self.rate.mode() == Mode::Congestion;
+        if let Some(sequence) = self.due.ack2.take() {
+            let bits = Bits { obs, ..Bits::default() };
+            return Some(self.control(now, ControlType::Ack2, sequence, bits, Vec::new()));
+        }
+        if let Some(ack) = self.due.obs_change.take() {
+            let mut body = Vec::new();
+            encode_obs_change(ack, &mut body);
+            let (sequence, bits) = (self.next_control(), Bits { obs, ..Bits::default() });
+            return Some(self.control(now, ControlType::ObsChange, sequence, bits, body));
+        }
+        if self.observer.next_ack_us().map_or(false, |at| at <= now) {
+            let sequence = self.next_control();
+            let (obs, ece) = self.observer.on_ack_sent(now, sequence);
+            return Some(self.report(now, ControlType::Ack, sequence, Bits { obs, ece, cwr: false }));
+        }
+        let bits = Bits { obs: self.observes(), ..Bits::default() };
+        if self.receive.next_report_us().map_or(false, |at| at <= now) {
+            let sequence = self.next_control();
+            return Some(self.report(now, ControlType::Nak, sequence, bits));
+        }
+        if self.keep_alive_us() <= now {
+            let sequence = self.next_control();
+            return Some(self.report(now, ControlType::KeepAlive, sequence, bits));
+        }
+        None
+    }
+
+    fn observes(&self) -> bool {
+        matches!(self.observer.state(), Observation::Congested | Observation::Easing)
+    }
+
+    fn next_control(&mut self) -> Seq {
+        let sequence = self.control_sequence;
+        self.control_sequence = sequence.plus(1);
+        sequence
+    }
+
+    /// A report in an ACK, a NAK or a keep-alive. Each carries all that reliability needs, so any of them may
+    /// be lost.
+    fn report(&mut self, now: Micros, kind: ControlType, sequence: Seq, bits: Bits) -> Transmit {
+        let repeat_us = self.rtt_us() * 3 / 2 + 1000;
+        // Two words for each range.
+        let limit = (self.payload_bytes() - REPORT_BYTES) / 8;
+        let losses = self.receive.due_losses(now, repeat_us, limit);
+        let report = Report {
+            next_expected: self.receive.next_expected(),
+            end: self.receive.end(),
+            window_end: self.receive.window_end(),
+            next_sequence: self.send.sequence(self.send.next_position()),
+            rtt_us: self.observer.reported_rtt_us(now).map_or(0, |rtt| rtt.min(f64::from(u32::MAX)) as u32),
+            reply: self.due.reply,
+            no_ecn: self.ecn_bleached(),
+            losses,
+        };
+        self.due.reply = false;
+        self.due.keep_alive = false;
+        self.unreported = 0;
+        self.advertised_end = report.window_end;
+        let mut body = Vec::new();
+        report.encode(&mut body);
+        self.control(now, kind, sequence, bits, body)
+    }
+
+    fn shutdown(&mut self, now: Micros, kind: Shutdown) -> Transmit {
+        let mut body = Vec::new();
+        kind.encode(&mut body);
+        let sequence = self.next_control();
+        self.control(now, ControlType::Shutdown, sequence, Bits::default(), body)
+    }
+
+    fn control(
+        &mut self,
+        now: Micros,
+        kind: ControlType,
+        sequence: Seq,
+        bits: Bits,
+        body: Vec<u8>,
+    ) -> Transmit {
+        self.counts.control_sent += 1;
+        let header = ControlHeader {
+            sequence,
+            kind,
+            bits,
+            version: VERSION,
+            timestamp_us: self.timestamp(now),
+            connection: self.peer_id,
+        };
+        self.seal(now, Header::Control(header), body, Ecn::NotEct)
+    }
+
+    fn timestamp(&self, now: Micros) -> u32 {
+        now.wrapping_sub(self.started_us) as u32
+    }
+
+    fn seal(&mut self, at: Micros, header: Header, mut body: Vec<u8>, ecn: Ecn) -> Transmit {
+        let header = header.encode();
+        self.protect.seal(&header, &mut body);
+        let mut contents = Vec::with_capacity(HEADER_BYTES + body.len());
+        contents.extend_from_slice(&header);
+        contents.extend_from_slice(&body);
+        self.last_sent_us = self.last_sent_us.max(at);
+        Transmit { to: self.peer, ecn, contents, not_before_us: at }
+    }
+
+    fn poll_data(&mut self, now: Micros) -> Option<Transmit> {
+        let ahead_us = now + self.config.pacing_ahead_us;
+        if !self.send.can_send() {
+            self.idle = true;
+            return None;
+        }
+        // Only a sender that was late catches up. One that had nothing to send has nothing to catch up.
+        if std::mem::take(&mut self.idle) {
+            self.next_send_us = self.next_send_us.max(now as f64);
+        }
+        if self.next_send_us as Micros > ahead_us {
+            return None;
+        }
+        let at = (self.next_send_us as Micros).max(now);
+        let nothing_sent = !self.send.awaits_acknowledgement();
+        let timestamp_us = self.timestamp(at);
+        let (position, packet, again) = self.send.take(at)?;
+        let (payload, first, last) = (packet.payload.clone(), packet.first, packet.last);
+        let message = (packet.message % u64::from(MESSAGE_NUMBERS)) as u32;
+        if nothing_sent {
+            self.silent_since_us = now;
+            self.backoff = 0;
+        }
+        let bits = Bits { obs: self.rate.mode() == Mode::Congestion, cwr: self.due.cwr, ece: false };
+        self.due.cwr = false;
+        let header = DataHeader {
+            sequence: self.send.sequence(position),
+            bits,
+            first,
+            last,
+            ordered: self.config.ordered,
+            message,
+            timestamp_us,
+            connection: self.peer_id,
+        };
+        self.counts.data_sent += 1;
+        self.counts.retransmitted += u64::from(again);
+        self.last_data_sent_us = at;
+        self.rate.on_data_sent();
+        let transmit = self.seal(at, Header::Data(header), payload, Ecn::Ect0);
+        // Interval_data is for a packet of PktSize. Shorter packets take their part of it.
+        let interval_us =
+            1e6 / self.rate.allowed_pps() * transmit.contents.len() as f64 / self.mtu_bytes as f64;
+        self.next_send_us = self.next_send_us.max(now as f64 - CATCH_UP_US) + interval_us;
+        Some(transmit)
+    }
+
+    fn ecn_bleached(&self) -> bool {
+        self.counts.ect_received == 0 && self.counts.data_received >= BLEACHED_PACKETS
+    }
+
+    /// Counters and state.
+    pub fn statistics(&self) -> Statistics {
+        let counts = &self.counts;
+        Statistics {
+            mode: self.rate.mode(),
+            rate_pps: self.rate.allowed_pps(),
+            rtt_us: self.rtt_us(),
+            rtt_idle_us: self.observer.rtt_idle_us().map_or(FIRST_RTT_US, |rtt| rtt as Micros),
+            mtu_bytes: self.mtu_bytes,
+            peer_window_packets: self.send.window_packets() as u32,
+            send_buffer_bytes: self.send.bytes(),
+            receive_buffer_bytes: self.receive.bytes(),
+            data_sent: counts.data_sent,
+            retransmitted: counts.retransmitted,
+            acknowledged: self.send.acknowledged(),
+            data_received: counts.data_received,
+            duplicates: counts.duplicates,
+            lost: counts.lost,
+            ce_received: counts.ce_received,
+            control_sent: counts.control_sent,
+            dropped: counts.dropped,
+            congestion_entries: counts.congestion_entries,
+            timeouts: counts.timeouts,
+            ecn_bleached: self.ecn_bleached(),
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The sender's algorithm in the Congestion Mode (paper, sections IV.A and IV.B, figure 4).
+//!
+//! Equations (1) and (2) and the inequality for th_max stand in pictures that the paper's text lacks. Those
+//! here are derived from the prose; `docs/decisions/0076-dcudp-protocol.md` states how.
+//!
+//! | symbol | name | unit | source |
+//! |---|---|---|---|
+//! | C | `link_rate_bps` | bit/s | section IV |
+//! | PktSize | `packet_bytes` | byte | section IV |
+//! | Rate_data | `rate_pps` | packet/s | section IV.A, step 2 |
+//! | Rate_max | `rate_max_pps` | packet/s | section IV.A, step 2 |
+//! | n_ecn | `marked_share()` | 1 | section IV.B |
+//! | freeze | `frozen` | - | section IV.B |
+
+use crate::seq::Seq;
+use crate::{Micros, Mode};
+
+/// Older ACKs count half once this many were counted, so that n_ecn follows a long Congestion Mode period.
+const MEMORY_ACKS: u32 = 32;
+/// n_ecn is a share of at least so many ACKs, so the first marks of a period cut less.
+const LEAST_ACKS: u32 = 3;
+/// The part of a cut of Rate_data by which Rate_max is cut.
+const MAX_PART: f64 = 0.25;
+/// Below this distance, in parts of Rate_max, Rate_data has reached Rate_max.
+const REACHED_PART: f64 = 1.0 / 16.0;
+/// The unmarked ACKs in a row at Rate_max raise it by 1, 2, 3, ... of these parts of a packet per RTT.
+const PROBE_PARTS: f64 = 64.0;
+/// The same, at least, in parts of the link's rate: on long paths a packet per RTT is little.
+const LINK_PARTS: f64 = 512.0;
+/// The largest number of these units in one step if the path erases ECN.
+const BLIND_PROBES: u32 = 1;
+/// An unmarked ACK raises Rate_max by at most this part of it.
+const GROWTH_PART: f64 = 0.5;
+/// The weight of the newest RTT in the least rate.
+const RTT_WEIGHT: f64 = 0.125;
+/// Rates are halved at most this often while feedback is missing.
+const MAX_HALVINGS: u32 = 20;
+
+/// What an ACK did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reaction {
+    /// It is older than another ACK, or a copy. It gets no answer.
+    Stale,
+    /// The mode stays. An ACK2 answers; if the ACK has OBS = 0, an OBS-change too.
+    Same,
+    /// The mode changed. The answers are the same.
+    Changed,
+}
+
+/// The mode and the rate of one direction.
+#[derive(Debug, Clone)]
+pub struct RateControl {
+    mode: Mode,
+    link_pps: f64,
+    limit_pps: f64,
+    rate_pps: f64,
+    rate_max_pps: f64,
+    rtt_us: f64,
+    smooth_us: f64,
+    marked_acks: u32,
+    acks: u32,
+    frozen: bool,
+    settling: bool,
+    ecn_works: bool,
+    probes: u32,
+    halvings: u32,
+    last_ack: Option<Seq>,
+}
+
+impl RateControl {
+    /// C x 10^6 / (8 PktSize) with C in Gbit/s and PktSize in KB is the link's rate in packets per second.
+    pub fn new(link_rate_bps: u64, max_rate_bps: u64, packet_bytes: usize) -> RateControl {
+        let packet_bits = 8.0 * packet_bytes as f64;
+        let (link_pps, limit_pps) = (link_rate_bps as f64 / packet_bits, max_rate_bps as f64 / packet_bits);
+        RateControl {
+            mode: Mode::Udp,
+            link_pps,
+            limit_pps,
+            rate_pps: link_pps,
+            rate_max_pps: link_pps,
+            rtt_us: 1000.0,
+            smooth_us: 1000.0,
+            marked_acks: 0,
+            acks: 0,
+            frozen: false,
+            settling: false,
+            ecn_works: true,
+            probes: 0,
+            halvings: 0,
+            last_ack: None,
+        }
+    }
+
+    /// The sender's mode.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Packets per second at which data may be sent now.
+    pub fn allowed_pps(&self) -> f64 {
+        let wished = match self.mode {
+            Mode::Udp => self.limit_pps,
+            Mode::Congestion => self.rate_pps.max(self.floor_pps()),
+        };
+        // 2^-n of the rate, but never slower than one packet in 100 ms: it asks for feedback.
+        (wished.min(self.limit_pps) * 0.5f64.powi(self.halvings as i32)).max(10.0).min(self.limit_pps)
+    }
+
+    /// n_ecn: the share of ACKs with ECE in this Congestion Mode period.
+    pub fn marked_share(&self) -> f64 {
+        if self.acks == 0 {
+            return 0.0;
+        }
+        f64::from(self.marked_acks) / f64::from(self.acks.max(LEAST_ACKS))
+    }
+
+    /// One data packet per RTT. Of the smoothed RTT, because the newest one is small whenever the queue is
+    /// empty, and many senders at once would fill it again.
+    fn floor_pps(&self) -> f64 {
+        1e6 / self.rtt_us.max(self.smooth_us)
+    }
+
+    /// Whether the receiver sees the ECN field as it was sent.
+    pub fn set_ecn_works(&mut self, works: bool) {
+        self.ecn_works = works;
+    }
+
+    /// The RTT of the newest ACK.
+    pub fn set_rtt(&mut self, rtt_us: Micros) {
+        self.rtt_us = rtt_us.max(1) as f64;
+        self.smooth_us += RTT_WEIGHT * (self.rtt_us - self.smooth_us);
+    }
+
+    /// Step 2 of the mode switch: the first rate of the Congestion Mode.
+    fn enter(&mut self) {
+        self.mode = Mode::Congestion;
+        self.rate_max_pps = self.link_pps.max(self.floor_pps());
+        self.rate_pps = self.rate_max_pps;
+        self.marked_acks = 0;
+        self.acks = 0;
+        self.frozen = false;
+        self.probes = 0;
+    }
+
+    /// An ACK. Its sequence number orders the receiver's wishes: a late copy of an earlier ACK must not bring
+    /// back a mode. The ACK that begins the Congestion Mode sets the first rate and cuts nothing.
+    ///
+    /// ACKs come once per RTT. So the ACK after a cut left before the first packet at the new rate arrived,
+    /// and changes no rate.
+    pub fn on_ack(&mut self, sequence: Seq, obs: bool, ece: bool) -> Reaction {
+        if !self.last_ack.map_or(true, |last| last.before(sequence)) {
+            return Reaction::Stale;
+        }
+        self.last_ack = Some(sequence);
+        match (self.mode, obs) {
+            (Mode::Udp, false) => Reaction::Same,
+            (Mode::Congestion, false) => {
+                self.mode = Mode::Udp;
+                Reaction::Changed
+            }
+            (Mode::Udp, true) => {
+                self.enter();
+                self.count_ack(ece);
+                Reaction::Changed
+            }
+            (Mode::Congestion, true) => {
+                self.count_ack(ece);
+                if self.settling {
+                    self.settling = false;
+                } else if ece {
+                    self.cut(self.marked_share());
+                } else {
+                    self.grow();
+                }
+                Reaction::Same
+            }
+        }
+    }
+
+    fn count_ack(&mut self, ece: bool) {
+        if self.acks >= MEMORY_ACKS {
+            self.acks /= 2;
+            self.marked_acks /= 2;
+        }
+        self.acks += 1;
+        self.marked_acks += u32::from(ece);
+    }
+
+    /// Equation (1), derived: Rate_data <- Rate_data (1 - n_ecn / 2), Rate_max <- Rate_max (1 - n_ecn / 8).
+    ///
+    /// It is smoother than halving, which it equals only if every ACK of the period was marked. The deep cut
+    /// of Rate_data empties the queue; the small cut of Rate_max is what lasts.
+    fn cut(&mut self, share: f64) {
+        if self.frozen {
+            return;
+        }
+        self.frozen = true;
+        self.settling = true;
+        self.probes = 0;
+        let (floor, part) = (self.floor_pps(), share / 2.0);
+        // Without ECN the rate must not return to where packets were lost.
+        let max_part = if self.ecn_works { MAX_PART } else { 1.0 };
+        self.rate_max_pps = (self.rate_max_pps * (1.0 - part * max_part)).max(floor);
+        self.rate_pps = (self.rate_pps * (1.0 - part)).max(floor);
+    }
+
+    /// Equation (2), derived: an unmarked ACK returns Rate_data to Rate_max. Once it is there, further
+    /// unmarked ACKs raise both by i units, i = 1, 2, 3, ..., up to the link's rate. A unit is 1 / 64 packet
+    /// per RTT, or 1 / 512 of the link's rate if that is more.
+    ///
+    /// So the first steps add little to a queue, and bandwidth that others leave is taken up after some ten
+    /// RTTs.
+    fn grow(&mut self) {
+        if self.rate_max_pps - self.rate_pps > self.rate_max_pps * REACHED_PART {
+            self.rate_pps = self.rate_max_pps;
+            return;
+        }
+        // Without ECN a full queue is the first signal, so the steps must stay small until it comes.
+        self.probes = (self.probes + 1).min(if self.ecn_works { u32::MAX } else { BLIND_PROBES });
+        let unit = (1e6 / self.rtt_us / PROBE_PARTS).max(self.link_pps / LINK_PARTS);
+        let step = unit * f64::from(self.probes);
+        let limit = self.link_pps.max(self.floor_pps());
+        self.rate_max_pps = (self.rate_max_pps + step.min(self.rate_max_pps * GROWTH_PART)).min(limit);
+        self.rate_pps = self.rate_max_pps;
+    }
+
+    /// A NAK reported packets that were sent after the last cut by a loss. "If the sender gets NAK, it also
+    /// slows down."
+    ///
+    /// Without ECN a loss is the only signal, and halves the rate as in TCP.
+    pub fn on_loss(&mut self) {
+        if self.mode == Mode::Congestion {
+            let share = if self.ecn_works { self.marked_share().max(0.5) } else { 1.0 };
+            self.cut(share);
+        }
+    }
+
+    /// A data packet was sent at its time: "it sets freeze as false".
+    pub fn on_data_sent(&mut self) {
+        self.frozen = false;
+    }
+
+    /// A timeout without feedback.
+    pub fn on_silence(&mut self) {
+        self.halvings = (self.halvings + 1).min(MAX_HALVINGS);
+    }
+
+    /// Feedback arrived. Each report doubles a rate that silence halved.
+    pub fn on_feedback(&mut self) {
+        self.halvings = self.halvings.saturating_sub(1);
+    }
+}
+
+/// What the inequality for th_max needs to know.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SwitchSetting {
+    /// Max_qsize: packets that the switch can queue.
+    pub max_queue_packets: f64,
+    /// Interval: microseconds between two packets of a sender in the UDP Mode.
+    pub interval_us: f64,
+    /// Delay: microseconds from the switch to the receiver.
+    pub delay_us: f64,
+    /// RTT_idle in microseconds.
+    pub rtt_idle_us: f64,
+    /// N: the expected largest number of senders.
+    pub senders: f64,
+    /// The bottleneck's packets per microsecond.
+    pub link_packets_per_us: f64,
+}
+
+/// The largest th_max with which the first reaction to a mark comes before the queue is full (derived).
+///
+/// N senders enqueue N / Interval packets per microsecond, the link removes C. A packet that is marked at
+/// th_max waits th_max / C in the queue; then Delay + RTT_idle pass until the senders' slower packets reach
+/// the switch. So
+///
+///   th_max + (N / Interval - C) (th_max / C + Delay + RTT_idle) <= Max_qsize
+///
+/// A negative result means that no setting protects this queue.
+pub fn largest_th_max(setting: &SwitchSetting) -> f64 {
+    let arrivals = setting.senders / setting.interval_us;
+    let excess = (arrivals - setting.link_packets_per_us).max(0.0);
+    let room = setting.max_queue_packets - excess * (setting.delay_us + setting.rtt_idle_us);
+    room / (1.0 + excess / setting.link_packets_per_us)
+}

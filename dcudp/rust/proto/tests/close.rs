@@ -1,0 +1,63 @@
+//! Ends of connections.
+
+mod common;
+
+use common::{connected, messages, Network};
+use dcudp_proto::{CloseReason, Config, Event, SendError};
+
+#[test]
+fn close_waits_for_all_data() {
+    let network = Network { loss: 0.05, ..Network::plain(100) };
+    let (mut sim, ids) = connected(network, &Config::default(), 1, 1);
+    let sent = messages(2, 100, 20_000);
+    for message in &sent {
+        sim.send(1, ids[0], message).expect("space");
+    }
+    let now = sim.clock(1);
+    sim.hosts[1].endpoint.close(now, ids[0]);
+    assert_eq!(sim.send(1, ids[0], b"more"), Err(SendError::Closed));
+    sim.run_until(10_000_000);
+    assert!(sim.messages(0) == sent, "the messages differ");
+    assert!(sim.has_event(0, |event| *event == Event::Closed { reason: CloseReason::Peer }));
+    assert!(sim.has_event(1, |event| *event == Event::Closed { reason: CloseReason::Local }));
+    for host in [0, 1] {
+        assert_eq!(sim.hosts[host].endpoint.endpoint_statistics().connections, 0);
+    }
+}
+
+#[test]
+fn close_without_a_peer_ends_after_the_linger_time() {
+    let config = Config { linger_us: 2_000_000, ..Config::default() };
+    let (mut sim, ids) = connected(Network::plain(100), &config, 1, 2);
+    sim.hosts[0].gone = true;
+    sim.send(1, ids[0], b"lost").expect("space");
+    let now = sim.clock(1);
+    sim.hosts[1].endpoint.close(now, ids[0]);
+    sim.run_until(4_000_000);
+    assert!(sim.has_event(1, |event| *event == Event::Closed { reason: CloseReason::LocalUnacknowledged }));
+}
+
+#[test]
+fn abort_is_reported_as_such() {
+    let (mut sim, ids) = connected(Network::plain(100), &Config::default(), 1, 3);
+    sim.send(1, ids[0], &[1; 50_000]).expect("space");
+    let now = sim.clock(1);
+    sim.hosts[1].endpoint.abort(now, ids[0]);
+    sim.run_until(1_000_000);
+    assert!(sim.has_event(0, |event| *event == Event::Closed { reason: CloseReason::PeerAborted }));
+    assert!(sim.has_event(1, |event| *event == Event::Closed { reason: CloseReason::LocalUnacknowledged }));
+}
+
+#[test]
+fn both_may_close_at_once() {
+    let (mut sim, ids) = connected(Network::plain(100), &Config::default(), 1, 4);
+    let incoming = sim.hosts[0].events[0].1;
+    let (here, there) = (sim.clock(1), sim.clock(0));
+    sim.hosts[1].endpoint.close(here, ids[0]);
+    sim.hosts[0].endpoint.close(there, incoming);
+    sim.run_until(2_000_000);
+    for host in [0, 1] {
+        assert!(sim.has_event(host, |event| *event == Event::Closed { reason: CloseReason::Local }));
+        assert_eq!(sim.hosts[host].endpoint.endpoint_statistics().connections, 0);
+    }
+}
