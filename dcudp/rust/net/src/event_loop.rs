@@ -23,6 +23,8 @@ const WAKE: u64 = 2;
 const RECEIVES_MAX: usize = 8;
 /// How many packets go to the socket at once.
 const BATCH_PACKETS: usize = 256;
+/// How many batches a turn sends, so that receiving is not held up.
+const BATCHES_MAX: usize = 4;
 /// The least time between two turns that only send: at high rates several packets share a system call.
 const TICK_US: Micros = 50;
 /// How often the loop looks whether data still arrives.
@@ -94,11 +96,12 @@ impl EventLoop {
             command(self);
         }
         self.take_events();
-        let busy = self.work();
+        let mut busy = self.work();
         self.look_for_black_holes();
-        self.transmit();
+        busy |= self.transmit();
         // Timers run while packets are taken, and may cause events.
-        let timeout = if self.take_events() || busy { Some(0) } else { self.timeout() };
+        busy |= self.take_events();
+        let timeout = if busy { Some(0) } else { self.timeout() };
         if self.stopping {
             return Ok(());
         }
@@ -249,11 +252,15 @@ impl EventLoop {
         }
     }
 
-    fn transmit(&mut self) {
+    /// Send the packets that are due. Returns whether there are more.
+    fn transmit(&mut self) -> bool {
         if let Some(due) = self.endpoint.poll_timeout() {
             self.lateness.add(due, self.asked_us, sys::now_us());
         }
-        while !self.blocked {
+        for _ in 0..BATCHES_MAX {
+            if self.blocked {
+                return false;
+            }
             let now = sys::now_us();
             while self.outgoing.len() < BATCH_PACKETS {
                 match self.endpoint.poll_transmit(now) {
@@ -261,18 +268,16 @@ impl EventLoop {
                     None => break,
                 }
             }
-            if self.outgoing.is_empty() {
-                return;
-            }
             let whole = self.outgoing.len() == BATCH_PACKETS;
             if self.socket.send(&mut self.outgoing) == Sent::Full {
                 // If epoll refuses, the next turn tries again.
                 let _ = self.set_blocked(true);
             }
             if !whole {
-                return;
+                return false;
             }
         }
+        true
     }
 
     fn set_blocked(&mut self, blocked: bool) -> io::Result<()> {
