@@ -15,6 +15,13 @@ from dcudp.native import ErrorText, c_string, ffi, lib
 from dcudp.statistics import ConnectionStatistics
 from dcudp.streams import Stream
 
+STREAMS_MAX = 4_096
+"""How many streams of a connection may be open. A peer that opens more is cut off."""
+_FILES_MAX = 1_000
+"""How many results of received files wait for the application. Older ones are forgotten."""
+_MESSAGE_BYTES = 64
+"""What an unread message costs beside its bytes."""
+
 Progress = Callable[[FileState], None]
 
 
@@ -50,7 +57,7 @@ class Connection:
         self._new_streams: deque[Stream] = deque()
         self._next_stream = 0
         self._sending: dict[int, tuple[asyncio.Future[FileState], Progress | None]] = {}
-        self._files: deque[FileState | TransferFailed] = deque()
+        self._files: deque[FileState | TransferFailed] = deque(maxlen=_FILES_MAX)
         self._load: asyncio.Future[Load] | None = None
         self.on_file_progress: Progress | None = None
         """Called with the state of each file that arrives, at most ten times a second for each."""
@@ -84,7 +91,7 @@ class Connection:
         """Wait for the next message. Raises ConnectionEnded after the last one."""
         await self._until(lambda: self._messages)
         message = self._messages.popleft()
-        self.count_unread(-len(message))
+        self.count_unread(-len(message) - _MESSAGE_BYTES)
         return message
 
     def open_stream(self) -> Stream:
@@ -220,7 +227,7 @@ class Connection:
                 self._connected.set_result(None)
             case Kind.MESSAGE:
                 self._messages.append(event.data)
-                self.count_unread(len(event.data))
+                self.count_unread(len(event.data) + _MESSAGE_BYTES)
             case Kind.STREAM:
                 self._take_stream(event)
             case Kind.WRITABLE:
@@ -241,6 +248,9 @@ class Connection:
         if stream is None:
             if event.number % 2 == self.incoming:
                 return  # a stream of this end, which is closed
+            if len(self._streams) >= STREAMS_MAX:
+                self.abort()
+                return
             stream = self._add_stream(event.number)
             self._new_streams.append(stream)
         self.count_unread(len(event.data))

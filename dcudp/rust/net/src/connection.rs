@@ -213,6 +213,12 @@ impl Connection {
             || !self.receiving.is_empty()
     }
 
+    /// Whether the connection may be closed: this end has no more to say. Files that still arrive are cut off.
+    pub fn may_close(&self) -> bool {
+        let finishing = self.receiving.values().any(FileReceiver::is_finishing);
+        self.pending.is_empty() && self.load.is_none() && self.sending.is_empty() && !finishing
+    }
+
     /// Do a bounded amount of work: at most one step of each transfer. `send` gives a message to the protocol
     /// and returns whether it had room.
     ///
@@ -372,5 +378,63 @@ fn outgoing(transfer: u32, sender: &FileSender) -> FileState {
         done: sender.sent(),
         resumed: sender.resumed(),
         hash: sender.hash(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    const MESSAGES: u32 = 100_000;
+
+    fn connection(folder: Option<Arc<Folder>>) -> Connection {
+        Connection::new(Services { folder, counts_load: true, notify: Arc::new(|| {}) })
+    }
+
+    /// Random records that are mostly well-formed, as a hostile peer with the key may send them.
+    #[test]
+    fn random_messages_of_a_peer_neither_panic_nor_grow_the_connection() {
+        let folder = testing::Folder::new();
+        let mut connection = connection(Some(Arc::new(Folder::open(folder.path()).unwrap())));
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        let mut random = |bound: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % bound
+        };
+        let mut violations = 0;
+        for _ in 0..MESSAGES {
+            let mut message = vec![random(5) as u8, random(10) as u8, 0, 0, 0, random(20) as u8];
+            message.extend((0..random(60)).map(|_| (random(3) * random(128)) as u8));
+            violations += u32::from(connection.receive(message, 1, 1).is_err());
+            connection.work(random(1 << 40), random(2) == 0, &mut |_| random(4) > 0);
+            connection.take_events();
+            assert!(connection.pending.len() <= ANSWERS_MAX + 2 * INCOMING_FILES_MAX);
+            assert!(connection.receiving.len() <= INCOMING_FILES_MAX);
+        }
+        assert!(violations > 0 && violations < MESSAGES, "{violations}");
+    }
+
+    #[test]
+    fn a_peer_that_asks_and_reads_nothing_is_cut_off() {
+        let mut connection = connection(None);
+        let offer = channel::file(&Record::Offer { size: 1, hash: [0; 32], name: b"a" }.encode(1));
+        let answers = (0..).take_while(|_| connection.receive(offer.clone(), 1, 1).is_ok()).count();
+        assert_eq!(answers, ANSWERS_MAX);
+    }
+
+    #[test]
+    fn an_end_that_counts_no_load_refuses_it_once() {
+        let mut connection = connection(None);
+        connection.services.counts_load = false;
+        for _ in 0..10 {
+            connection.receive(load::data(), 1, 1).unwrap();
+        }
+        let mut sent = Vec::new();
+        connection.work(1, true, &mut |message| {
+            sent.push(message.to_vec());
+            true
+        });
+        assert_eq!(sent, [load::refused()]);
     }
 }

@@ -1,6 +1,6 @@
 //! The thread of a node: it moves packets between the socket and the protocol, and runs transfers.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -38,6 +38,8 @@ pub struct EventLoop {
     shared: Arc<Shared>,
     services: Services,
     connections: HashMap<ConnectionId, Connection>,
+    /// Connections that may have something to do.
+    active: HashSet<ConnectionId>,
     outgoing: VecDeque<Transmit>,
     /// The socket's buffer was full.
     blocked: bool,
@@ -69,6 +71,7 @@ impl EventLoop {
             shared,
             services,
             connections: HashMap::new(),
+            active: HashSet::new(),
             outgoing: VecDeque::with_capacity(BATCH_PACKETS),
             blocked: false,
             lateness: Lateness::default(),
@@ -159,6 +162,7 @@ impl EventLoop {
             Event::Message { data, .. } => {
                 let cpu_us = sys::thread_cpu_us();
                 let taken = self.connections.get_mut(&id).map(|one| one.receive(data, now, cpu_us));
+                self.active.insert(id);
                 self.report_all(id);
                 if let Some(Err(_)) = taken {
                     self.endpoint.abort(now, id);
@@ -199,37 +203,50 @@ impl EventLoop {
         }
     }
 
-    /// Let each connection work. Returns whether there is more to do at once.
+    /// Let each connection work that may have something to do. Returns whether there is more to do at once.
     fn work(&mut self) -> bool {
         let mut busy = false;
-        let half = self.endpoint.config().send_buffer_bytes / 2;
-        let endpoint = &mut self.endpoint;
-        for (id, connection) in &mut self.connections {
+        let active: Vec<ConnectionId> = self.active.iter().copied().collect();
+        for id in active {
             let now = sys::now_us();
-            if connection.has_work() {
-                // Transfers leave half of the buffer to the application's messages.
-                let room = endpoint.statistics(*id).map_or(false, |now| now.send_buffer_bytes < half);
-                let mut too_large = false;
-                let mut send = |message: &[u8]| match endpoint.send_message(now, *id, message) {
-                    Err(SendError::TooLarge(_)) => {
-                        too_large = true;
-                        false
-                    }
-                    result => result != Err(SendError::Full),
-                };
-                busy |= connection.work(now, room, &mut send);
-                if too_large {
-                    // The peer's window is smaller than a record. No weir has such a window.
-                    endpoint.abort(now, *id);
+            busy |= self.work_on(id, now);
+            match self.connections.get_mut(&id) {
+                Some(connection) if connection.closing && connection.may_close() => {
+                    connection.closing = false;
+                    self.endpoint.close(now, id);
                 }
-                for event in connection.take_events() {
-                    self.shared.events.push(id.0, event);
+                Some(connection) if connection.closing || connection.has_work() => {}
+                _ => {
+                    self.active.remove(&id);
                 }
-            } else if connection.closing {
-                connection.closing = false;
-                endpoint.close(now, *id);
             }
         }
+        busy
+    }
+
+    fn work_on(&mut self, id: ConnectionId, now: Micros) -> bool {
+        let connection = match self.connections.get_mut(&id) {
+            Some(connection) if connection.has_work() => connection,
+            _ => return false,
+        };
+        let endpoint = &mut self.endpoint;
+        // Transfers leave half of the buffer to the application's messages.
+        let half = endpoint.config().send_buffer_bytes / 2;
+        let room = endpoint.statistics(id).map_or(false, |now| now.send_buffer_bytes < half);
+        let mut too_large = false;
+        let mut send = |message: &[u8]| match endpoint.send_message(now, id, message) {
+            Err(SendError::TooLarge(_)) => {
+                too_large = true;
+                false
+            }
+            result => result != Err(SendError::Full),
+        };
+        let busy = connection.work(now, room, &mut send);
+        if too_large {
+            // The peer's window is smaller than a record. No weir has such a window.
+            endpoint.abort(now, id);
+        }
+        self.report_all(id);
         busy
     }
 
@@ -304,12 +321,14 @@ impl EventLoop {
         self.connection(id)?.send_load(sys::now_us() + duration_us)
     }
 
+    /// A connection that is about to have something to do.
     fn connection(&mut self, id: ConnectionId) -> Result<&mut Connection, String> {
+        self.active.insert(id);
         self.connections.get_mut(&id).ok_or_else(|| "the connection is closed".to_owned())
     }
 
     pub fn close(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(&id) {
+        if let Ok(connection) = self.connection(id) {
             connection.closing = true;
         }
     }

@@ -100,6 +100,11 @@ impl FileReceiver {
         self.hash
     }
 
+    /// Whether the whole file has arrived, and only its name is missing.
+    pub fn is_finishing(&self) -> bool {
+        matches!(self.state, State::Finishing(_))
+    }
+
     /// How many bytes of the file are here.
     pub fn received(&self) -> u64 {
         match self.state {
