@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import re
@@ -10,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +23,7 @@ from click.testing import CliRunner, Result
 import dcudp
 from dcudp import FileState, Options, TransferFailed
 from dcudp.cli import dcudp as command
+from dcudp.progress import showing_progress
 from tests.support.dcudp.relay import relay_to
 from tests.support.waiting import DEADLINE_S, wait_until_async
 from weir_base.paths import PROJECT
@@ -114,9 +116,9 @@ def test_an_end_without_a_folder_refuses_files(source: Path) -> None:
 
 
 @contextmanager
-def receiver(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def receiver(*options: str, prefix: Sequence[str] = ()) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`weir dcudp recv` as a process, and its address."""
-    argv = (sys.executable, "-m", "weir", "dcudp", "recv", "--listen", V4, "--json", *options)
+    argv = (*prefix, sys.executable, "-m", "weir", "dcudp", "recv", "--listen", V4, "--json", *options)
     process = subprocess.Popen(argv, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -175,6 +177,34 @@ def test_the_command_states_each_problem_in_one_sentence(source: Path, folder: P
     assert "give a key file" in send(source, "192.0.2.1:9").output
     listening = CliRunner().invoke(command, ["recv", "--listen", "0.0.0.0:0", "--dir", str(folder)])
     assert (listening.exit_code, "give a key file" in listening.output) == (1, True)
+
+
+def test_a_receiver_that_cannot_write_on_keeps_the_part_and_says_why(source: Path, folder: Path) -> None:
+    with receiver("--dir", str(folder), prefix=("prlimit", "--fsize=1000000")) as (_, address):
+        done = send(source, address)
+    assert done.exit_code == 1
+    assert done.output.startswith("Error: the receiver refused data.bin: it cannot write the file: ")
+    assert done.output.count("\n") == 1
+    (part,) = folder.iterdir()
+    assert (part.name, 0 < part.stat().st_size <= 1_000_000) == ("data.bin.part", True)
+    with receiver("--dir", str(folder)) as (_, address):
+        resumed = json.loads(send(source, address, "--json").output)["resumed_bytes"]
+    assert resumed > 0
+    assert (folder / "data.bin").read_bytes() == CONTENT
+
+
+def test_a_terminal_shows_the_progress_of_each_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for enabled, terminal in ((True, Terminal()), (False, Terminal()), (True, io.StringIO())):
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with showing_progress(enabled=enabled) as progress:
+            progress(FileState("data.bin", 2_000_000, 1_000_000, 0, b""))
+        shown = terminal.getvalue()
+        assert ("data.bin" in shown and "1.0/2.0 MB" in shown) == (enabled and terminal.isatty())
+        assert (enabled and terminal.isatty()) or shown == ""
 
 
 def test_once_ends_after_one_file(source: Path, folder: Path) -> None:
