@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from dcudp.cli import dcudp as command
-from tests.support.lab.delay_bench import Namespace
+from tests.support.lab.delay_bench import Namespace, delay_bench
 from tests.support.waiting import DEADLINE_S, wait_until
 from weir_base.paths import PROJECT
 
@@ -105,9 +105,9 @@ def recv(host: str, folder: Path, key: Path) -> tuple[str, ...]:
     return (*WEIR, "recv", "--json", "--listen", address(host), "--dir", str(folder), "--key-file", str(key))
 
 
-def send(path: Path3, file: Path, host: str, key: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    argv = (*WEIR, "send", str(file), address(host), "--json", "--key-file", str(key), *more)
-    return subprocess.run(path.sender.inside(*argv), cwd=PROJECT, capture_output=True, text=True, check=False)
+def send(sender: Namespace, file: Path, host: str, key: Path) -> subprocess.CompletedProcess[str]:
+    argv = (*WEIR, "send", str(file), address(host), "--json", "--key-file", str(key))
+    return subprocess.run(sender.inside(*argv), cwd=PROJECT, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("host", [V4, V6])
@@ -115,7 +115,7 @@ def test_a_file_passes_a_link(host: str, path: Path3, key: Path, folder: Path, t
     file = tmp_path / "file"
     file.write_bytes(os.urandom(20_000_000))
     with running(*path.receiver.inside(*recv(host, folder, key))):
-        done = send(path, file, host, key)
+        done = send(path.sender, file, host, key)
     assert done.returncode == 0, done.stderr
     sent = json.loads(done.stdout)
     assert sent["connection"]["mtu_bytes"] == (1452 if ":" in host else 1472)
@@ -129,7 +129,7 @@ def test_a_full_disk_is_one_clear_error(path: Path3, key: Path, folder: Path, tm
     mounted = f'mount -t tmpfs -o size=1m none {folder} && exec "$@"'
     argv = ("unshare", "--mount", "sh", "-c", mounted, "sh", *recv(V4, folder, key))
     with running(*path.receiver.inside(*argv)):
-        done = send(path, file, V4, key)
+        done = send(path.sender, file, V4, key)
     assert done.returncode == 1
     assert done.stderr.startswith(
         "Error: the receiver refused file: its disk is full: 3000000 bytes are missing"
@@ -173,4 +173,22 @@ def test_a_path_whose_mtu_shrinks_carries_the_rest(
                 assert sending.wait(DEADLINE_S) == 0
             finally:
                 path.router.run("ip", "link", "set", "b1", "mtu", "1500")
+    assert (folder / "file").read_bytes() == file.read_bytes()
+
+
+def test_a_file_is_identical_after_losses_reordering_and_duplication(
+    key: Path, folder: Path, tmp_path: Path
+) -> None:
+    file, impaired = tmp_path / "file", "delay_us=500,loss=5,reorder=5,duplicate=5"
+    file.write_bytes(os.urandom(3_000_000))
+    with delay_bench(tmp_path) as bench:
+        for namespace, interface, host in ((bench.hosts, "h0", "10.1.0.1"), (bench.switch, "s0", V4)):
+            namespace.run("ip", "addr", "add", f"{host}/24", "dev", interface)
+        bench.start(impaired, impaired)
+        with running(*bench.switch.inside(*recv(V4, folder, key))):
+            done = send(bench.hosts, file, V4, key)
+        line = bench.stop()["links"]["l0"]
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["connection"]["retransmitted"] > 50
+    assert min(line["up"][name] for name in ("lost", "overtaking", "duplicated")) > 50
     assert (folder / "file").read_bytes() == file.read_bytes()
