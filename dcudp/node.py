@@ -28,8 +28,8 @@ class Options:
     ``key_file``: the pre-shared key, required unless both ends are on loopback. ``folder``: for received
     files; without it, offers are refused. ``counts_load``: answer measurements of peers. ``max_rate_bps``: no
     connection sends faster. ``link_rate_bps``: the capacity of the bottleneck link, C of the paper.
-    ``dead_after_s``: a connection ends after this time without any packet of the peer. ``offload``: use
-    UDP_SEGMENT and UDP_GRO.
+    ``dead_after_s``: a connection ends after this time without any packet of the peer; use the same at both
+    ends, because keep-alives follow it. ``offload``: use UDP_SEGMENT and UDP_GRO. ``txtime``: use SO_TXTIME.
     """
 
     key_file: Path | None = None

@@ -220,7 +220,7 @@ def test_abort_ends_both_ends() -> None:
 
 def test_a_peer_that_vanishes_is_noticed_at_both_ends() -> None:
     async def test() -> None:
-        options = Options(dead_after_s=0.5)
+        options = Options(dead_after_s=1.0)
         async with await dcudp.listen(V4, options) as node:
             with relay_to(tuple(node.address)) as relay:
                 client = await dcudp.connect(relay.address, options)

@@ -80,7 +80,7 @@ def test_a_transfer_that_broke_is_resumed(source: Path, folder: Path) -> None:
     part = folder / "data.bin.part"
 
     async def test() -> None:
-        options = Options(folder=folder, dead_after_s=0.5, max_rate_bps=50_000_000)
+        options = Options(folder=folder, dead_after_s=1.0, max_rate_bps=50_000_000)
         async with await dcudp.listen(V4, options) as node:
             with relay_to(tuple(node.address)) as relay:
                 client = await dcudp.connect(relay.address, options)

@@ -1,4 +1,4 @@
-"""The tests of the Rust crates, and their formatting."""
+"""The tests of the Rust crates."""
 
 from __future__ import annotations
 
@@ -9,25 +9,14 @@ import pytest
 
 from weir_base.paths import PROJECT, build_dir
 
-pytestmark = pytest.mark.cargo
 MANIFEST = PROJECT / "dcudp" / "rust" / "Cargo.toml"
 
 
-@pytest.mark.parametrize("crate", ["dcudp-net", "dcudp-proto"])
-def test_the_tests_of_a_crate_pass(crate: str) -> None:
-    argv = (
-        "cargo",
-        "test",
-        "--manifest-path",
-        MANIFEST,
-        "--release",
-        "--locked",
-        "--quiet",
-        "--package",
-        crate,
-    )
+@pytest.mark.cargo
+def test_the_tests_of_the_crates_pass() -> None:
+    kinds = ("--workspace", "--lib", "--tests")
     done = subprocess.run(
-        argv,
+        ("cargo", "test", "--manifest-path", MANIFEST, "--release", "--locked", "--quiet", *kinds),
         env=os.environ | {"CARGO_TARGET_DIR": str(build_dir() / "cargo")},
         capture_output=True,
         text=True,

@@ -199,6 +199,8 @@ unsafe fn options(raw: &COptions) -> Result<Options, String> {
     protocol.link_rate_bps = or(raw.link_rate_bps, protocol.link_rate_bps);
     protocol.max_rate_bps = or(raw.max_rate_bps, protocol.link_rate_bps);
     protocol.dead_after_us = or(raw.dead_after_us, protocol.dead_after_us);
+    // Keep-alives have to come several times in that time.
+    protocol.idle_interval_us = protocol.idle_interval_us.min(protocol.dead_after_us / 4);
     protocol.handshake_timeout_us = or(raw.handshake_timeout_us, protocol.handshake_timeout_us);
     let has = |flag: u32| raw.flags & flag != 0;
     Ok(Options {

@@ -4,21 +4,21 @@
 //! each node (`node.rs`, `event_loop.rs`). `ffi.rs` is the interface for C, described by `dcudp/dcudp.h`.
 #![deny(unsafe_op_in_unsafe_fn)]
 
-pub mod channel;
-pub mod connection;
-pub mod event;
-pub mod event_loop;
+mod channel;
+mod connection;
+mod event;
+mod event_loop;
 pub mod ffi;
-pub mod files;
-pub mod key;
-pub mod load;
-pub mod node;
-pub mod pacing;
-pub mod path;
-pub mod protect;
-pub mod socket;
-pub mod sys;
-pub mod watch;
+mod files;
+mod key;
+mod load;
+mod node;
+mod pacing;
+mod path;
+mod protect;
+mod socket;
+mod sys;
+mod watch;
 
 #[cfg(test)]
 mod testing;

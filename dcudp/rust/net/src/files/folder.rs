@@ -8,7 +8,7 @@ use std::io;
 use std::mem;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::io::{AsRawFd, FromRawFd, RawFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::name::FileName;
 use crate::key::reason;
@@ -23,7 +23,6 @@ const TRIES: usize = 5;
 #[derive(Debug)]
 pub struct Folder {
     file: File,
-    path: PathBuf,
 }
 
 impl Folder {
@@ -38,11 +37,7 @@ impl Folder {
             libc::faccessat(file.as_raw_fd(), writable.as_ptr(), libc::W_OK, libc::AT_EACCESS)
         })
         .map_err(cannot)?;
-        Ok(Folder { file, path: path.to_owned() })
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
+        Ok(Folder { file })
     }
 
     fn fd(&self) -> RawFd {
