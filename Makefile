@@ -19,6 +19,9 @@ BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -Wall -Werror 
 # Workers of pytest: one for each CPU, and one more that runs what uses the machine. A test that ends its worker
 # ends the session.
 WORKERS := --max-worker-restart 0 --maxprocesses 8 -n
+RUST := dcudp/rust
+RUST_SOURCES := $(wildcard $(RUST)/Cargo.* $(RUST)/*/Cargo.toml $(RUST)/*/src/*.rs $(RUST)/*/src/*/*.rs)
+CARGO := CARGO_TARGET_DIR=$(BUILD)/cargo cargo
 PROGRAMS := $(subst _,-,$(patsubst $(NATIVE)/%/main.c,$(BUILD)/weir-%,$(wildcard $(NATIVE)/*/main.c)))
 
 .PHONY: help demo test setup bpf check docs unit clean root
@@ -35,12 +38,15 @@ test: setup bpf check ## run every test that this machine allows (as root, 38 mi
 setup: ## install packages, .venv and Open vSwitch; quick if nothing is missing (PRODUCTION=1: no test tools)
 	@tools/setup.sh $(if $(PRODUCTION),--production)
 
-bpf: $(BPF_OBJECTS) $(PROGRAMS) ## build the BPF programs and the C programs in build/
+bpf: $(BPF_OBJECTS) $(PROGRAMS) $(BUILD)/libdcudp.so ## build the BPF programs, the C programs and DCUDP in build/
 
-check: docs ## ruff, clang-format, mypy, documentation
+check: docs ## ruff, clang-format, mypy, documentation; rustfmt and clippy if they are installed
 	$(BIN)/ruff check .
 	git ls-files '*.c' '*.h' | xargs $(BIN)/clang-format --dry-run --Werror
 	$(BIN)/mypy
+	! cargo fmt --version >/dev/null 2>&1 || cargo fmt --manifest-path $(RUST)/Cargo.toml --all --check
+	! cargo clippy --version >/dev/null 2>&1 || \
+		$(CARGO) clippy --manifest-path $(RUST)/Cargo.toml --locked --quiet --all-targets -- --deny warnings
 
 docs: $(BUILD)/mermaid.tiny.js ## build the documentation in site/; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
@@ -74,3 +80,9 @@ $(BUILD)/%.bpf.o: %.bpf.c $(BPF_HEADERS) $(BUILD)/vmlinux.h
 $(BUILD)/weir-%: $$(wildcard $(NATIVE)/$$(subst -,_,$$*)/*.[ch])
 	@mkdir -p $(BUILD)
 	cc -O2 -g -Wall -Wextra -Werror -pthread $(sort $(filter %.c,$^)) -o $@
+
+# A process may have mapped the old library, so it is not written over: install removes it first.
+$(BUILD)/libdcudp.so: $(RUST_SOURCES)
+	@command -v cargo >/dev/null || { echo "cargo is missing: install it with 'make setup'" >&2; exit 1; }
+	$(CARGO) build --manifest-path $(RUST)/Cargo.toml --locked --quiet --release --package dcudp-net
+	install $(BUILD)/cargo/release/libdcudp.so $@

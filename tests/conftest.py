@@ -44,6 +44,11 @@ def _html_checker() -> str:
     return probes.run(probes.tool("java"), "-version")
 
 
+def _dcudp() -> str:
+    probes.artifacts("libdcudp.so")
+    return probes.tool("cargo")
+
+
 def _compiler() -> str:
     probes.artifacts("vmlinux.h")
     return probes.tool("clang")
@@ -58,6 +63,7 @@ NEEDS: dict[str, tuple[Callable[[], str], ...]] = {
     "integration": SWITCH,
     "abuse": SWITCH,
     "postgres": (_postgres,),
+    "cargo": (_dcudp,),
     "compiler": (_compiler,),
     "html": (_html_checker,),
 }

@@ -25,6 +25,7 @@ missing_to_run() {
     has cc && [ -e /usr/include/stdio.h ] || echo gcc libc6-dev
     has_lib libbpf.so.1 && [ -e /usr/include/bpf/bpf_helpers.h ] || echo libbpf-dev
     "$PROJECT/tools/bpftool.sh" >/dev/null 2>&1 || bpftool_packages
+    has cargo && has rustc || echo cargo rustc
     has ip && has tc && has ss || echo iproute2
 }
 

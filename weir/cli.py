@@ -25,6 +25,7 @@ PARTS = {
     "config": Part("weir.config:config", "Check the configuration file."),
     "controller": Part("weir.controller:controller", "Run the controller apps on Ryu or os-ken."),
     "db": Part("flowdb.maintenance.cli:db", "Create, upgrade, measure, export and prune the flow database."),
+    "dcudp": Part("dcudp.cli:dcudp", "Send and receive files over DCUDP, and measure it."),
     "doctor": Part("weir.doctor:doctor", "Check this machine, and print how to add what is missing."),
     "fleet": Part("weir.fleet:fleet", "Turn Weir off or on at all switches of the controllers."),
     "flows": Part(

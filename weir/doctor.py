@@ -91,6 +91,8 @@ CHECKS = (
     Check("controller", "Python packages", probes.python_packages, SETUP),
     Check("controller", "ryu-manager", probes.ryu_manager, SETUP),
     Check("controller", "os-ken", probes.distribution("os-ken"), SETUP, required=False),
+    Check("hosts", "DCUDP", lambda: probes.artifacts("libdcudp.so"), "make bpf", required=False),
+    Check("build", "cargo", lambda: probes.tool("cargo"), SETUP, required=False),
     Check("build", "clang", lambda: probes.tool("clang"), SETUP, required=False),
     Check("build", "bpftool", probes.bpftool, SETUP, required=False),
 )

@@ -68,6 +68,12 @@ ACCOUNTS = (
     ".venv/bin/weir accounts add-token grafana",
     ".venv/bin/weir accounts add-token night-job --scope act",
 )
+DCUDP_RECEIVER = ".venv/bin/weir dcudp recv --listen 127.0.0.1:9777 --dir received"
+DCUDP = (
+    ".venv/bin/weir dcudp send data.bin 127.0.0.1:9777",
+    ".venv/bin/weir dcudp key dcudp.key",
+    ".venv/bin/weir dcudp bench --seconds 1",
+)
 LAB_LIST = ".venv/bin/weir lab list"
 LAB_COMPARE = ".venv/bin/weir lab compare results/before/demo results/after/demo"
 RUN_HERE = {
@@ -75,6 +81,8 @@ RUN_HERE = {
     *TRANSPORTS,
     *WEB,
     *ACCOUNTS,
+    DCUDP_RECEIVER,
+    *DCUDP,
     *SET_UP,
     LAB_LIST,
     LAB_COMPARE,
@@ -240,6 +248,23 @@ def test_the_dashboard(line: str, tmp_path: Path) -> None:
         finally:
             dashboard.send_signal(signal.SIGINT)
         assert dashboard.wait(DEADLINE_S) == 0
+
+
+def test_files_over_dcudp(tmp_path: Path) -> None:
+    env = like_the_project(tmp_path)
+    (tmp_path / "data.bin").write_bytes(bytes(1_000_000))
+    (tmp_path / "received").mkdir()
+    argv = DCUDP_RECEIVER.split()
+    with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as receiver:
+        try:
+            assert receiver.stdout is not None
+            assert receiver.stdout.readline() == "listening on 127.0.0.1:9777\n"
+            for line in DCUDP:
+                subprocess.run(line.split(), cwd=tmp_path, env=env, check=True, timeout=DEADLINE_S)
+        finally:
+            receiver.send_signal(signal.SIGINT)
+        assert receiver.wait(DEADLINE_S) == 0
+    assert (tmp_path / "received" / "data.bin").read_bytes() == bytes(1_000_000)
 
 
 def test_congestion_controls(tmp_path: Path) -> None:

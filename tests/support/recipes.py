@@ -141,7 +141,8 @@ def copy_project(folder: Path) -> Path:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(PROJECT / name, folder / name)
     if (PROJECT / "build").is_dir():
-        shutil.copytree(PROJECT / "build", folder / "build")
+        # Cargo's folder is large, and the library that it built is beside it.
+        shutil.copytree(PROJECT / "build", folder / "build", ignore=shutil.ignore_patterns("cargo"))
     subprocess.run(("git", "init", "-q"), cwd=folder, check=True)
     subprocess.run(("git", "add", "-A"), cwd=folder, check=True)
     _make_environment(folder / ".venv", folder)

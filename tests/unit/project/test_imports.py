@@ -72,6 +72,7 @@ MAY_IMPORT = {
     "sdtcp_app": CONTROLLER | {"fabric_app", "telemetry_app"},
     "sccp_app": CONTROLLER | {"fabric_app", "telemetry_app"},
     "transports": COMMON | {LIBBPF},
+    "dcudp": COMMON,
     **LAB,
     "webui": COMMON | {"flowdb"},
     "weir": set(PACKAGES),
