@@ -25,7 +25,7 @@ from dcudp import FileState, Options, TransferFailed
 from dcudp.cli import dcudp as command
 from dcudp.progress import showing_progress
 from tests.support.dcudp.relay import relay_to
-from tests.support.waiting import DEADLINE_S, wait_until_async
+from tests.support.waiting import DEADLINE_S, wait_until, wait_until_async
 from weir_base.paths import PROJECT
 
 pytestmark = pytest.mark.cargo
@@ -191,6 +191,23 @@ def test_a_receiver_that_cannot_write_on_keeps_the_part_and_says_why(source: Pat
         resumed = json.loads(send(source, address, "--json").output)["resumed_bytes"]
     assert resumed > 0
     assert (folder / "data.bin").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("interrupted", ["sender", "receiver"])
+def test_ctrl_c_at_either_end_leaves_the_part(interrupted: str, source: Path, folder: Path) -> None:
+    part = folder / "data.bin.part"
+    with receiver("--dir", str(folder)) as (receiving, address):
+        argv = (sys.executable, "-m", "weir", "dcudp", "send", str(source), address, "--rate-mbps", "10")
+        with subprocess.Popen(argv, cwd=PROJECT, stderr=subprocess.PIPE, text=True) as sending:
+            wait_until(lambda: part.exists() and part.stat().st_size > 200_000, "a part is there")
+            (sending if interrupted == "sender" else receiving).send_signal(signal.SIGINT)
+            error = sending.communicate(timeout=DEADLINE_S)[1]
+            if interrupted == "sender":
+                assert (sending.returncode, error) == (130, "")
+            else:
+                assert (sending.returncode, error) == (1, "Error: the peer ended the connection\n")
+                assert receiving.wait(DEADLINE_S) == 0
+    assert [path.name for path in folder.iterdir()] == ["data.bin.part"]
 
 
 def test_a_terminal_shows_the_progress_of_each_file(monkeypatch: pytest.MonkeyPatch) -> None:
