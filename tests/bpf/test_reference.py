@@ -164,7 +164,10 @@ class Trial:
         if self.chance.random() < 0.5:
             step = (key, way, flags, seq, ack, 0)
             self.log.append(f"with a wrong checksum: {step}")
-            libbpf.run(self._programs[way], packet=frame(step, checksum=1))
+            right, wrong = frame(step), frame(step, checksum=1)
+            if wrong == right:
+                wrong = frame(step, checksum=2)
+            libbpf.run(self._programs[way], packet=wrong)
         else:
             numbers = (self.chance.randrange(NUMBERS), self.chance.randrange(NUMBERS))
             self.feed((key, way, flags, *numbers, 0))
