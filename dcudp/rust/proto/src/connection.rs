@@ -30,6 +30,8 @@ const PEER_RTT_US: (Micros, Micros) = (10, 10_000_000);
 const SHUTDOWNS: u32 = 5;
 /// Data packets without ECT, and none with it, that show a path which erases ECN.
 const BLEACHED_PACKETS: u64 = 16;
+/// So many losses without a mark show that the path does not mark.
+const UNMARKED_LOSSES: u64 = 16;
 /// Timeouts after which the interval of probes no longer doubles.
 const MAX_BACKOFF: u32 = 6;
 
@@ -93,6 +95,8 @@ struct Counts {
     duplicates: u64,
     lost: u64,
     ce_received: u64,
+    /// Losses of the packets that this end receives; `lost` counts both directions.
+    missed: u64,
     ect_received: u64,
     control_sent: u64,
     congestion_entries: u64,
@@ -389,7 +393,7 @@ impl Connection {
                 return;
             }
         }
-        if self.ecn_bleached() {
+        if self.ecn_bleached() || self.marks_are_missing() {
             self.observer.on_erased_ecn();
         }
         self.observer.on_data(now, ecn == Ecn::Ce, header.bits.cwr);
@@ -408,6 +412,7 @@ impl Connection {
         let lost = self.receive.take_new_losses(now);
         if lost > 0 {
             self.counts.lost += u64::from(lost);
+            self.counts.missed += u64::from(lost);
             self.observer.on_lost(now, lost);
         }
     }
@@ -492,7 +497,7 @@ impl Connection {
     fn last_feedback(&mut self, now: Micros) {
         self.silent_since_us = now;
         self.backoff = 0;
-        self.rate.on_feedback();
+        self.rate.on_feedback(now);
     }
 
     fn on_losses(&mut self, now: Micros, report: &Report) -> bool {
@@ -741,7 +746,7 @@ impl Connection {
             next_sequence: self.send.sequence(self.send.next_position()),
             rtt_us: self.observer.reported_rtt_us(now).map_or(0, |rtt| rtt.min(f64::from(u32::MAX)) as u32),
             reply: self.due.reply,
-            no_ecn: self.ecn_bleached(),
+            no_ecn: self.ecn_bleached() || self.marks_are_missing(),
             losses,
         };
         self.due.reply = false;
@@ -843,6 +848,11 @@ impl Connection {
 
     fn ecn_bleached(&self) -> bool {
         self.counts.ect_received == 0 && self.counts.data_received >= BLEACHED_PACKETS
+    }
+
+    /// Packets were lost and none was marked: the switches on the path mark too late, or never.
+    fn marks_are_missing(&self) -> bool {
+        self.counts.ce_received == 0 && self.counts.missed >= UNMARKED_LOSSES
     }
 
     /// Counters and state.

@@ -27,12 +27,18 @@ const REACHED_PART: f64 = 1.0 / 16.0;
 const PROBE_PARTS: f64 = 64.0;
 /// The same, at least, in parts of the link's rate: on long paths a packet per RTT is little.
 const LINK_PARTS: f64 = 512.0;
-/// The largest number of these units in one step if the path erases ECN.
-const BLIND_PROBES: u32 = 1;
+/// An unmarked ACK raises Rate_max by this part of it if ECN says nothing: a full queue is the first signal then.
+const BLIND_PART: f64 = 1.0 / 256.0;
+/// A loss counts as this share of marked ACKs then: the rate falls to 0.7 of what it was, as in CUBIC (RFC 9438).
+const BLIND_SHARE: f64 = 0.6;
 /// An unmarked ACK raises Rate_max by at most this part of it.
 const GROWTH_PART: f64 = 0.5;
 /// The weight of the newest RTT in the least rate.
 const RTT_WEIGHT: f64 = 0.125;
+/// Without a further loss the ceiling of the UDP Mode grows by this part per RTT,
+const CEILING_GROWTH: f64 = 1.0 / 16.0;
+/// or per so many microseconds, if that is longer: reports are not more frequent.
+const CEILING_STEP_US: Micros = 10_000;
 /// Rates are halved at most this often while feedback is missing.
 const MAX_HALVINGS: u32 = 20;
 
@@ -55,6 +61,11 @@ pub struct RateControl {
     limit_pps: f64,
     rate_pps: f64,
     rate_max_pps: f64,
+    /// What a path without marks was seen to carry. No source: the paper knows marks only.
+    ceiling_pps: f64,
+    raised_us: Micros,
+    /// Packets were lost since the UDP Mode last began.
+    lossy: bool,
     rtt_us: f64,
     smooth_us: f64,
     marked_acks: u32,
@@ -78,6 +89,9 @@ impl RateControl {
             limit_pps,
             rate_pps: link_pps,
             rate_max_pps: link_pps,
+            ceiling_pps: f64::INFINITY,
+            raised_us: 0,
+            lossy: false,
             rtt_us: 1000.0,
             smooth_us: 1000.0,
             marked_acks: 0,
@@ -99,7 +113,7 @@ impl RateControl {
     /// Packets per second at which data may be sent now.
     pub fn allowed_pps(&self) -> f64 {
         let wished = match self.mode {
-            Mode::Udp => self.limit_pps,
+            Mode::Udp => self.ceiling_pps,
             Mode::Congestion => self.rate_pps.max(self.floor_pps()),
         };
         // 2^-n of the rate, but never slower than one packet in 100 ms: it asks for feedback.
@@ -120,7 +134,7 @@ impl RateControl {
         1e6 / self.rtt_us.max(self.smooth_us)
     }
 
-    /// Whether the receiver sees the ECN field as it was sent.
+    /// Whether the receiver sees the ECN field as it was sent, and marks before losses.
     pub fn set_ecn_works(&mut self, works: bool) {
         self.ecn_works = works;
     }
@@ -134,12 +148,22 @@ impl RateControl {
     /// Step 2 of the mode switch: the first rate of the Congestion Mode.
     fn enter(&mut self) {
         self.mode = Mode::Congestion;
-        self.rate_max_pps = self.link_pps.max(self.floor_pps());
+        self.rate_max_pps = self.link_pps.min(self.ceiling_pps).max(self.floor_pps());
         self.rate_pps = self.rate_max_pps;
         self.marked_acks = 0;
         self.acks = 0;
         self.frozen = false;
         self.probes = 0;
+    }
+
+    /// The UDP Mode begins. If packets were lost, the path did not mark in time, so the sender does not return
+    /// to its full rate at once: it would lose as many packets again.
+    fn leave(&mut self) {
+        self.mode = Mode::Udp;
+        if self.lossy {
+            self.ceiling_pps = self.rate_pps.max(self.floor_pps());
+        }
+        self.lossy = false;
     }
 
     /// An ACK. Its sequence number orders the receiver's wishes: a late copy of an earlier ACK must not bring
@@ -155,7 +179,7 @@ impl RateControl {
         match (self.mode, obs) {
             (Mode::Udp, false) => Reaction::Same,
             (Mode::Congestion, false) => {
-                self.mode = Mode::Udp;
+                self.leave();
                 Reaction::Changed
             }
             (Mode::Udp, true) => {
@@ -168,7 +192,7 @@ impl RateControl {
                 if self.settling {
                     self.settling = false;
                 } else if ece {
-                    self.cut(self.marked_share());
+                    self.cut(self.marked_share(), MAX_PART);
                 } else {
                     self.grow();
                 }
@@ -190,7 +214,7 @@ impl RateControl {
     ///
     /// It is smoother than halving, which it equals only if every ACK of the period was marked. The deep cut
     /// of Rate_data empties the queue; the small cut of Rate_max is what lasts.
-    fn cut(&mut self, share: f64) {
+    fn cut(&mut self, share: f64, max_part: f64) {
         if self.frozen {
             return;
         }
@@ -198,8 +222,7 @@ impl RateControl {
         self.settling = true;
         self.probes = 0;
         let (floor, part) = (self.floor_pps(), share / 2.0);
-        // Without ECN the rate must not return to where packets were lost.
-        let max_part = if self.ecn_works { MAX_PART } else { 1.0 };
+        let max_part = if self.ecn_works { max_part } else { 1.0 };
         self.rate_max_pps = (self.rate_max_pps * (1.0 - part * max_part)).max(floor);
         self.rate_pps = (self.rate_pps * (1.0 - part)).max(floor);
     }
@@ -215,10 +238,10 @@ impl RateControl {
             self.rate_pps = self.rate_max_pps;
             return;
         }
-        // Without ECN a full queue is the first signal, so the steps must stay small until it comes.
-        self.probes = (self.probes + 1).min(if self.ecn_works { u32::MAX } else { BLIND_PROBES });
+        self.probes += 1;
         let unit = (1e6 / self.rtt_us / PROBE_PARTS).max(self.link_pps / LINK_PARTS);
-        let step = unit * f64::from(self.probes);
+        let step =
+            if self.ecn_works { unit * f64::from(self.probes) } else { self.rate_max_pps * BLIND_PART };
         let limit = self.link_pps.max(self.floor_pps());
         self.rate_max_pps = (self.rate_max_pps + step.min(self.rate_max_pps * GROWTH_PART)).min(limit);
         self.rate_pps = self.rate_max_pps;
@@ -227,11 +250,13 @@ impl RateControl {
     /// A NAK reported packets that were sent after the last cut by a loss. "If the sender gets NAK, it also
     /// slows down."
     ///
-    /// Without ECN a loss is the only signal, and halves the rate as in TCP.
+    /// Rate_max is cut as much, so that the rate does not return to where packets were lost. If ECN
+    /// says nothing, a loss is the only signal.
     pub fn on_loss(&mut self) {
+        self.lossy = true;
         if self.mode == Mode::Congestion {
-            let share = if self.ecn_works { self.marked_share().max(0.5) } else { 1.0 };
-            self.cut(share);
+            let share = if self.ecn_works { self.marked_share().max(0.5) } else { BLIND_SHARE };
+            self.cut(share, 1.0);
         }
     }
 
@@ -245,9 +270,17 @@ impl RateControl {
         self.halvings = (self.halvings + 1).min(MAX_HALVINGS);
     }
 
-    /// Feedback arrived. Each report doubles a rate that silence halved.
-    pub fn on_feedback(&mut self) {
+    /// Feedback arrived. Each report doubles a rate that silence halved. In the UDP Mode the ceiling grows.
+    pub fn on_feedback(&mut self, now: Micros) {
         self.halvings = self.halvings.saturating_sub(1);
+        let step_us = CEILING_STEP_US.max(self.rtt_us as Micros);
+        if self.mode == Mode::Udp && !self.lossy && now >= self.raised_us.saturating_add(step_us) {
+            self.raised_us = now;
+            self.ceiling_pps *= 1.0 + CEILING_GROWTH;
+            if self.ceiling_pps > self.link_pps.max(self.limit_pps) {
+                self.ceiling_pps = f64::INFINITY;
+            }
+        }
     }
 }
 

@@ -376,7 +376,7 @@ pub struct Report {
     pub rtt_us: u32,
     /// The peer is asked to answer with a keep-alive.
     pub reply: bool,
-    /// The peer's data packets arrive without ECT: the path erases ECN.
+    /// The peer's data packets arrive without ECT, or are lost although none was marked: ECN says nothing.
     pub no_ecn: bool,
     /// Lost packets in ascending order.
     pub losses: Vec<LossRange>,
