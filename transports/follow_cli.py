@@ -16,8 +16,8 @@ from transports import pacing_paths
 from transports.bottlenecks import Controller, ControllerError
 from transports.congestion import TransportError
 from transports.follower import Follower, KernelPaths, Round
-from transports.pacing_cli import in_namespaces, pids_option
-from transports.pacing_paths import MOST_K, Address
+from transports.pacing_cli import in_namespaces, k_option, pids_option
+from transports.pacing_paths import Address
 
 LEAST_PAUSE_S = 0.02
 MOST_PAUSE_S = 5.0
@@ -65,13 +65,7 @@ def _addresses(_context: click.Context, _parameter: click.Parameter, values: Seq
     show_default=True,
     help="How long n counts after the switch counted it. An n that does not change is recorded every 10 s.",
 )
-@click.option(
-    "--k",
-    type=click.FloatRange(1 / 256, MOST_K),
-    default=1.0,
-    show_default=True,
-    help="Packets of a flow in the time of one packet; 1 if all flows begin at once.",
-)
+@k_option
 @pids_option
 def follow_command(
     url: str,

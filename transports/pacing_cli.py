@@ -54,6 +54,13 @@ pids_option = click.option(
     multiple=True,
     help="Act in the network namespace of this process instead of the command's own. Repeatable.",
 )
+k_option = click.option(
+    "--k",
+    type=click.FloatRange(1 / 256, MOST_K),
+    default=1.0,
+    show_default=True,
+    help="Packets of a flow in the time of one packet; 1 if all flows begin at once.",
+)
 
 
 @click.group("path")
@@ -77,13 +84,7 @@ def path_group() -> None:
     show_default=True,
     help="n: flows through the bottleneck; 0: count the connections of this host.",
 )
-@click.option(
-    "--k",
-    type=click.FloatRange(1 / 256, MOST_K),
-    default=1.0,
-    show_default=True,
-    help="Packets of a flow in the time of one packet; 1 if all flows begin at once.",
-)
+@k_option
 @click.option(
     "--allowance-bytes",
     type=click.IntRange(0, MOST_ALLOWANCE_BYTES),

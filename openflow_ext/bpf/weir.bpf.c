@@ -333,7 +333,6 @@ static __noinline __u64 packet_weighted_allowance(const struct packet *p, const 
 	bool active = !p->port->turn_shift || share_is_active(p->flow, p->port, p->state, q->now_ns);
 	bool is_small = active && share_is_small(p->flow, p->port, p->state, q->now_ns);
 	__u64 bytes = active ? allowance_bytes(p->port, p->state) : allowance_of_idle_flows(p->port, p->state, q->mss);
-
 	__u64 missing;
 
 	if (is_small)
