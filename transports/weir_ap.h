@@ -10,6 +10,9 @@
  *
  * With w = 1 the second term has no value. A window of one packet that does not fit into the buffer is spread over the
  * RTT, and any other is not paced.
+ *
+ * Linux does not pace the first ten packets of a connection. So its first window is one that needs no pacing
+ * (weir_ap_unpaced_window). The paper's senders begin with small windows.
  */
 #ifndef WEIR_AP_H
 #define WEIR_AP_H
@@ -108,6 +111,24 @@ WEIR_INLINE weir_u32 weir_ap_flows(const struct weir_ap_path *path, weir_u32 cou
 	}
 	*source = stated ? path->source : WEIR_AP_COUNTED;
 	return stated ? stated : counted;
+}
+
+/*
+ * The largest window, in packets, for which equation (16) gives t = 0: n k w packets fit into the buffer. At least 1.
+ * The path is usable.
+ */
+WEIR_INLINE weir_u32 weir_ap_unpaced_window(const struct weir_ap_path *path, weir_u32 flows, weir_u32 packet_bytes)
+{
+	weir_u32 packet = packet_bytes < WEIR_AP_MOST_PACKET ? packet_bytes : WEIR_AP_MOST_PACKET;
+	weir_u32 n = flows < WEIR_AP_MOST_FLOWS ? flows : WEIR_AP_MOST_FLOWS;
+	weir_u64 round_bytes = (weir_u64)n * path->k * packet, window;
+
+	if (!round_bytes || path->buffer_bytes > ~0ull / WEIR_AP_K_ONE)
+		return WEIR_AP_MOST_WINDOW;
+	window = path->buffer_bytes * WEIR_AP_K_ONE / round_bytes;
+	if (window > WEIR_AP_MOST_WINDOW)
+		return WEIR_AP_MOST_WINDOW;
+	return window ? window : 1;
 }
 
 /* Equation (16) in ns, rounded down. window is w in packets; the path is usable. Without an RTT nothing is paced. */

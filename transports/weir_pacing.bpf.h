@@ -100,6 +100,16 @@ static __always_inline u32 pacing_window(const struct tcp_sock *tp, u32 mss)
 	return tp->snd_cwnd < advertised ? tp->snd_cwnd : advertised;
 }
 
+// The kernel does not pace the first packets of a connection. They may be as many as need no pacing.
+static __always_inline void pacing_limit_start(struct tcp_sock *tp, const struct weir_ap_path *path, u32 flows,
+					       u32 packet_bytes)
+{
+	u32 most = weir_ap_unpaced_window(path, flows, packet_bytes);
+
+	if (!tp->data_segs_out && tp->snd_cwnd > most)
+		tp->snd_cwnd = most;
+}
+
 static __always_inline u32 pacing_interval_ns(struct sock *sk, struct weir_ap_state *ap)
 {
 	struct ap_path_key key = {.prefix_bits = KEY_BITS, .to = pacing_destination(sk)};
@@ -114,6 +124,7 @@ static __always_inline u32 pacing_interval_ns(struct sock *sk, struct weir_ap_st
 		return 0;
 	ap->flows = weir_ap_flows(path, senders, tp->snd_wnd, mss, now_ns, &ap->source);
 	ap->n_updated_ns = ap->source == WEIR_AP_WINDOW ? now_ns : path->n_updated_ns;
+	pacing_limit_start(tp, path, ap->flows, mss + WEIR_AP_HEADER_BYTES);
 	return weir_ap_interval_ns(path, ap->flows, pacing_window(tp, mss), mss + WEIR_AP_HEADER_BYTES,
 				   tp->srtt_us >> SRTT_SHIFT);
 }

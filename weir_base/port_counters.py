@@ -53,10 +53,10 @@ class PortCountersFlags(enum.IntFlag):
 
     ATTACHED: the port carries the data plane. ALARM_UP: its queue is congested. NO_CAPACITY, NO_QUEUE and
     TABLE_FULL: why the port counts its flows but sets no fair share. CORRECTS_ALLOWANCE: it corrects its
-    allowance. ALLOWANCE_AT_LEAST, ALLOWANCE_AT_QUEUE and ALLOWANCE_AT_MOST: the bound that held the last
-    correction. ALLOWANCE_FROM_HANDSHAKE: there was none yet. OBSERVES: it counts the packets that fair shares
-    would change, and does not change them. OFF, beside OBSERVES: it changes no packet at all. BY_HOST: it is
-    shared among hosts first.
+    allowance. ALLOWANCE_AT_LEAST, ALLOWANCE_AT_QUEUE, ALLOWANCE_AT_ROUND_TRIP and ALLOWANCE_AT_MOST: the
+    bound that held the last correction. ALLOWANCE_FROM_HANDSHAKE: there was none yet. OBSERVES: it counts the
+    packets that fair shares would change, and does not change them. OFF, beside OBSERVES: it changes no
+    packet at all. BY_HOST: it is shared among hosts first.
     """
 
     NONE = 0
@@ -73,12 +73,14 @@ class PortCountersFlags(enum.IntFlag):
     OBSERVES = 1024
     OFF = 2048
     BY_HOST = 4096
+    ALLOWANCE_AT_ROUND_TRIP = 8192
 
 
 _ALLOWANCE_LIMITS = {
     PortCountersFlags.ALLOWANCE_AT_LEAST: "segments",
     PortCountersFlags.ALLOWANCE_AT_QUEUE: "queue",
     PortCountersFlags.ALLOWANCE_AT_MOST: "most",
+    PortCountersFlags.ALLOWANCE_AT_ROUND_TRIP: "round trip",
     PortCountersFlags.ALLOWANCE_FROM_HANDSHAKE: "handshake",
     PortCountersFlags.CORRECTS_ALLOWANCE: "loop",
 }
@@ -258,8 +260,9 @@ class PortCountersRecord:
         "fixed": capacity x common RTT. "handshake": the shortest RTT of the handshakes, until the first
         correction. "loop": the port's own corrections. Or the bound that held the last correction.
         "segments": a segment for each active sender, and at least two. "queue": what fits into the queue,
-        although the link was idle; it grows further as soon as a flow stops at the end of its window. "most":
-        the largest allowance of all.
+        although the link was idle; it grows further as soon as a flow stops at the end of its window. "round
+        trip": that and what the link carries in the shortest round trip, although the link was idle, because
+        hosts are busy. "most": the largest allowance of all.
         """
         if not self.allowance_bytes:
             return None

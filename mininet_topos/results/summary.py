@@ -197,8 +197,11 @@ def _mark_pkts(experiment: Experiment, scheme: str) -> int | None:
 
 def _qct_ms(some: Sequence[Record]) -> dict[str, float]:
     """Return the percentiles of the completion times of some queries; empty without queries."""
-    times = [query["qct_ms"] for query in some]
-    return {name: percentile(times, percent) for name, percent in PERCENTILES.items()} if times else {}
+    return _percentiles([query["qct_ms"] for query in some]) if some else {}
+
+
+def _percentiles(times_ms: Sequence[float]) -> dict[str, float]:
+    return {name: percentile(times_ms, percent) for name, percent in PERCENTILES.items()}
 
 
 def _cpu_shares(record: dict[str, Any]) -> dict[str, float]:
@@ -259,7 +262,8 @@ def flow_figures(run: Path, record: Record, records: list[Record], case: Case) -
 def planned_figures(run: Path, records: list[Record], experiment: Experiment, case: Case) -> Row:
     """Return the figures of the planned flows.
 
-    ``fct_ms``: completion times of the flows that have ended. ``slowdown``: by size (slowdown.py).
+    ``fct_ms``: mean and percentiles of the completion times of the flows that have ended.
+    ``slowdown``: by size (slowdown.py).
     """
     took = _took_ms(records)
     slow: Row = {}
@@ -273,7 +277,7 @@ def planned_figures(run: Path, records: list[Record], experiment: Experiment, ca
     times = list(took.values())
     return {
         "flows_done": len(took),
-        "fct_ms": {name: percentile(times, percent) for name, percent in PERCENTILES.items()} if took else {},
+        "fct_ms": {"mean": round(fmean(times), 2), **_percentiles(times)} if took else {},
         "slowdown": slow,
     }
 

@@ -403,6 +403,7 @@ static __always_inline void packet_note_arrival(struct packet *p, const struct r
 {
 	__u32 acknowledged = packet_note_numbers(p, q, WEIR_INGRESS);
 
+	limit_note_ack(p->flow, p->state, p->tcp);
 	if (q->segment.payload)
 		allowance_note_request(p->flow, p->port);
 	else
@@ -440,6 +441,8 @@ static __always_inline bool ingress_handle(struct packet *p, struct rule_query *
 	if (p->flow)
 		packet_note_arrival(p, q);
 	*new_window = packet_clamped_window(p, q, c);
+	if (p->flow && p->flow->flags & WEIR_RELEASED)
+		*new_window = bpf_htons(release_field(p->flow, p->port, bpf_ntohs(*new_window), q->scale, q->mss));
 	if (p->flow)
 		flow_note_advertised(p->flow, (__u32)bpf_ntohs(*new_window) << (q->scale & SCALE_MASK), q->mss);
 	counts->clamped += p->observed | (bpf_ntohs(*new_window) < q->field);
@@ -606,7 +609,7 @@ int weir_egress(struct __sk_buff *skb)
 	q.now_ns = packet_time_ns(&q.segment, p.state);
 	packet_follow_flow(&p, &q, &c, WEIR_EGRESS);
 	if (p.flow && q.segment.payload) {
-		limit_note_payload(p.flow, p.state, c, p.tcp, q.segment.payload);
+		limit_note_payload(p.flow, p.port, p.state, c, p.tcp, q.segment.payload);
 		allowance_note_payload(p.flow, p.port, p.state, gap_ns);
 	}
 	if (rule_by_flags(&q, p.port, WEIR_EGRESS) != WEIR_NO_RULE)

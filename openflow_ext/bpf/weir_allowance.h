@@ -17,7 +17,9 @@
  *
  * While the allowance is at most seven eighths of the queue, all that it promises fits there, so that it may grow
  * without doing harm, even if flows pause for other reasons. Above that it grows only if the window was seen to limit a
- * flow, in one of the last intervals (weir_limit.h).
+ * flow, in one of the last intervals (weir_limit.h). Then it is at most that and what the link carries in the shortest
+ * round trip of such a flow. The rest of a longer round trip is the time of a host that was busy. What it sends later
+ * arrives together with what others send.
  */
 #ifndef WEIR_ALLOWANCE_H
 #define WEIR_ALLOWANCE_H
@@ -197,6 +199,27 @@ static __always_inline __u64 allowance_least(const struct weir_port *port, const
 }
 
 /*
+ * The largest allowance. `fits`: the payload that fits into the queue. A round trip is rounded up. Without timestamps
+ * the window limits flows, but no round trip is known.
+ */
+static __always_inline __u64 allowance_most(const struct weir_port *port, const struct weir_port_state *state,
+					    __u64 fits, __u32 segment_bytes)
+{
+	__u32 round_trip = state->round_trip[0], before = state->round_trip[1];
+	__u64 most;
+
+	if (!(state->window_limits & WINDOW_LIMIT_HISTORY))
+		return fits;
+	if (!round_trip || (before && before < round_trip))
+		round_trip = before;
+	if (!round_trip)
+		return MOST_ALLOWANCE_BYTES;
+	most = ((__u64)(round_trip + 1) << (ROUND_TRIP_SHIFT + LINK_NS_SHIFT)) / port->link_ns;
+	most = fits + allowance_payload_bytes(most, segment_bytes);
+	return most < MOST_ALLOWANCE_BYTES ? most : MOST_ALLOWANCE_BYTES;
+}
+
+/*
  * Ends the interval. `flows` of `segment_bytes` have windows of at least a segment each, whatever the allowance is.
  * Senders send what the allowance grows by at once. So it grows by no more than half of what fits into the queue, which
  * also holds their other bursts.
@@ -205,10 +228,9 @@ static __noinline int allowance_correct(const struct weir_port *port, struct wei
 					__u32 segment_bytes)
 {
 	__u64 now_ns = bpf_ktime_get_ns(), allowance = allowance_bytes(port, state);
-	__u64 fits = weir_queue_room_bytes(port->buffer_bytes);
+	__u64 fits = allowance_payload_bytes(weir_queue_room_bytes(port->buffer_bytes), segment_bytes);
 	__u64 target = allowance / TARGET_FRACTION, least = allowance_least(port, state, flows, segment_bytes);
-	bool limits = state->window_limits & WINDOW_LIMIT_HISTORY;
-	__u64 most = limits ? MOST_ALLOWANCE_BYTES : fits;
+	__u64 most = allowance_most(port, state, fits, segment_bytes);
 	__u64 most_now = allowance + fits / GROWTH_ROOM_FRACTION;
 	struct weir_interval seen = {
 		.length_ns = now_ns > state->interval_start_ns ? now_ns - state->interval_start_ns : 0,
@@ -234,8 +256,15 @@ static __noinline int allowance_correct(const struct weir_port *port, struct wei
 	if (state->allowance_bytes <= least)
 		state->allowance_limit = WEIR_LIMIT_SEGMENTS;
 	else if (state->was_starved && state->allowance_bytes >= most)
-		state->allowance_limit = limits ? WEIR_LIMIT_MOST : WEIR_LIMIT_QUEUE;
+		state->allowance_limit = most == fits                  ? WEIR_LIMIT_QUEUE
+					 : most < MOST_ALLOWANCE_BYTES ? WEIR_LIMIT_ROUND_TRIP
+								       : WEIR_LIMIT_MOST;
 	state->window_limits <<= 1;
+	if (now_ns - state->round_trip_ns > ROUND_TRIPS_NS) {
+		state->round_trip[1] = state->round_trip[0];
+		state->round_trip[0] = 0;
+		state->round_trip_ns = now_ns;
+	}
 	state->settled = 0;
 	allowance_begin_interval(state, now_ns);
 	allowance_set_turns(port, state);

@@ -70,7 +70,14 @@
 
 /* ---- flows that the window limits (weir_limit.h) ---------------------------------------------------- */
 
-#define KEPT_BACK_FRACTION 3 /* of its window; Linux: net.ipv4.tcp_tso_win_divisor */
+#define KEPT_BACK_FRACTION 3    /* of its window; Linux: net.ipv4.tcp_tso_win_divisor */
+#define ROUND_TRIP_SHIFT 18     /* round trips are in units of 2^18 ns (262 us), up to 17 s */
+#define ROUND_TRIPS_NS NS_PER_S /* the shortest one counts for once to twice this time */
+
+/* ---- released flows (weir_release.h) ----------------------------------------------------------------- */
+
+#define RELEASE_FRACTION 4 /* part of what is acknowledged by which the window grows */
+#define RELEASED_SHIFT 8   /* watched_at is in units of 256 bytes */
 
 /* ---- flows (weir_flow.h) -------------------------------------------------------------------------- */
 

@@ -11,6 +11,10 @@
  * a segment.
  *
  * A flow without timestamps counts as limited whenever the port lowers its window.
+ *
+ * From that ACK to the one that acknowledges the segment at the edge is a round trip. The segment waits in the port's
+ * queue meanwhile, which takes as long as the queue's bytes need on the link, and that time is left out. The shortest
+ * round trip bounds the allowance (allowance_most).
  */
 #ifndef WEIR_LIMIT_H
 #define WEIR_LIMIT_H
@@ -19,10 +23,16 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "weir_allowance.h"
 #include "weir_consts.h"
 #include "weir_parse.h"
 #include "weir_sequence.h"
 #include "weir_structs.h"
+
+static __always_inline __u16 limit_now(void)
+{
+	return bpf_ktime_get_ns() >> ROUND_TRIP_SHIFT;
+}
 
 /*
  * The port lowers the window of this segment to window_bytes. The sequence number that would show that this limits the
@@ -34,7 +44,8 @@ static __always_inline void limit_note_window(struct weir_flow *flow, const stru
 {
 	const struct timestamps_option *timestamps;
 
-	if (flow->flags & WEIR_WATCHED || state->allowance_bytes <= port->buffer_bytes / 2)
+	if (flow->flags & (WEIR_WATCHED | WEIR_TIMED | WEIR_RELEASED) ||
+	    state->allowance_bytes <= port->buffer_bytes / 2)
 		return;
 	timestamps = parse_timestamps(c, tcp);
 	if (!timestamps) {
@@ -42,30 +53,52 @@ static __always_inline void limit_note_window(struct weir_flow *flow, const stru
 		return;
 	}
 	flow->watched_timestamp = bpf_ntohl(timestamps->value);
+	flow->watched_at = limit_now();
 	flow->watched_seq =
 		bpf_ntohl(tcp->ack_seq) + window_bytes - window_bytes / KEPT_BACK_FRACTION - flow->max_payload;
 	flow->flags |= WEIR_WATCHED;
 }
 
 /* Payload of a watched flow leaves by the port. */
-static __always_inline void limit_note_payload(struct weir_flow *flow, struct weir_port_state *state, struct cursor c,
-					       const struct tcphdr *tcp, __u32 payload)
+static __always_inline void limit_note_payload(struct weir_flow *flow, const struct weir_port *port,
+					       struct weir_port_state *state, struct cursor c, const struct tcphdr *tcp,
+					       __u32 payload)
 {
 	const struct timestamps_option *timestamps;
-	__u32 echoed;
+	__u32 end = bpf_ntohl(tcp->seq) + payload;
+	__s16 later;
 
 	if (!(flow->flags & WEIR_WATCHED))
 		return;
 	timestamps = parse_timestamps(c, tcp);
-	echoed = timestamps ? bpf_ntohl(timestamps->echo) : flow->watched_timestamp + 1;
-	if (!sequence_up_to(flow->watched_timestamp, echoed))
+	later = timestamps ? bpf_ntohl(timestamps->echo) - flow->watched_timestamp : 1;
+	if (later < 0)
 		return;
-	if (echoed == flow->watched_timestamp) {
-		if (!sequence_up_to(flow->watched_seq, bpf_ntohl(tcp->seq) + payload))
+	if (!later) {
+		if (!sequence_up_to(flow->watched_seq, end))
 			return;
 		state->window_limits |= 1;
+		flow->watched_seq = end;
+		flow->watched_at += allowance_link_ns(port, state->queue_bytes) >> ROUND_TRIP_SHIFT;
+		flow->flags |= WEIR_TIMED;
 	}
 	flow->flags &= ~WEIR_WATCHED;
+}
+
+/* The local host acknowledges. */
+static __always_inline void limit_note_ack(struct weir_flow *flow, struct weir_port_state *state,
+					   const struct tcphdr *tcp)
+{
+	__u16 took, shortest = state->round_trip[0];
+
+	if (!(flow->flags & WEIR_TIMED) || !sequence_up_to(flow->watched_seq, bpf_ntohl(tcp->ack_seq)))
+		return;
+	flow->flags &= ~WEIR_TIMED;
+	took = limit_now() - flow->watched_at;
+	if (!took)
+		took = 1;
+	if (!shortest || took < shortest)
+		state->round_trip[0] = took;
 }
 
 #endif

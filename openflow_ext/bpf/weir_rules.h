@@ -9,6 +9,7 @@
 #include "weir_maps.h"
 #include "weir_parse.h"
 #include "weir_port.h"
+#include "weir_release.h"
 #include "weir_structs.h"
 #include "weir_window.h"
 
@@ -229,14 +230,14 @@ static __always_inline void rule_note_punished(const struct rule_query *q, const
 					       const struct weir_rule *exact)
 {
 	const struct weir_rule *armed = NULL;
-	bool punished = exact && exact->action.window_op == WEIR_MOD_WINDOW && !rule_observes(&exact->action, port);
+	bool punished = exact && exact->action.window_op == WEIR_MOD_WINDOW && !rule_observes(&exact->action, port) &&
+			rule_is_alive(&exact->action, &exact->tally, q->now_ns);
 
 	if (!punished && port->armed_entries)
 		armed = bpf_map_lookup_elem(&armed_rules, key);
 	if (armed && armed->action.armed_ifindex == port->ifindex && !rule_observes(&armed->action, port))
 		punished = true;
-	if (punished != !!(flow->flags & WEIR_PUNISHED))
-		flow->flags ^= WEIR_PUNISHED;
+	release_note_punished(flow, port, punished);
 }
 
 /* Not inlined, because the key would not fit into the stack of the programs. */

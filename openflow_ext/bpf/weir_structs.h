@@ -23,7 +23,7 @@
 #define WEIR_MOST_HOST_SENDERS 4096 /* and one of a host with several active flows at least this part */
 #define WEIR_BUCKET_SLOTS 8         /* slots of a bucket (weir_flow_table.h) */
 #define WEIR_FLOWS_PER_BUCKET 4     /* expected load: there are max_flows / this buckets */
-#define WEIR_MEANING 4              /* raise it if a field means something else than before (upgrade/meanings.py) */
+#define WEIR_MEANING 5              /* raise it if a field means something else than before (upgrade/meanings.py) */
 #define WEIR_MAX_EDITS 32           /* of a record, in one run of weir_move */
 
 enum weir_direction { WEIR_INGRESS, WEIR_EGRESS };
@@ -95,15 +95,17 @@ enum weir_alarm { WEIR_QUIET, WEIR_CONGESTED };
 
 /*
  * What held a port's allowance at its last correction: nothing; its least value, which is a segment for each active
- * sender, and at least two; what fits into the queue, although the link was starved; or the largest value of all.
- * WEIR_LIMIT_HANDSHAKE: it has not been corrected yet, and a handshake's RTT determines it.
+ * sender, and at least two; what fits into the queue, although the link was starved; that and what the link carries in
+ * the shortest round trip; or the largest value of all. WEIR_LIMIT_HANDSHAKE: it has not been corrected yet, and a
+ * handshake's RTT determines it.
  */
 enum weir_allowance_limit {
 	WEIR_LIMIT_NONE,
 	WEIR_LIMIT_SEGMENTS,
 	WEIR_LIMIT_QUEUE,
 	WEIR_LIMIT_MOST,
-	WEIR_LIMIT_HANDSHAKE
+	WEIR_LIMIT_HANDSHAKE,
+	WEIR_LIMIT_ROUND_TRIP
 };
 
 struct weir_port_state {
@@ -165,6 +167,9 @@ struct weir_port_state {
 	__u64 full_in_turn[2];   /* as weight_in_turn, if nobody were punished */
 	__u32 host_most_in_turn[2]; /* the most flows of one host that sent in that turn (weir_host.h) */
 	__u32 by_host_turns;        /* bit 0: the current turn counts by host, bit 1: so did the one before */
+	__u16 round_trip[2]; /* the shortest of a flow that the window limited, in the unit of ROUND_TRIP_SHIFT: since
+				round_trip_ns, and in the time before; 0: not known (weir_limit.h) */
+	__u64 round_trip_ns;
 	__u64 non_tcp_bytes;
 	__u64 non_tcp_ns;          /* when this was the length of */
 	__u32 non_tcp_queue_bytes; /* the queue that packets which are not TCP would form alone (weir_non_tcp.h) */
@@ -223,7 +228,10 @@ enum weir_flow_flag {
 	WEIR_WATCHED = 16777216,    /* the answer to a lowered window is awaited (weir_limit.h) */
 	WEIR_LEARNS_IN = 33554432,  /* moved from a version that did not follow sequence numbers: the next segment */
 	WEIR_LEARNS_OUT = 67108864, /* of the local host (IN) or of the remote host (OUT) states its numbers */
-	WEIR_PUSHED = 134217728     /* its last payload left with PSH because it may have one segment in flight */
+	WEIR_PUSHED = 134217728,    /* its last payload left with PSH because it may have one segment in flight */
+	WEIR_TIMED =
+		268435456, /* the window limited it, and the ACK of that segment ends a round trip (weir_limit.h) */
+	WEIR_RELEASED = 536870912 /* no longer punished: its window grows by what is acknowledged (weir_release.h) */
 };
 
 struct weir_offer {
@@ -262,9 +270,12 @@ struct weir_flow {
 	__u32 swept;       /* the sweep that visited it last: the low half of its now_ns */
 	__u32 local_isn;   /* initial sequence numbers */
 	__u32 remote_isn;
-	/* If the flow is WEIR_WATCHED (weir_limit.h): */
-	__u32 watched_timestamp; /* of an ACK whose window the port lowered, */
-	__u32 watched_seq;       /* and the sequence number that the answer to it has if the window limits the flow */
+	/* If the flow is WEIR_WATCHED or WEIR_TIMED (weir_limit.h): */
+	__u16 watched_timestamp; /* the low half of that of an ACK whose window the port lowered, */
+	__u16 watched_at;        /* when it passed, in the unit of ROUND_TRIP_SHIFT, later by the time of the queue, */
+	__u32 watched_seq; /* and the sequence number that the answer has if the window limits the flow; then its end.
+			    */
+	/* If it is WEIR_RELEASED: watched_at has its window then, and watched_seq what was acknowledged. */
 	__u32 out_before_resume; /* out_bytes when it last resumed for a request */
 };
 

@@ -24,6 +24,8 @@ CONTROLS = ("weir_ap_reno", "weir_ap_dctcp", "weir_ap_d2tcp", "weir_ap_l2dct")
 RENO = CONTROLS[0]
 PACING_RATE_AT, SEND_WINDOW_AT = 104, 228
 """tcpi_pacing_rate and tcpi_snd_wnd in struct tcp_info."""
+HEADERS = 66
+"""Of a segment in a queue: Ethernet, IPv4, TCP with timestamps."""
 RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 SCARCE = PacingPath(buffer_bytes=1, rate_bps=8_000, flows=60)
 """A bottleneck so slow that t is RTT / w."""
@@ -94,6 +96,25 @@ def test_an_ample_bottleneck_paces_nothing(wire: Wire, network: pacing_paths.Net
         connection.send(200)
         found = held(wire, connection)
     assert (found.flows, found.interval_us) == (60, 0)
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+@pytest.mark.parametrize(("packets", "cwnd"), [(180, 3), (59, 2), (6000, 10)])
+def test_the_first_window_is_one_that_needs_no_pacing(
+    wire: Wire, network: pacing_paths.Network, name: str, packets: int, cwnd: int
+) -> None:
+    """The kernel does not pace the first ten segments. Linux's own first window is ten.
+
+    A window of one segment is full, so that its ACK makes it two.
+    """
+    path = PacingPath(buffer_bytes=packets * (MSS + HEADERS), rate_bps=10**9, flows=60)
+    wire.sender.run(lambda: pacing_paths.set_path(network, path))
+    wire.play()
+    with wire.connection(name, name) as connection:
+        connection.send(1)
+        assert held(wire, connection).cwnd == cwnd
+        connection.send(200)
+        assert held(wire, connection).cwnd > cwnd, "later windows grow as under the base"
 
 
 def test_n_is_the_allowance_divided_by_the_advertised_window(

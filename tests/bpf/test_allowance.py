@@ -24,7 +24,13 @@ FRAME_S = 0.012
 PAUSE_S = 0.03
 MSS, HEADERS = 1448, 86
 FLOW = Segment(src_port=1)
-DATA = replace(reverse(FLOW), payload=b"x" * 1446)
+PAYLOAD = 1446
+DATA = replace(reverse(FLOW), payload=b"x" * PAYLOAD)
+
+
+def fits(buffer_bytes: int) -> int:
+    """The payload that fits into a queue."""
+    return buffer_bytes * 7 // 8 * PAYLOAD // (PAYLOAD + HEADERS)
 
 
 @pytest.fixture(params=[True])
@@ -127,7 +133,7 @@ def test_a_correction_adds_no_more_than_half_of_what_fits_into_the_queue(bench: 
         windows(bench, 1)
         sizes.append(allowance(bench))
     growth = [later - earlier for earlier, later in pairwise(sizes)]
-    assert max(growth) == small_buffer_bytes * 7 // 8 // 2
+    assert max(growth) == fits(small_buffer_bytes) // 2
     assert sum(step > 0 for step in growth) >= 2
 
 
@@ -186,8 +192,31 @@ def test_the_counters_state_that_the_queue_limits_an_application_limited_flow(be
         bench.ingress(replace(FLOW, options=timestamps(number, 0)))
         bench.egress(replace(DATA, options=timestamps(0, number)))
         time.sleep(2 * FRAME_S)
-    assert bench.counters.allowance_bytes == small_queue * 7 // 8
+    assert bench.counters.allowance_bytes == fits(small_queue)
     assert bench.counters.allowance_limit == "queue"
+
+
+@pytest.mark.parametrize(
+    ("round_trips", "limit"), [((40, 0), "round trip"), ((0, 40), "round trip"), ((0, 0), "loop")]
+)
+def test_the_allowance_is_at_most_what_the_shortest_round_trip_needs(
+    bench: Bench, round_trips: tuple[int, int], limit: str
+) -> None:
+    """The window limits the flow, and the link is idle most of the time: a busy host answers late."""
+    small_queue, rate_bps = 16_000, 10_000_000
+    bench.plane.configure(PORT, replace(SETTINGS, common_rtt_us=1000), rate_bps, small_queue)
+    round_trip_ns = 41 << 18
+    for _ in range(60):
+        with bench.changed_state() as state:
+            state.window_limits = 1
+            state.round_trip, state.round_trip_ns = round_trips, time.monotonic_ns()
+        windows(bench, 1)
+    longest = round_trip_ns * rate_bps // 8 // 10**9 * PAYLOAD // (PAYLOAD + HEADERS)
+    if limit == "loop":
+        assert bench.counters.allowance_bytes > 2 * (fits(small_queue) + longest)
+    else:
+        assert bench.counters.allowance_bytes == pytest.approx(fits(small_queue) + longest, rel=0.001)
+        assert bench.counters.allowance_limit == limit
 
 
 def test_it_never_falls_below_two_frames(bench: Bench) -> None:
@@ -202,3 +231,17 @@ def test_settings_survive_the_agent(bench: Bench) -> None:
     settings, _ = bench.plane.settings(PORT)
     assert settings.corrects_allowance
     assert settings.common_rtt_us == COMMON_RTT_US
+
+
+def test_the_shortest_round_trip_counts_for_two_seconds_at_most(bench: Bench) -> None:
+    """Each correction after a second begins another second."""
+    with bench.changed_state() as state:
+        state.round_trip = (40, 30)
+        state.round_trip_ns = time.monotonic_ns() - 1_100_000_000
+    windows(bench, 4)
+    with bench.changed_state() as state:
+        assert tuple(state.round_trip) == (0, 40)
+        state.round_trip_ns -= 1_100_000_000
+    windows(bench, 4)
+    with bench.changed_state() as state:
+        assert tuple(state.round_trip) == (0, 0)

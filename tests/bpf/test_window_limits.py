@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,8 @@ pytestmark = pytest.mark.beside_others
 CAPACITY_BPS, BUFFER_BYTES = 100_000_000, 150_000
 ALLOWANCE_BYTES = 100_000
 SCALE, MSS = 7, 1448
+UNIT_NS = 1 << 18
+"""Of round trips."""
 FLOW = Segment(src_port=1)
 
 
@@ -46,6 +49,12 @@ class Watched:
         self.bench.egress(
             replace(reverse(FLOW), seq=(end - MSS) % 2**32, options=options, payload=b"x" * MSS)
         )
+
+    @property
+    def round_trips(self) -> tuple[int, int]:
+        """The shortest ones, in units: of the current second, and of the one before."""
+        with self.bench.changed_state() as state:
+            return state.round_trip[0], state.round_trip[1]
 
     @property
     def limits(self) -> bool:
@@ -118,3 +127,52 @@ def test_an_allowance_that_fits_into_half_of_the_queue_needs_no_watch(bench: Ben
 def test_a_flow_without_timestamps_counts_as_limited(watched: Watched) -> None:
     watched.acknowledge(None)
     assert watched.limits
+
+
+def took_units(watched: Watched, lasts_s: float, queue_bytes: int = 0, stamp: int = 1000) -> float:
+    """A round trip of a flow that its window limits. Returns how long it took, in units."""
+    begun_ns = time.monotonic_ns()
+    edge = watched.acknowledge(stamp)
+    watched.bench.set_queue_bytes(queue_bytes)
+    watched.send(edge, stamp)
+    time.sleep(lasts_s)
+    watched.acked = edge
+    watched.acknowledge(stamp + 1)
+    return (time.monotonic_ns() - begun_ns) / UNIT_NS
+
+
+def test_the_round_trip_of_a_limited_flow_ends_with_the_ack_of_its_last_segment(watched: Watched) -> None:
+    took = took_units(watched, 0.02)
+    assert watched.round_trips[0] == pytest.approx(took, abs=took / 4)
+
+
+def test_the_shortest_round_trip_counts(watched: Watched) -> None:
+    took_units(watched, 0.005)
+    shortest = watched.round_trips[0]
+    with watched.bench.changed_state() as state:
+        state.allowance_bytes, state.departed_bytes = ALLOWANCE_BYTES, 0
+    took_units(watched, 0.02, stamp=1010)
+    assert watched.round_trips[0] == shortest > 0
+
+
+def test_the_time_in_the_queue_is_no_part_of_the_round_trip(watched: Watched) -> None:
+    """125 kB take 10 ms at 100 Mbit/s."""
+    took = took_units(watched, 0.03, queue_bytes=125_000)
+    assert watched.round_trips[0] == pytest.approx(took - 0.01e9 / UNIT_NS, abs=took / 4)
+
+
+def test_an_earlier_ack_ends_no_round_trip(watched: Watched) -> None:
+    edge = watched.acknowledge(1000)
+    watched.send(edge, 1000)
+    watched.acked = edge - MSS
+    watched.acknowledge(1001)
+    assert watched.round_trips == (0, 0)
+
+
+def test_a_flow_that_is_not_limited_has_no_round_trip(watched: Watched) -> None:
+    edge = watched.acknowledge(1000)
+    watched.send(edge // 2, 1000)
+    watched.send(edge, 1001)
+    watched.acked = edge
+    watched.acknowledge(1002)
+    assert watched.round_trips == (0, 0)

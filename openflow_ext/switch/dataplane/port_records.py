@@ -36,6 +36,7 @@ _LIMIT_FLAGS = {
     int(constants.WEIR_LIMIT_SEGMENTS): PortCountersFlags.ALLOWANCE_AT_LEAST,
     int(constants.WEIR_LIMIT_QUEUE): PortCountersFlags.ALLOWANCE_AT_QUEUE,
     int(constants.WEIR_LIMIT_MOST): PortCountersFlags.ALLOWANCE_AT_MOST,
+    int(constants.WEIR_LIMIT_ROUND_TRIP): PortCountersFlags.ALLOWANCE_AT_ROUND_TRIP,
     int(constants.WEIR_LIMIT_HANDSHAKE): PortCountersFlags.ALLOWANCE_FROM_HANDSHAKE,
 }
 _NAMES = {

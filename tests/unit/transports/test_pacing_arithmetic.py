@@ -25,6 +25,7 @@ uint32_t weir_ap_flows(const struct weir_ap_path *path, uint32_t counted, uint32
                        uint64_t now_ns, uint32_t *source);
 uint32_t weir_ap_interval_ns(const struct weir_ap_path *path, uint32_t flows, uint32_t window,
                              uint32_t packet_bytes, uint32_t rtt_us);
+uint32_t weir_ap_unpaced_window(const struct weir_ap_path *path, uint32_t flows, uint32_t packet_bytes);
 uint64_t weir_ap_random_interval_ns(uint32_t interval_ns, uint32_t random);
 uint64_t weir_ap_rate(uint32_t mss, uint64_t interval_ns);
 """
@@ -73,6 +74,27 @@ def test_interval_is_that_of_the_model_rounded_down(
     exact_ns = model * 10**9
     assert ours <= exact_ns
     assert exact_ns - ours < 1 + Fraction(10**9, bytes_per_s)
+
+
+@given(
+    flows=st.integers(1, 65_536),
+    packet=st.integers(64, 65_535),
+    k=st.integers(1, 4096),
+    buffer_bytes=st.integers(1, U64),
+)
+@example(48, PACKET, 256, 99 * PACKET)
+@example(1, PACKET, 256, U64)
+def test_the_first_window_is_the_largest_that_needs_no_pacing(
+    ap: Any, flows: int, packet: int, k: int, buffer_bytes: int
+) -> None:
+    held = path(ap, buffer_bytes=buffer_bytes, k=k)
+    window = ap[1].weir_ap_unpaced_window(held, flows, packet)
+    assert 1 <= window <= 65_535
+    if window > 1:
+        assert ap[1].weir_ap_interval_ns(held, flows, window, packet, 1000) == 0
+    if window < 65_535:
+        arriving = Fraction(flows * packet * k, 256) * (window + 1)
+        assert arriving > buffer_bytes
 
 
 @pytest.mark.parametrize(

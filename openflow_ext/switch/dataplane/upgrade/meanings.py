@@ -8,6 +8,7 @@ state. WEIR_MEANING counts the steps:
 2  flows follow the sequence numbers of both hosts (docs/decisions/0059-only-what-endpoints-believe.md)
 3  the window limits a flow if timestamps show it (docs/decisions/0068-flows-that-the-window-limits.md)
 4  weights are 4,096 times as large (docs/decisions/0080-shares-by-host.md)
+5  a watched flow has half of a timestamp and a time (docs/decisions/0086-shortest-round-trip.md)
 """
 
 from __future__ import annotations
@@ -78,10 +79,17 @@ def state_3_to_4(state: Record) -> Record:
     return new
 
 
+def flow_4_to_5(flow: Record) -> Record:
+    """A flow that is not watched, because the time of the ACK is not known. Its next lowered window is."""
+    kept = {path: value for path, value in flow.items() if path != "watched_timestamp"}
+    return kept | {"flags": flow["flags"] & ~c.WEIR_WATCHED}
+
+
 STEPS: dict[int, dict[str, Step]] = {
     1: {"struct weir_flow": flow_1_to_2},
     2: {"struct weir_flow": flow_2_to_3, "struct weir_port_state": state_2_to_3},
     3: {"struct weir_port_state": state_3_to_4},
+    4: {"struct weir_flow": flow_4_to_5},
 }
 """The steps from a meaning to the next one, by the C type of the record. A type without a step is copied."""
 

@@ -30,6 +30,7 @@ def test_the_c_struct_has_a_member_of_the_counters_name_and_size(counter: PortCo
         (Flags.CORRECTS_ALLOWANCE | Flags.ALLOWANCE_AT_LEAST, 3_000, "segments"),
         (Flags.CORRECTS_ALLOWANCE | Flags.ALLOWANCE_AT_QUEUE, 131_250, "queue"),
         (Flags.CORRECTS_ALLOWANCE | Flags.ALLOWANCE_AT_MOST, 1 << 28, "most"),
+        (Flags.CORRECTS_ALLOWANCE | Flags.ALLOWANCE_AT_ROUND_TRIP, 1 << 18, "round trip"),
     ],
 )
 def test_the_flags_state_what_determines_the_allowance(

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from openflow_ext.switch.dataplane.structs import constants as c
 from openflow_ext.switch.dataplane.structs import ffi
 from openflow_ext.switch.dataplane.upgrade.layouts import MEANING, fields_of
-from openflow_ext.switch.dataplane.upgrade.meanings import flow_1_to_2, flow_2_to_3, state_3_to_4, steps
+from openflow_ext.switch.dataplane.upgrade.meanings import (
+    flow_1_to_2,
+    flow_2_to_3,
+    flow_4_to_5,
+    state_3_to_4,
+    steps,
+)
 from openflow_ext.switch.dataplane.upgrade.move import Edit, Edits
 from openflow_ext.switch.dataplane.upgrade.records import Conversion
 
@@ -79,6 +85,11 @@ def test_weights_of_the_third_meaning_have_a_finer_unit() -> None:
         "full_in_turn": turns(2 * full, full),
         "n_i": 3,
     }
+
+
+def test_a_flow_of_the_fourth_meaning_is_watched_anew() -> None:
+    old = {"flags": c.WEIR_WATCHED | c.WEIR_ESTABLISHED, "watched_timestamp": 5, "watched_seq": 6}
+    assert flow_4_to_5(old) == {"flags": c.WEIR_ESTABLISHED, "watched_seq": 6}
 
 
 def turns(even: int, odd: int) -> bytes:

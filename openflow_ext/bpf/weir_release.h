@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The end of a punishment. A full congestion window waits behind the clamp of a flow, so a sender that gets its whole
+ * window at once overflows the queue (docs/decisions/0088-release-by-what-is-acknowledged.md). So the window begins
+ * with what is in flight, and grows by a quarter of what is acknowledged. The queue then grows by at most a quarter of
+ * the link's rate, and an alarm can be answered in time. When the window has grown by a whole queue, the flow is free.
+ *
+ * Only at a port that corrects its allowance and sets no fair share. A fair share limits the flow in any case. Without
+ * corrections, as published, the next ACK has the receiver's own window.
+ */
+#ifndef WEIR_RELEASE_H
+#define WEIR_RELEASE_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+
+#include "weir_consts.h"
+#include "weir_structs.h"
+#include "weir_window.h"
+
+/* Notes that SDTCP punishes the flow, or does so no longer. */
+static __always_inline void release_note_punished(struct weir_flow *flow, const struct weir_port *port, bool punished)
+{
+	__u32 bytes = flow->remote_edges.end - flow->local_edges.ack + 2 * flow->max_payload;
+
+	if (punished == !!(flow->flags & WEIR_PUNISHED))
+		return;
+	flow->flags ^= WEIR_PUNISHED;
+	if (punished) {
+		flow->flags &= ~WEIR_RELEASED;
+		return;
+	}
+	if (port->bdp_bytes)
+		return;
+	flow->flags &= ~(WEIR_WATCHED | WEIR_TIMED);
+	flow->flags |= WEIR_RELEASED;
+	flow->watched_seq = flow->local_edges.ack;
+	bytes >>= RELEASED_SHIFT;
+	flow->watched_at = bytes < 0xffff ? bytes + 1 : 0xffff;
+}
+
+/* The window field of a released flow's ACK, at most `field`. */
+static __always_inline __u32 release_field(struct weir_flow *flow, const struct weir_port *port, __u32 field,
+					   __u32 scale, __u32 mss)
+{
+	__u32 acked = flow->local_edges.ack - flow->watched_seq, more = acked / RELEASE_FRACTION;
+
+	if (!port->link_ns || more > port->buffer_bytes) {
+		flow->flags &= ~WEIR_RELEASED;
+		return field;
+	}
+	if (port->observes & 1u << WEIR_MOD_WINDOW)
+		return field;
+	return weir_clamp_field(field, ((__u32)flow->watched_at << RELEASED_SHIFT) + more, scale, mss, 0);
+}
+
+#endif
