@@ -81,10 +81,11 @@ class FabricApp(ControllerApp[FabricSettings]):
         self._limiting: _Limiting = {}
         self._report_xids: dict[int, int] = {}
         self._meter_xids: dict[int, int] = {}
+        self._meter_reads: dict[tuple[int, int], int] = {}
 
     def switch_connected(self, datapath: Any) -> None:
         """Purge the entries of stages that this controller does not run, and set up the fabric's own."""
-        for requests in (self._barriers, self._limiting):
+        for requests in (self._barriers, self._limiting, self._meter_reads):
             for request in [request for request in requests if request[0] == datapath.id]:
                 del requests[request]
         for stage in self.stages:
@@ -178,11 +179,12 @@ class FabricApp(ControllerApp[FabricSettings]):
             self.check_interval()
 
     @set_ev_cls(ofp_event.EventOFPMeterStatsReply, CONNECTED)
-    def on_meters_read(self, ev: Any) -> None:
+    def on_meter_read(self, ev: Any) -> None:
         dpid = ev.msg.datapath.id
-        if self._meter_xids.get(dpid) == ev.msg.xid:
-            counts = [messages.dropped_by(meter) for meter in ev.msg.body]
-            self._carry_out(self.core.meters_read(dpid, counts, messages.is_last(ev.msg)))
+        meter_id = self._meter_reads.pop((dpid, ev.msg.xid), None)
+        if meter_id is not None:
+            dropped = messages.dropped_by(meter_id, ev.msg.body)
+            self._carry_out(self.core.meter_read(dpid, meter_id, dropped))
 
     def message_refused(self, refusal: Refusal) -> None:
         dpid = refusal.dpid
@@ -193,6 +195,10 @@ class FabricApp(ControllerApp[FabricSettings]):
             return
         if self._meter_xids.get(dpid) == refusal.xid:
             self._without_meters(dpid)
+            return
+        if (meter_id := self._meter_reads.pop((dpid, refusal.xid), None)) is not None:
+            if messages.is_unknown_meter(refusal):
+                self._carry_out(self.core.meter_read(dpid, meter_id, None))
             return
         if (limiting := self._limiting.pop((dpid, refusal.xid), None)) is not None:
             self._limit_refused(limiting, refusal)
@@ -265,6 +271,13 @@ class FabricApp(ControllerApp[FabricSettings]):
         datapath.set_xid(request)
         self._meter_xids[datapath.id] = request.xid
         datapath.send_msg(request)
+
+    def _read_meters(self, datapath: Any, ids: Iterable[int]) -> None:
+        for meter_id in ids:
+            request = messages.ask_meter_counts(datapath, meter_id)
+            datapath.set_xid(request)
+            self._meter_reads[datapath.id, request.xid] = meter_id
+            datapath.send_msg(request)
 
     def _without_meters(self, dpid: int) -> None:
         self.core.network.meters.forget(dpid)
@@ -361,8 +374,8 @@ class FabricApp(ControllerApp[FabricSettings]):
                     datapath.send_msg(messages.delete(datapath, entry))
             case SetMeters():
                 self._set_meters(datapath, decision)
-            case ReadMeters():
-                self._ask_meters(datapath, messages.ask_meter_counts(datapath))
+            case ReadMeters(_, ids):
+                self._read_meters(datapath, ids)
             case Await(_, number):
                 self._await(datapath, partial(self._path_set_up, datapath.id, number))
             case CallRoll():

@@ -138,7 +138,7 @@ class Fabric:
             *decisions,
             *self._refresh(now_ns),
             *self._call_rolls(now_ns),
-            *(ReadMeters(dpid) for dpid in self.network.meters.due(now_ns)),
+            *(ReadMeters(dpid, ids) for dpid, ids in self.network.meters.due(now_ns)),
             *self.refusals.due(now_ns),
         ]
 
@@ -159,7 +159,7 @@ class Fabric:
         seen = _sighting(frame, at, data)
         limit = Reason.SEGMENTS if isinstance(frame.content, Segment) else Reason.PACKET_INS
         answers = frame.dst_mac == PROBE_MAC and self.network.tracking.expects(seen)
-        if not answers and not self._rates[limit].take(at, now_ns):
+        if not answers and not self._allows(at, limit, now_ns):
             return [self.refusals.note(at, limit)]
         if isinstance(frame.content, Lldp):
             return self._on_lldp(at, data, now_ns)
@@ -201,14 +201,25 @@ class Fabric:
         self.roll_calls.lost(dpid, now_ns)
         return self._with_consequences(self.reports.roll_not_called(dpid))
 
-    def meters_read(self, dpid: int, counts: Iterable[tuple[int, int]], last: bool) -> list[Decision]:
-        """A switch states what its meters have dropped (id, packets). ``last``: this reading ends."""
-        dropped = self.network.meters.read(dpid, counts, last)
-        return [self.refusals.note(port, _REASONS[kind], number=number) for port, kind, number in dropped]
+    def meter_read(self, dpid: int, meter_id: int, dropped: int | None) -> list[Decision]:
+        """A switch states how many packets a meter has dropped; None: it has no such meter."""
+        news = self.network.meters.read(dpid, meter_id, dropped)
+        if news is None:
+            return []
+        port, kind, number = news
+        return [self.refusals.note(port, _REASONS[kind], number=number)]
 
     def adopt(self, flows: Iterable[Flow]) -> None:
         """Take over the open flows of an earlier controller."""
         self.connections.adopt(flows)
+
+    def _allows(self, at: PortKey, limit: Reason, now_ns: int) -> bool:
+        """Whether a port may have one more frame handled."""
+        rates = self._rates[limit]
+        allowed = rates.take(at, now_ns)
+        if rates.is_high(at, now_ns):
+            self.network.meters.suspect(at, now_ns)
+        return allowed
 
     def _probe(self, now_ns: int) -> list[Decision]:
         return _by_switch(self.network.discovery.due(now_ns))

@@ -74,9 +74,10 @@ class SetMeters:
 
 @dataclass(frozen=True, slots=True)
 class ReadMeters:
-    """Ask a switch for the counters of its meters."""
+    """Ask a switch for the counters of meters."""
 
     dpid: int
+    ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

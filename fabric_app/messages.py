@@ -18,7 +18,8 @@ from fabric_app.meters import Found, Meter
 from fabric_app.tables import LAYOUTS
 from openflow_ext.wire import OFPP_ANY, FlowKinds, PortConfigFlags
 
-_OFPET_METER_MOD_FAILED, _OFPMMFC_METER_EXISTS = 12, 1
+_OFPET_METER_MOD_FAILED = 12
+_OFPMMFC_METER_EXISTS, _OFPMMFC_UNKNOWN_METER = 1, 3
 _WHOLE_COOKIE = 0xFFFF_FFFF_FFFF_FFFF
 _EVENTS_TABLES = {tables.events for tables in LAYOUTS}
 _FORWARDING_TABLES = {tables.forwarding for tables in LAYOUTS}
@@ -125,9 +126,9 @@ def ask_meters(datapath: Any) -> Any:
     return parser.OFPMeterConfigStatsRequest(datapath, 0, every)
 
 
-def ask_meter_counts(datapath: Any) -> Any:
-    """Asks for the counters of all meters."""
-    return datapath.ofproto_parser.OFPMeterStatsRequest(datapath, 0, datapath.ofproto.OFPM_ALL)
+def ask_meter_counts(datapath: Any, meter_id: int) -> Any:
+    """Asks for the counters of a meter. A switch without it answers with an error."""
+    return datapath.ofproto_parser.OFPMeterStatsRequest(datapath, 0, meter_id)
 
 
 def is_last(reply: Any) -> bool:
@@ -153,9 +154,12 @@ def found_meter(datapath: Any, config: Any) -> Found:
     return Found(config.meter_id)
 
 
-def dropped_by(statistics: Any) -> tuple[int, int]:
-    """The id of a meter, and the number of packets that it has dropped."""
-    return statistics.meter_id, sum(band.packet_band_count for band in statistics.band_stats)
+def dropped_by(meter_id: int, statistics: Iterable[Any]) -> int | None:
+    """The number of packets that a meter has dropped; None if the statistics do not show it."""
+    for meter in statistics:
+        if meter.meter_id == meter_id:
+            return int(sum(band.packet_band_count for band in meter.band_stats))
+    return None
 
 
 def put_meter(datapath: Any, meter: Meter) -> Any:
@@ -170,6 +174,11 @@ def delete_meter(datapath: Any, meter_id: int) -> Any:
     """Deletes a meter. A switch refuses nothing if there is none."""
     ofp = datapath.ofproto
     return datapath.ofproto_parser.OFPMeterMod(datapath, ofp.OFPMC_DELETE, 0, meter_id, [])
+
+
+def is_unknown_meter(refusal: Refusal) -> bool:
+    """Whether a switch has no meter with this id (OFPMMFC_UNKNOWN_METER)."""
+    return (refusal.type, refusal.code) == (_OFPET_METER_MOD_FAILED, _OFPMMFC_UNKNOWN_METER)
 
 
 def is_meter_in_use(refusal: Refusal) -> bool:

@@ -9,7 +9,7 @@ An id that another app's meter has is passed over. A meter in the upper half of 
 fabric's is taken for one of an earlier session or controller, and is modified and used again. It is not
 deleted, because an agent looks for lost entries after each deletion.
 
-If another app deletes a meter of the fabric, the next reading of the counters shows it, and the port gets new
+If another app deletes a meter of the fabric, the next reading of its counter shows it, and the port gets new
 meters.
 """
 
@@ -25,7 +25,8 @@ from flowdb.flow import NS_PER_S, PortKey
 MOST_IDS = 0xFFFF_0000
 """OFPM_MAX: the greatest id of a meter (OpenFlow 1.3, section A.3.4.4)."""
 READ_NS = 2 * NS_PER_S
-"""The time between two readings of a switch's meters."""
+"""The time between two readings at a switch. Each is short, so that it delays no alarm."""
+SUSPECT_NS = 10 * NS_PER_S
 MOST_FOUND = 65_536
 """Meters that a switch may have from before."""
 MOST_CONFLICTS = 64
@@ -109,7 +110,8 @@ class _Switch:
     ``known``: it has stated the meters that it had before. ``taken``: ids of others. ``existing``: meters of
     earlier sessions. ``stale``: meters to delete. ``waiting``: meters that it has not confirmed. ``refused``:
     ports that get no meters. ``given_up``: no port gets any. ``counts``: what each meter has dropped; None:
-    unknown, because an earlier session added it. ``unread``: meters that a reading has not shown.
+    unknown, because an earlier session added it. ``suspects``: ports whose meters are read often, until when.
+    ``turn``: the port that was read last.
     """
 
     most: int
@@ -126,7 +128,8 @@ class _Switch:
     given_up: bool = False
     conflicts: int = 0
     counts: dict[int, int | None] = field(default_factory=dict)
-    unread: set[int] = field(default_factory=set)
+    suspects: dict[int, int] = field(default_factory=dict)
+    turn: int = -1
     read_ns: int = 0
 
     def new_id(self) -> int:
@@ -146,9 +149,15 @@ class _Switch:
             del self.meters[meter_id]
             self.counts.pop(meter_id, None)
             self.waiting.discard(meter_id)
-            self.unread.discard(meter_id)
         self.spare += [meter_id for meter_id in ids if meter_id not in self.taken]
         return ids
+
+    def to_read(self, now_ns: int) -> set[int]:
+        """The ports whose meters are read now."""
+        known = self.suspects.items()
+        self.suspects = {port_no: ends for port_no, ends in known if ends > now_ns and port_no in self.ports}
+        self.turn = min((port for port in self.ports if port > self.turn), default=min(self.ports))
+        return {*self.suspects, self.turn}
 
 
 class Meters:
@@ -247,41 +256,41 @@ class Meters:
             port_no: ids for port_no, ids in switch.ports.items() if switch.waiting.isdisjoint(ids.values())
         }
 
-    def due(self, now_ns: int) -> list[int]:
-        """The switches whose meters are to be read now."""
+    def suspect(self, port: PortKey, now_ns: int) -> None:
+        """A port uses much of what it may use: its meters are read more often for ``SUSPECT_NS``."""
+        if switch := self._switches.get(port.dpid):
+            switch.suspects[port.port_no] = now_ns + SUSPECT_NS
+
+    def due(self, now_ns: int) -> list[tuple[int, tuple[int, ...]]]:
+        """The ids of meters to read now, by switch: of its suspected ports, and of one more port in turn."""
         due = []
         for dpid, switch in self._switches.items():
-            if now_ns >= switch.read_ns + READ_NS and switch.meters:
-                switch.read_ns = now_ns
-                switch.unread = switch.meters.keys() - switch.waiting
-                due.append(dpid)
+            if not switch.ports or now_ns < switch.read_ns + READ_NS:
+                continue
+            switch.read_ns = now_ns
+            of_port = (switch.ports[port_no] for port_no in switch.to_read(now_ns))
+            ids = tuple(i for meters in of_port for i in meters.values() if i not in switch.waiting)
+            due += [(dpid, ids)] if ids else []
         return due
 
-    def read(
-        self, dpid: int, counts: Iterable[tuple[int, int]], last: bool
-    ) -> list[tuple[PortKey, Kind, int]]:
-        """The switch states what meters have dropped so far (id, packets). Returns the news of each port.
+    def read(self, dpid: int, meter_id: int, dropped: int | None) -> tuple[PortKey, Kind, int] | None:
+        """A switch states how many packets a meter has dropped so far. Returns what is new, for its port.
 
-        ``last``: these are the last ones of this reading. A meter that it did not show was deleted.
+        None as ``dropped``: there is no such meter, because another app has deleted it.
         """
         switch = self._switches.get(dpid)
-        if switch is None:
-            return []
-        news = []
-        for meter_id, dropped in counts:
-            meter = switch.meters.get(meter_id)
-            if meter is None:
-                continue
-            switch.unread.discard(meter_id)
-            before = switch.counts.get(meter_id, 0)
-            switch.counts[meter_id] = dropped
-            if before is not None and dropped > before:
-                news.append((PortKey(dpid, meter.port_no), meter.kind, dropped - before))
-        if last and switch.unread:
-            for port_no in {switch.meters[meter_id].port_no for meter_id in switch.unread}:
-                switch.stale += switch.release(port_no)
+        if switch is None or meter_id not in switch.meters or meter_id in switch.waiting:
+            return None
+        meter = switch.meters[meter_id]
+        if dropped is None:
+            switch.stale += [i for i in switch.release(meter.port_no) if i != meter_id]
             self.version += 1
-        return news
+            return None
+        before = switch.counts.get(meter_id, 0)
+        switch.counts[meter_id] = dropped
+        if before is None or dropped <= before:
+            return None
+        return PortKey(dpid, meter.port_no), meter.kind, dropped - before
 
     def _add(self, switch: _Switch, port: PortKey) -> list[Meter]:
         wanted = list(self._rates.of_port(port))

@@ -1,7 +1,8 @@
 """A network of software flow tables under the fabric's core, to test where frames are delivered.
 
 ``delivered``, ``crossed`` and ``told``: the frames that came to hosts, onto links and to the controller
-after the last that was sent; ``metered``: port and meter of each frame that met one. Meters drop nothing.
+after the last that was sent; ``metered``: port and meter of each frame that met one. Meters drop nothing;
+``read``: the meters of switches that the core has read.
 Hosts answer the fabric's ARP probes, except the ``silent`` ones.
 """
 
@@ -100,6 +101,7 @@ class FakeNetwork:
         self.crossed: list[PortKey] = []
         self.told: list[tuple[PortKey, bytes]] = []
         self.metered: list[tuple[PortKey, int]] = []
+        self.read: list[tuple[int, tuple[int, ...]]] = []
         self._waiting: deque = deque()
 
     def connect(self, *dpids: int) -> None:
@@ -176,7 +178,9 @@ class FakeNetwork:
                     self._carry_out(self.core.reactive_paths.on_done(dpid, number))
                 case SetMeters(_, changes) if dpid in self.connected:
                     self.core.network.meters.confirmed(dpid, [meter.id for meter in changes.added])
-                case Send() | Probe() | Put() | SetMeters() | ReadMeters() | Await() | CallRoll() | Sweep():
+                case ReadMeters(_, ids):
+                    self.read.append((dpid, ids))
+                case Send() | Probe() | Put() | SetMeters() | Await() | CallRoll() | Sweep():
                     pass
                 case _:
                     self.events.append(decision)

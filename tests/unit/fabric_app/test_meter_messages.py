@@ -14,7 +14,7 @@ from tests.support.openflow.scripted_switch import mac
 
 MOST = 65_536
 ADDED, MODIFIED, DELETED = 0, 1, 2
-METER_MOD_FAILED, METER_EXISTS, OUT_OF_METERS = 12, 1, 10
+METER_MOD_FAILED, METER_EXISTS, UNKNOWN_METER, OUT_OF_METERS = 12, 1, 3, 10
 BAD_ACTION, BAD_VENDOR = 2, 3
 LIMITS = 9
 
@@ -187,43 +187,49 @@ def test_a_switch_that_refuses_entries_with_meters_is_not_limited(
     )
 
 
+def read_port_2(app: FabricApp, datapath: FakeDatapath) -> list[Any]:
+    """Time passes; the requests for the counters of the meters of port 2: it is that port's turn."""
+    now_ns = app.flowdb.clock.now_ns() + READ_NS
+    app.flowdb.clock.now_ns = lambda: now_ns  # type: ignore[method-assign]
+    datapath.sent.clear()
+    app.on_tick(None)
+    asked = [message for message in datapath.sent if type(message).__name__ == "OFPMeterStatsRequest"]
+    assert [message.meter_id for message in asked] == [MOST - 3, MOST - 4, MOST - 5]
+    return asked
+
+
 def test_what_meters_drop_is_counted_and_logged(
     app: FabricApp, datapath: FakeDatapath, caplog: pytest.LogCaptureFixture
 ) -> None:
     offer(app, datapath)
     process(app, datapath)
-    now_ns = app.flowdb.clock.now_ns() + READ_NS
-    app.flowdb.clock.now_ns = lambda: now_ns  # type: ignore[method-assign]
-    app.on_tick(None)
-    asked = last(datapath, "OFPMeterStatsRequest")
-    dropped = {MOST: 3, MOST - 1: 5, MOST - 2: 7}
-    statistics = [
-        SimpleNamespace(meter_id=meter_id, band_stats=[SimpleNamespace(packet_band_count=count)])
-        for meter_id, count in dropped.items()
-    ]
-    app.on_meters_read(event(datapath, xid=asked.xid - 1, body=statistics, flags=0))
-    app.on_meters_read(answer(datapath, asked, *statistics, flags=1))
+    for message, count in zip(read_port_2(app, datapath), (3, 5, 7), strict=True):
+        band = SimpleNamespace(packet_band_count=count)
+        statistics = SimpleNamespace(meter_id=message.meter_id, band_stats=[band])
+        for _ in range(2):
+            app.on_meter_read(answer(datapath, message, statistics))
     for reason, count in (("packet-ins", 10), ("segments", 5)):
-        labels = {"dpid": "0000000000000001", "port_no": "1", "reason": reason}
+        labels = {"dpid": "0000000000000001", "port_no": "2", "reason": reason}
         assert app.metrics.registry.get_sample_value("weir_fabric_refused_total", labels) == count
     lines = [one.getMessage() for one in caplog.records if "refused" in one.getMessage()]
     assert len(lines) == 2
-    assert "port 0000000000000001:1: refused: packet-ins above [fabric] port_packet_ins_per_s" in lines
+    assert "port 0000000000000001:2: refused: packet-ins above [fabric] port_packet_ins_per_s" in lines
 
 
-def test_a_port_whose_meters_were_deleted_gets_new_ones_and_new_entries(
-    app: FabricApp, datapath: FakeDatapath
+@pytest.mark.parametrize("is_error", [True, False])
+def test_a_port_whose_meter_was_deleted_gets_new_ones_and_new_entries(
+    app: FabricApp, datapath: FakeDatapath, is_error: bool
 ) -> None:
     offer(app, datapath)
     process(app, datapath)
-    now_ns = app.flowdb.clock.now_ns() + READ_NS
-    app.flowdb.clock.now_ns = lambda: now_ns  # type: ignore[method-assign]
+    asked = read_port_2(app, datapath)
+    if is_error:
+        refuse(app, datapath, asked[0], 1, 5)
+        refuse(app, datapath, asked[1], METER_MOD_FAILED, UNKNOWN_METER)
+    else:
+        app.on_meter_read(answer(datapath, asked[1]))
     app.on_tick(None)
-    datapath.sent.clear()
-    left = [SimpleNamespace(meter_id=MOST - number, band_stats=[]) for number in range(3)]
-    app.on_meters_read(event(datapath, xid=app._meter_xids[1], body=left, flags=0))
-    app.on_tick(None)
-    assert {mod[0] for mod in meter_mods(datapath)} == {DELETED, ADDED}
+    assert [mod[0] for mod in meter_mods(datapath)] == [DELETED] * 2 + [ADDED] * 3
     process(app, datapath)
     assert metered_ports(datapath) == {2}
 

@@ -78,8 +78,9 @@ def test_meters_of_other_apps_are_left_alone_and_meters_of_earlier_sessions_used
 def test_what_a_meter_dropped_in_an_earlier_session_is_not_counted_again() -> None:
     meters = connected(Found(1000, 200, 400))
     confirm(meters, 3)
-    assert meters.read(1, [(1000, 70), (999, 5)], last=True) == [(PortKey(1, 3), Kind.SEGMENTS, 5)]
-    assert meters.read(1, [(1000, 71), (999, 5)], last=True) == [(PortKey(1, 3), Kind.ANSWERS, 1)]
+    assert meters.read(1, 1000, 70) is None
+    assert meters.read(1, 1000, 71) == (PortKey(1, 3), Kind.ANSWERS, 1)
+    assert meters.read(1, 999, 5) == (PortKey(1, 3), Kind.SEGMENTS, 5)
 
 
 def test_a_meter_of_an_earlier_session_that_was_deleted_meanwhile_is_added() -> None:
@@ -173,27 +174,53 @@ def test_ports_beyond_the_last_id_are_not_limited() -> None:
 def test_what_meters_drop_is_counted_once() -> None:
     meters = connected()
     new = confirm(meters, 3, 4)
-    assert meters.read(1, [(new[0].id, 5), (new[5].id, 7), (1, 9)], last=False) == [
-        (PortKey(1, 3), Kind.ANSWERS, 5),
-        (PortKey(1, 4), Kind.PACKET_INS, 7),
-    ]
-    assert meters.read(1, [(new[0].id, 5), (new[5].id, 8)], last=True) == [
-        (PortKey(1, 4), Kind.PACKET_INS, 1)
-    ]
+    assert meters.read(1, new[0].id, 5) == (PortKey(1, 3), Kind.ANSWERS, 5)
+    assert meters.read(1, new[0].id, 5) is None
+    assert meters.read(1, new[5].id, 7) == (PortKey(1, 4), Kind.PACKET_INS, 7)
+    assert meters.read(1, new[5].id, 9) == (PortKey(1, 4), Kind.PACKET_INS, 2)
+    assert meters.read(1, 1, 9) is None, "another app's"
+
+
+def test_ports_are_read_in_turn_and_suspected_ports_each_time() -> None:
+    meters = connected()
+    new = confirm(meters, 3, 4, 5)
+    ids = {port_no: {one.id for one in new if one.port_no == port_no} for port_no in (3, 4, 5)}
+    meters.suspect(PortKey(1, 5), READ_NS)
+    meters.suspect(PortKey(2, 5), READ_NS)
+    read = []
+    for number in range(1, 9):
+        assert meters.due(number * READ_NS - 1) == []
+        ((dpid, due),) = meters.due(number * READ_NS)
+        read.append({port_no for port_no in ids if ids[port_no] & set(due)})
+        assert (dpid, set(due)) == (1, set().union(*(ids[port_no] for port_no in read[-1])))
+    assert read == [{3, 5}, {4, 5}, {5}, {3, 5}, {4, 5}, {5}, {3}, {4}]
 
 
 def test_a_meter_that_another_app_has_deleted_is_made_again() -> None:
     meters = connected()
     new = confirm(meters, 3, 4)
-    assert meters.due(READ_NS) == [1]
-    assert meters.due(READ_NS + 1) == []
-    later = added(meters, 3, 4, 5)
-    meters.read(1, [(meter.id, 0) for meter in new[:4]], last=False)
-    meters.read(1, [(meter.id, 0) for meter in new[5:]], last=True)
+    meters.read(1, new[4].id, None)
     assert list(meters.of_ports(1)) == [3], "the entries of port 4 are replaced"
-    assert {meter.port_no for meter in added(meters, 3, 4, 5)} == {4}
-    meters.confirmed(1, [meter.id for meter in later])
-    assert sorted(meters.of_ports(1)) == [3, 5]
+    changes = meters.changes(1, {3, 4})
+    assert changes is not None
+    assert set(changes.deleted) == {new[3].id, new[5].id}
+    assert {meter.port_no for meter in changes.added} == {4}
+    assert meters.read(1, new[4].id, 9) is None, "an answer to an earlier request"
+    meters.confirmed(1, [meter.id for meter in changes.added])
+    assert sorted(meters.of_ports(1)) == [3, 4]
+
+
+def test_a_port_that_uses_more_than_half_of_its_limit_is_suspected() -> None:
+    net = diamond(Options(port_packet_ins_per_s=10), meters=True)
+    meet(net, 1, 3)
+    ids = {port_no: set(meters.values()) for port_no, meters in net.core.network.meters.of_ports(1).items()}
+    for frames, times in ((5, 1), (15, 2)):
+        net.run(20)
+        net.read.clear()
+        for _ in range(frames):
+            net.inject(net.hosts[2], arp(1, 2, 200))
+        net.run(4)
+        assert [ids[2] <= set(read) for dpid, read in net.read if dpid == 1].count(True) == times
 
 
 def test_a_new_session_starts_from_nothing() -> None:
@@ -202,7 +229,7 @@ def test_a_new_session_starts_from_nothing() -> None:
     meters.forget(1)
     assert meters.of_ports(1) == {}
     assert meters.due(READ_NS) == []
-    assert meters.read(1, [(1000, 5)], last=True) == []
+    assert meters.read(1, 1000, 5) is None
 
 
 FRAMES = [
