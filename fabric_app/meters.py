@@ -274,9 +274,9 @@ class Meters:
         return due
 
     def read(self, dpid: int, meter_id: int, dropped: int | None) -> tuple[PortKey, Kind, int] | None:
-        """A switch states how many packets a meter has dropped so far. Returns what is new, for its port.
+        """A switch states how many packets a meter has dropped so far. Returns the news, for its port.
 
-        None as ``dropped``: there is no such meter, because another app has deleted it.
+        None as ``dropped``: the switch does not have the meter, because another app has deleted it.
         """
         switch = self._switches.get(dpid)
         if switch is None or meter_id not in switch.meters or meter_id in switch.waiting:

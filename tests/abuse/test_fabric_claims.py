@@ -190,7 +190,7 @@ def test_the_meters_of_a_port_bound_its_packet_ins(
         f"{kind}: {packet_ins} packet-ins of {frames} frames, dropped {dropped_now}, learnt {learnt_s:.1f} s"
     )
     assert learnt_s < JOINS_S
-    assert dropped_now[kind] > frames - allowed
+    assert dropped_now[kind] > 0.9 * (frames - allowed)
     assert packet_ins < allowed + OTHER_PACKET_INS
     assert [name for name, count in dropped_now.items() if count] == [kind]
     assert "Traceback" not in bench.log()
