@@ -25,10 +25,10 @@ class AppMetrics:
         self._add_flowdb(flowdb)
         self._add_openflow()
 
-    def count(self, name: str, *labels: str) -> None:
-        """Add 1 to a declared counter."""
+    def count(self, name: str, *labels: str, number: int = 1) -> None:
+        """Add ``number`` to a declared counter."""
         counter = self._counters[name]
-        (counter.labels(*labels) if labels else counter).inc()
+        (counter.labels(*labels) if labels else counter).inc(number)
 
     def observe(self, name: str, value: float) -> None:
         """Add a value to a declared histogram."""

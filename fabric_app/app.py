@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, ClassVar, TypeAlias
 
 from app_base.app import CONNECTED, ControllerApp, Refusal
 from app_base.messages import ask_entries, barrier, delete_entries
@@ -25,14 +26,18 @@ from fabric_app.core_types import (
     Lost,
     Probe,
     Put,
+    ReadMeters,
     Send,
+    SetMeters,
     Sweep,
 )
 from fabric_app.events import EventFlowClosed, EventFlowOpened
 from fabric_app.fleet_switch import FleetSwitch
+from fabric_app.flow_entries import Entry
 from fabric_app.flow_reports import Doubt
 from fabric_app.frames import MalformedFrame
 from fabric_app.lldp import KEY_BYTES, ForgedFrame
+from fabric_app.meters import Meter
 from fabric_app.recorder import Recorder
 from fabric_app.refusals import Complaint, Refused
 from flowdb.commands import SWITCH_KINDS, Command
@@ -44,8 +49,10 @@ _TICK_S, _LONGEST_TICK_S = 0.1, 1.0
 _NS_PER_MS = 1_000_000
 _RECORDS_AT_ONCE = 16
 """A flow report may hold hundreds of records: other events are handled after every few of them."""
-_REPORTS_BARRIER = 0
-"""The number of the barrier behind the request for flow reports; the core's numbers begin at 1."""
+
+
+_Limiting: TypeAlias = dict[tuple[int, int], Meter | Entry]
+"""Messages that limit a port, by datapath id and xid, until the switch has processed them."""
 
 
 class FabricApp(ControllerApp[FabricSettings]):
@@ -70,17 +77,24 @@ class FabricApp(ControllerApp[FabricSettings]):
         self.metrics.read_from("hosts", lambda: len(self.core.network.hosts))
         self._packet_outs = messages.PacketOuts()
         self._generation = int.from_bytes(os.urandom(4), "big")
-        self._barriers: dict[tuple[int, int], int] = {}
+        self._barriers: dict[tuple[int, int], Callable[[], None]] = {}
+        self._limiting: _Limiting = {}
         self._report_xids: dict[int, int] = {}
+        self._meter_xids: dict[int, int] = {}
+        self._meter_reads: dict[tuple[int, int], int] = {}
 
     def switch_connected(self, datapath: Any) -> None:
         """Purge the entries of stages that this controller does not run, and set up the fabric's own."""
+        for requests in (self._barriers, self._limiting, self._meter_reads):
+            for request in [request for request in requests if request[0] == datapath.id]:
+                del requests[request]
         for stage in self.stages:
             if stage.table not in self.running_tables:
                 datapath.send_msg(delete_entries(datapath, stage))
         self._carry_out(self.core.switch_up(datapath.id, self._now_ns()))
         datapath.send_msg(ask_entries(datapath, FABRIC_COOKIE))
         self._ask_reports(datapath)
+        self._ask_meters(datapath, messages.ask_meter_features(datapath))
         self.recorder.switch(datapath.id, connected=True)
         self.logger.info("switch %016x connected", datapath.id)
 
@@ -141,13 +155,36 @@ class FabricApp(ControllerApp[FabricSettings]):
 
     @set_ev_cls(ofp_event.EventOFPBarrierReply, CONNECTED)
     def on_barrier(self, ev: Any) -> None:
-        dpid = ev.msg.datapath.id
-        number = self._barriers.pop((dpid, ev.msg.xid), None)
-        if number == _REPORTS_BARRIER and self._report_xids.pop(dpid, 0):
-            self.core.network.reports_flows(dpid)
+        processed = self._barriers.pop((ev.msg.datapath.id, ev.msg.xid), None)
+        if processed is not None:
+            processed()
+
+    @set_ev_cls(ofp_event.EventOFPMeterFeaturesStatsReply, CONNECTED)
+    def on_meter_features(self, ev: Any) -> None:
+        datapath = ev.msg.datapath
+        if self._meter_xids.get(datapath.id) != ev.msg.xid:
+            return
+        if most := messages.most_meters(datapath, ev.msg.body):
+            self.core.network.meters.offered(datapath.id, most)
+            self._ask_meters(datapath, messages.ask_meters(datapath))
+        else:
+            self._without_meters(datapath.id)
+
+    @set_ev_cls([ofp_event.EventOFPMeterConfigStatsReply, ofp_event.EventOFPMeterDescStatsReply], CONNECTED)
+    def on_meters(self, ev: Any) -> None:
+        datapath = ev.msg.datapath
+        if self._meter_xids.get(datapath.id) == ev.msg.xid:
+            found = [messages.found_meter(datapath, meter) for meter in ev.msg.body]
+            self.core.network.meters.found(datapath.id, found, messages.is_last(ev.msg))
             self.check_interval()
-        elif number is not None:
-            self._carry_out(self.core.reactive_paths.on_done(dpid, number))
+
+    @set_ev_cls(ofp_event.EventOFPMeterStatsReply, CONNECTED)
+    def on_meter_read(self, ev: Any) -> None:
+        dpid = ev.msg.datapath.id
+        meter_id = self._meter_reads.pop((dpid, ev.msg.xid), None)
+        if meter_id is not None:
+            dropped = messages.dropped_by(meter_id, ev.msg.body)
+            self._carry_out(self.core.meter_read(dpid, meter_id, dropped))
 
     def message_refused(self, refusal: Refusal) -> None:
         dpid = refusal.dpid
@@ -155,6 +192,16 @@ class FabricApp(ControllerApp[FabricSettings]):
             del self._report_xids[dpid]
             self._carry_out(self.core.roll_not_called(dpid))
             self.logger.info("switch %016x does not report flows: TCP segments are copied instead", dpid)
+            return
+        if self._meter_xids.get(dpid) == refusal.xid:
+            self._without_meters(dpid)
+            return
+        if (meter_id := self._meter_reads.pop((dpid, refusal.xid), None)) is not None:
+            if messages.is_unknown_meter(refusal):
+                self._carry_out(self.core.meter_read(dpid, meter_id, None))
+            return
+        if (limiting := self._limiting.pop((dpid, refusal.xid), None)) is not None:
+            self._limit_refused(limiting, refusal)
             return
         if self.fleet_switch.answered(dpid, refusal.xid, carried_out=False):
             return
@@ -202,18 +249,89 @@ class FabricApp(ControllerApp[FabricSettings]):
         ask = messages.ask_reports(datapath, settings.report_ms, round(settings.report_active_s * 1000))
         datapath.send_msg(ask)
         self._report_xids[datapath.id] = ask.xid
-        self._await(datapath, _REPORTS_BARRIER)
+        self._await(datapath, partial(self._reports_accepted, datapath.id))
 
-    def _await(self, datapath: Any, number: int) -> None:
+    def _reports_accepted(self, dpid: int) -> None:
+        if self._report_xids.pop(dpid, 0):
+            self.core.network.reports_flows(dpid)
+            self.check_interval()
+
+    def _await(self, datapath: Any, processed: Callable[[], None]) -> None:
+        """Have ``processed`` called when the switch has processed all earlier messages."""
         request = barrier(datapath)
         datapath.set_xid(request)
-        self._barriers[datapath.id, request.xid] = number
+        self._barriers[datapath.id, request.xid] = processed
         datapath.send_msg(request)
+
+    def _path_set_up(self, dpid: int, number: int) -> None:
+        self._carry_out(self.core.reactive_paths.on_done(dpid, number))
+
+    def _ask_meters(self, datapath: Any, request: Any) -> None:
+        """Send a request about meters. Other apps may ask too, and all apps see all replies."""
+        datapath.set_xid(request)
+        self._meter_xids[datapath.id] = request.xid
+        datapath.send_msg(request)
+
+    def _read_meters(self, datapath: Any, ids: Iterable[int]) -> None:
+        for meter_id in ids:
+            request = messages.ask_meter_counts(datapath, meter_id)
+            datapath.set_xid(request)
+            self._meter_reads[datapath.id, request.xid] = meter_id
+            datapath.send_msg(request)
+
+    def _without_meters(self, dpid: int) -> None:
+        self.core.network.meters.forget(dpid)
+        self.logger.info("switch %016x has no meters: the controller alone limits its ports", dpid)
+        self.check_interval()
+
+    def _put(self, datapath: Any, entries: Iterable[Entry]) -> None:
+        limiting: _Limiting = {}
+        for entry in entries:
+            request = messages.add(datapath, entry, self._generation)
+            datapath.set_xid(request)
+            if entry.meter or entry.also is not None:
+                limiting[datapath.id, request.xid] = entry
+            datapath.send_msg(request)
+        if limiting:
+            self._limiting |= limiting
+            self._await(datapath, partial(self._limits_set, datapath.id, limiting))
+
+    def _set_meters(self, datapath: Any, decision: SetMeters) -> None:
+        for meter_id in decision.changes.deleted:
+            datapath.send_msg(messages.delete_meter(datapath, meter_id))
+        limiting: _Limiting = {}
+        for meter in decision.changes.added:
+            request = messages.put_meter(datapath, meter)
+            datapath.set_xid(request)
+            limiting[datapath.id, request.xid] = meter
+            datapath.send_msg(request)
+        self._limiting |= limiting
+        self._await(datapath, partial(self._limits_set, datapath.id, limiting))
+
+    def _limits_set(self, dpid: int, limiting: _Limiting) -> None:
+        """A switch has processed these meters and entries. A refused one is not in ``_limiting`` any more."""
+        for request in limiting:
+            self._limiting.pop(request, None)
+        if meters := [meter.id for meter in limiting.values() if isinstance(meter, Meter)]:
+            self.core.network.meters.confirmed(dpid, meters)
+            self.check_interval()
+
+    def _limit_refused(self, limiting: Meter | Entry, refusal: Refusal) -> None:
+        meters = self.core.network.meters
+        if isinstance(limiting, Meter):
+            in_use = messages.is_meter_in_use(refusal)
+            meters.refuse(limiting, refusal.dpid, in_use)
+            what = f"meter {limiting.id} for port {limiting.port_no}"
+        else:
+            meters.unusable(refusal.dpid)
+            what = f"an entry of table {limiting.table} with a meter"
+        self._warn_rarely(meters.refusals, f"switch {refusal.dpid:016x} refuses {what}: {refusal}")
+        self.check_interval()
 
     def _carry_out(self, decisions: Iterable[Decision]) -> None:
         for decision in decisions:
             match decision:
-                case Send() | Probe() | Put() | Await() | CallRoll() | Sweep():
+                case Send() | Probe() | Put() | SetMeters() | ReadMeters() | Await() | CallRoll() | Sweep():
                     if datapath := self.datapaths.get(decision.dpid):
                         self._instruct(datapath, decision)
                 case Learned(host):
@@ -221,8 +339,9 @@ class FabricApp(ControllerApp[FabricSettings]):
                 case Lost(host):
                     self.recorder.host_lost(host)
                     self.logger.debug("host %s at port %s is gone: it does not answer", host.mac, host.port)
-                case Refused(port, reason, text):
-                    self.metrics.count("refused", f"{port.dpid:016x}", str(port.port_no), reason.value)
+                case Refused(port, reason, text, number):
+                    labels = f"{port.dpid:016x}", str(port.port_no), reason.value
+                    self.metrics.count("refused", *labels, number=number)
                     if text:
                         self.logger.warning(text)
                 case Complaint(text):
@@ -239,19 +358,26 @@ class FabricApp(ControllerApp[FabricSettings]):
                     self._publish(decision)
         self.check_interval()
 
-    def _instruct(self, datapath: Any, decision: Send | Probe | Put | Await | CallRoll | Sweep) -> None:
+    def _instruct(
+        self,
+        datapath: Any,
+        decision: Send | Probe | Put | SetMeters | ReadMeters | Await | CallRoll | Sweep,
+    ) -> None:
         match decision:
             case Send(_, ports, frame):
                 datapath.send_msg(messages.packet_out(datapath, ports, frame))
             case Probe(_, frames):
                 datapath.send(self._packet_outs.encode(datapath, frames))
             case Put(_, added, deleted):
-                for entry in added:
-                    datapath.send_msg(messages.add(datapath, entry, self._generation))
+                self._put(datapath, added)
                 for entry in deleted:
                     datapath.send_msg(messages.delete(datapath, entry))
+            case SetMeters():
+                self._set_meters(datapath, decision)
+            case ReadMeters(_, ids):
+                self._read_meters(datapath, ids)
             case Await(_, number):
-                self._await(datapath, number)
+                self._await(datapath, partial(self._path_set_up, datapath.id, number))
             case CallRoll():
                 self._ask_reports(datapath)
             case Sweep(_, generations):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from app_base.pipeline import Pipeline
 from fabric_app.claims import Sighting
 from fabric_app.connections import Closed, Connections, FlowEvent
-from fabric_app.core_types import CallRoll, Decision, Probe, Send
+from fabric_app.core_types import CallRoll, Decision, Probe, ReadMeters, Send
 from fabric_app.discovery import Discovery
 from fabric_app.flow_entries import FlowEntries
 from fabric_app.flow_reports import Doubt, Reports
@@ -17,6 +17,7 @@ from fabric_app.frames import (
     BROADCAST,
     NEIGHBOUR_ADVERTISEMENT,
     NEIGHBOUR_SOLICITATION,
+    NO_IP,
     PROBE_MAC,
     Arp,
     Frame,
@@ -32,6 +33,7 @@ from fabric_app.frames import (
 )
 from fabric_app.host_tracking import HostLimits
 from fabric_app.lldp import ForeignFrame
+from fabric_app.meters import Kind, MeterRates
 from fabric_app.network import Network
 from fabric_app.rates import Rates
 from fabric_app.reactive_paths import ReactivePaths
@@ -58,6 +60,13 @@ class Options:
     max_connections: int = 500_000
 
 
+_REASONS = {
+    Kind.ANSWERS: Reason.PACKET_INS,
+    Kind.SEGMENTS: Reason.SEGMENTS,
+    Kind.PACKET_INS: Reason.PACKET_INS,
+}
+
+
 class Fabric:
     """The network: its switches, links and hosts, and its TCP connections.
 
@@ -75,7 +84,7 @@ class Fabric:
         self.malformed = self.losses = 0
         discovery = Discovery(lldp_key, options.lldp_interval_ns, options.settle_ns, options.lldp_lost_after)
         entries = FlowEntries(pipeline, options.reactive)
-        self.network = Network(discovery, options.hosts, entries)
+        self.network = Network(discovery, options.hosts, entries, _meter_rates(options))
         self.refusals = self.network.tracking.refusals
         self._rates = {
             Reason.PACKET_INS: Rates(options.port_packet_ins_per_s),
@@ -129,6 +138,7 @@ class Fabric:
             *decisions,
             *self._refresh(now_ns),
             *self._call_rolls(now_ns),
+            *(ReadMeters(dpid, ids) for dpid, ids in self.network.meters.due(now_ns)),
             *self.refusals.due(now_ns),
         ]
 
@@ -149,7 +159,7 @@ class Fabric:
         seen = _sighting(frame, at, data)
         limit = Reason.SEGMENTS if isinstance(frame.content, Segment) else Reason.PACKET_INS
         answers = frame.dst_mac == PROBE_MAC and self.network.tracking.expects(seen)
-        if not answers and not self._rates[limit].take(at, now_ns):
+        if not answers and not self._allows(at, limit, now_ns):
             return [self.refusals.note(at, limit)]
         if isinstance(frame.content, Lldp):
             return self._on_lldp(at, data, now_ns)
@@ -191,9 +201,25 @@ class Fabric:
         self.roll_calls.lost(dpid, now_ns)
         return self._with_consequences(self.reports.roll_not_called(dpid))
 
+    def meter_read(self, dpid: int, meter_id: int, dropped: int | None) -> list[Decision]:
+        """A switch states how many packets a meter has dropped; None: it has no such meter."""
+        news = self.network.meters.read(dpid, meter_id, dropped)
+        if news is None:
+            return []
+        port, kind, number = news
+        return [self.refusals.note(port, _REASONS[kind], number=number)]
+
     def adopt(self, flows: Iterable[Flow]) -> None:
         """Take over the open flows of an earlier controller."""
         self.connections.adopt(flows)
+
+    def _allows(self, at: PortKey, limit: Reason, now_ns: int) -> bool:
+        """Whether a port may have one more frame handled."""
+        rates = self._rates[limit]
+        allowed = rates.take(at, now_ns)
+        if rates.is_high(at, now_ns):
+            self.network.meters.suspect(at, now_ns)
+        return allowed
 
     def _probe(self, now_ns: int) -> list[Decision]:
         return _by_switch(self.network.discovery.due(now_ns))
@@ -291,11 +317,21 @@ class Fabric:
         return decisions
 
 
+def _meter_rates(options: Options) -> MeterRates:
+    """The rates of meters. All hosts of a port may answer in the same second."""
+    per_s = {
+        Kind.ANSWERS: max(options.port_packet_ins_per_s, options.hosts.port_hosts),
+        Kind.SEGMENTS: options.port_segments_per_s,
+        Kind.PACKET_INS: options.port_packet_ins_per_s,
+    }
+    return MeterRates(per_s, options.hosts.uplinks)
+
+
 def _sighting(frame: Frame, at: PortKey, data: bytes) -> Sighting:
     """What a frame says about its sender. An ARP frame of another MAC address claims no IP address."""
     ip = used_ip = None
     match frame.content:
-        case Arp(sender_mac=mac, sender_ip=sender) if mac == frame.src_mac and sender != "0.0.0.0":  # noqa: S104
+        case Arp(sender_mac=mac, sender_ip=sender) if mac == frame.src_mac and sender != NO_IP:
             ip = sender
         case Neighbour(kind=kind, ip=sender, target=target):
             ip = target if kind == NEIGHBOUR_ADVERTISEMENT else sender

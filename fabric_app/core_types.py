@@ -10,6 +10,7 @@ from fabric_app.flow_entries import Entry
 from fabric_app.flow_reports import Doubt
 from fabric_app.graph import Link
 from fabric_app.hosts import Host
+from fabric_app.meters import MeterChanges
 from fabric_app.refusals import Complaint, Refused
 
 
@@ -64,6 +65,22 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True)
+class SetMeters:
+    """Change the meters of a switch. The core hears which are refused, and when all others are set."""
+
+    dpid: int
+    changes: MeterChanges
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMeters:
+    """Ask a switch for the counters of meters."""
+
+    dpid: int
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Await:
     """Send a barrier to a switch; its reply is passed to the core with ``number``."""
 
@@ -94,6 +111,8 @@ Decision: TypeAlias = (
     | Send
     | Probe
     | Put
+    | SetMeters
+    | ReadMeters
     | Await
     | CallRoll
     | Sweep

@@ -7,8 +7,8 @@ single flows in reactive mode: known destinations stay reachable while no contro
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -27,6 +27,7 @@ from app_base.headers import (
 )
 from app_base.pipeline import Pipeline
 from fabric_app.frames import NEIGHBOUR_ADVERTISEMENT, PROBE_MAC
+from fabric_app.meters import Kind, PortMeters
 from fabric_app.paths import BUCKET_BITS, PORT_SHIFT
 from fabric_app.tables import FabricTables
 from flowdb.flow import FiveTuple
@@ -43,6 +44,9 @@ _DHCP_PORTS = (67, 68)
 _SWITCH_MASK = 0xFFFF_FFFF << BUCKET_BITS
 
 Match = tuple[tuple[str, Any], ...]
+_TCP: tuple[Match, ...] = tuple(
+    (("eth_type", eth_type), ("ip_proto", IP_TCP)) for eth_type in (ETH_IPV4, ETH_IPV6)
+)
 Place = tuple[int, int, Match]
 """Table, priority and match. A switch holds one entry in each place."""
 
@@ -52,7 +56,10 @@ class Entry:
     """A flow entry: its match, and its actions in the order of the fields.
 
     ``to_controller``: bytes of the frame that the controller gets, 0 for none; ``out``: output ports;
-    ``metadata``: value and mask to write; ``goto``: the next table. An entry without any of them drops.
+    ``metadata``: value and mask to write; ``goto``: the next table. ``also``: a table that a copy of the
+    frame visits before. An entry without any of them drops.
+
+    ``meter``: the meter that limits what the controller gets; 0 for none. It drops nothing else.
     """
 
     table: int
@@ -63,6 +70,8 @@ class Entry:
     metadata: tuple[int, int] | None = None
     goto: int | None = None
     idle_s: int = 0
+    also: int | None = None
+    meter: int = 0
 
     @property
     def place(self) -> Place:
@@ -95,31 +104,40 @@ class FlowEntries:
         self.reactive = reactive
         self._stage_links = pipeline.links
 
-    def permanent(self) -> Iterator[Entry]:
+    def permanent(self, limited: bool = False) -> Iterator[Entry]:
         """What every switch has from the start: table-miss entries, and what the controller gets to see.
 
-        Segments that open or close TCP flows are copied. ``known_host`` ends that for one host.
+        Segments that open or close TCP flows are copied. ``known_host`` ends that for one host. ``limited``:
+        what the controller gets to see visits the table ``limits``.
         """
         events, forwarding = self.tables.events, self.tables.forwarding
         for table, next_table in (*self._stage_links, (events, forwarding)):
             yield Entry(table, 0, goto=next_table)
         for match in _diverted():
-            yield Entry(events, 200, match, to_controller=WHOLE_FRAME)
-        for eth_type in (ETH_ARP, ETH_RARP):  # hypervisors announce a virtual machine that moved by RARP
-            yield Entry(events, 100, (("eth_type", eth_type),), COPY_BYTES, goto=forwarding)
-        for icmpv6_type in _NEIGHBOUR_TYPES:
-            match = (("eth_type", ETH_IPV6), ("ip_proto", IP_ICMPV6), ("icmpv6_type", icmpv6_type))
-            yield Entry(events, 100, match, COPY_BYTES, goto=forwarding)
-        for port in _DHCP_PORTS:
-            match = (("eth_type", ETH_IPV4), ("ip_proto", IP_UDP), ("udp_dst", port))
-            yield Entry(events, 100, match, WHOLE_FRAME, goto=forwarding)
-        for eth_type, (flags, mask) in itertools.product((ETH_IPV4, ETH_IPV6), self._copied_flags()):
-            match = (("eth_type", eth_type), ("ip_proto", IP_TCP), ("tcp_flags", (flags, mask)))
-            yield Entry(events, 80, match, COPY_BYTES, goto=forwarding)
+            shown = Entry(events, 200, match, to_controller=WHOLE_FRAME)
+            yield replace(shown, to_controller=0, goto=self.tables.limits) if limited else shown
+        for priority, match, size in self._copied():
+            shown = Entry(events, priority, match, to_controller=size, goto=forwarding)
+            yield replace(shown, to_controller=0, also=self.tables.limits) if limited else shown
         if self.reactive:
-            for eth_type in (ETH_IPV4, ETH_IPV6):
-                match = (("eth_type", eth_type), ("ip_proto", IP_TCP), ("tcp_flags", (SYN, SYN | ACK)))
+            for match in _waiting_syns():
                 yield Entry(forwarding, 200, match, to_controller=WHOLE_FRAME)
+
+    def limits(self, ports: Mapping[int, PortMeters]) -> Iterator[Entry]:
+        """The table ``limits``: the meters of these ports limit what the controller gets from them."""
+        table = self.tables.limits
+        yield Entry(table, 0, to_controller=WHOLE_FRAME)
+        for tcp in _TCP:
+            yield Entry(table, 10, tcp, to_controller=COPY_BYTES)
+        for port_no, meters in ports.items():
+            at, segments = ("in_port", port_no), meters[Kind.SEGMENTS]
+            yield Entry(table, 20, (at,), WHOLE_FRAME, meter=meters[Kind.PACKET_INS])
+            for tcp in _TCP:
+                yield Entry(table, 30, (at, *tcp), COPY_BYTES, meter=segments)
+            answer = at, ("eth_dst", PROBE_MAC)
+            yield Entry(table, 40, answer, WHOLE_FRAME, meter=meters.get(Kind.ANSWERS, 0))
+            for match in _waiting_syns() if self.reactive else ():
+                yield Entry(self.tables.forwarding, 201, (at, *match), WHOLE_FRAME, meter=segments)
 
     def ports(
         self, link_ports: Iterable[int], tree_ports: Iterable[int], edge_ports: Iterable[int]
@@ -177,10 +195,28 @@ class FlowEntries:
         )
         return Entry(self.tables.forwarding, 300, match, out=(out_port,), idle_s=idle_s)
 
+    def _copied(self) -> Iterator[tuple[int, Match, int]]:
+        """The frames that the table ``events`` copies to the controller: priority, match, bytes."""
+        for eth_type in (ETH_ARP, ETH_RARP):  # hypervisors announce a virtual machine that moved by RARP
+            yield 100, (("eth_type", eth_type),), COPY_BYTES
+        for icmpv6_type in _NEIGHBOUR_TYPES:
+            match = (("eth_type", ETH_IPV6), ("ip_proto", IP_ICMPV6), ("icmpv6_type", icmpv6_type))
+            yield 100, match, COPY_BYTES
+        for port in _DHCP_PORTS:
+            yield 100, (("eth_type", ETH_IPV4), ("ip_proto", IP_UDP), ("udp_dst", port)), WHOLE_FRAME
+        for tcp, (flags, mask) in itertools.product(_TCP, self._copied_flags()):
+            yield 80, (*tcp, ("tcp_flags", (flags, mask))), COPY_BYTES
+
     def _copied_flags(self) -> Iterator[tuple[int, int]]:
         """The flags of segments to copy. In reactive mode the controller gets every SYN anyway."""
         for flags, mask in OPENING_OR_CLOSING:
             yield (SYN | ACK, SYN | ACK) if self.reactive and flags == SYN else (flags, mask)
+
+
+def _waiting_syns() -> Iterator[Match]:
+    """The SYNs that wait for their path at the controller (reactive mode)."""
+    for tcp in _TCP:
+        yield *tcp, ("tcp_flags", (SYN, SYN | ACK))
 
 
 def _diverted() -> Iterator[Match]:
@@ -232,7 +268,8 @@ def _bucket_bit(bit: int, table: int, next_table: int) -> Iterator[Entry]:
 def _bit(field: str, bit: int, version: str = "") -> tuple[tuple[str, Any], tuple[str, Any]]:
     """The two matches on one bit of a field: the bit is 0, the bit is 1."""
     if version == "ipv4":
-        return (field, ("0.0.0.0", f"0.0.0.{1 << bit}")), (field, (f"0.0.0.{1 << bit}",) * 2)  # noqa: S104
+        mask = f"0.0.0.{1 << bit}"
+        return (field, ("0.0.0.0", mask)), (field, (mask, mask))  # noqa: S104 - a value in a match
     if version == "ipv6":
         return (field, ("::", f"::{1 << bit:x}")), (field, (f"::{1 << bit:x}",) * 2)
     return (field, (0, 1 << bit)), (field, (1 << bit, 1 << bit))

@@ -27,6 +27,7 @@ from flowdb.flow import FiveTuple
 ARP_REQUEST, ARP_REPLY = 1, 2
 NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT = 135, 136
 BROADCAST = "ff:ff:ff:ff:ff:ff"
+NO_IP = "0.0.0.0"  # noqa: S104 - the sender's address in an ARP probe (RFC 5227)
 PROBE_MAC = "02:57:45:49:52:01"
 """The sender of the fabric's questions to hosts: locally administered, and no host's."""
 DHCP_SERVER_PORT, DHCP_CLIENT_PORT = 67, 68

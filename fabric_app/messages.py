@@ -11,11 +11,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from app_base.app import Refusal
 from app_base.pipeline import COOKIE_MASK, FABRIC_COOKIE
 from fabric_app.flow_entries import Entry
+from fabric_app.meters import Found, Meter
 from fabric_app.tables import LAYOUTS
 from openflow_ext.wire import OFPP_ANY, FlowKinds, PortConfigFlags
 
+_OFPET_METER_MOD_FAILED = 12
+_OFPMMFC_METER_EXISTS, _OFPMMFC_UNKNOWN_METER = 1, 3
 _WHOLE_COOKIE = 0xFFFF_FFFF_FFFF_FFFF
 _EVENTS_TABLES = {tables.events for tables in LAYOUTS}
 _FORWARDING_TABLES = {tables.forwarding for tables in LAYOUTS}
@@ -35,7 +39,11 @@ def add(datapath: Any, entry: Entry, generation: int) -> Any:
     """Adds an entry, or replaces the entry in its place."""
     ofp, parser = datapath.ofproto, datapath.ofproto_parser
     actions = [parser.OFPActionOutput(port_no, 0) for port_no in entry.out]
-    if entry.to_controller:
+    if entry.also is not None:
+        actions.append(parser.NXActionResubmitTable(table_id=entry.also))
+    if entry.meter:
+        actions.append(parser.NXActionController2(max_len=entry.to_controller, meter_id=entry.meter))
+    elif entry.to_controller:
         actions.append(parser.OFPActionOutput(ofp.OFPP_CONTROLLER, entry.to_controller))
     instructions = []
     if actions:
@@ -103,6 +111,83 @@ def switch(datapath: Any, off: bool) -> Any:
     return datapath.ofproto_parser.OFPPortConfig(
         datapath, port_no=OFPP_ANY, flags=PortConfigFlags.SWITCH, off=off
     )
+
+
+def ask_meter_features(datapath: Any) -> Any:
+    """Asks for what the meters of the switch can do. A switch may answer with an error."""
+    return datapath.ofproto_parser.OFPMeterFeaturesStatsRequest(datapath, 0)
+
+
+def ask_meters(datapath: Any) -> Any:
+    """Asks for the configuration of all meters."""
+    parser, every = datapath.ofproto_parser, datapath.ofproto.OFPM_ALL
+    if datapath.ofproto.OFP_VERSION >= 0x06:
+        return parser.OFPMeterDescStatsRequest(datapath, 0, every)
+    return parser.OFPMeterConfigStatsRequest(datapath, 0, every)
+
+
+def ask_meter_counts(datapath: Any, meter_id: int) -> Any:
+    """Asks for the counters of a meter. A switch without it answers with an error."""
+    return datapath.ofproto_parser.OFPMeterStatsRequest(datapath, 0, meter_id)
+
+
+def is_last(reply: Any) -> bool:
+    """Whether no further message of the same multipart reply follows."""
+    return not reply.flags & reply.datapath.ofproto.OFPMPF_REPLY_MORE
+
+
+def most_meters(datapath: Any, features: Iterable[Any]) -> int:
+    """The greatest id of a meter that can drop packets above a rate and a burst; 0 if there is none."""
+    ofp = datapath.ofproto
+    for feature in features:
+        can_drop = feature.band_types >> ofp.OFPMBT_DROP & 1 and feature.max_bands
+        if can_drop and feature.capabilities & _meter_flags(ofp) == _meter_flags(ofp):
+            return int(feature.max_meter)
+    return 0
+
+
+def found_meter(datapath: Any, config: Any) -> Found:
+    """A meter as a switch describes it."""
+    ofp = datapath.ofproto
+    if config.flags == _meter_flags(ofp) and [band.type for band in config.bands] == [ofp.OFPMBT_DROP]:
+        return Found(config.meter_id, config.bands[0].rate, config.bands[0].burst_size)
+    return Found(config.meter_id)
+
+
+def dropped_by(meter_id: int, statistics: Iterable[Any]) -> int | None:
+    """The number of packets that a meter has dropped; None if the statistics do not show it."""
+    for meter in statistics:
+        if meter.meter_id == meter_id:
+            return int(sum(band.packet_band_count for band in meter.band_stats))
+    return None
+
+
+def put_meter(datapath: Any, meter: Meter) -> Any:
+    """Adds a meter that drops packets above its rate, or modifies it if it exists."""
+    ofp, parser = datapath.ofproto, datapath.ofproto_parser
+    band = parser.OFPMeterBandDrop(rate=meter.per_s, burst_size=meter.burst)
+    command = ofp.OFPMC_MODIFY if meter.exists else ofp.OFPMC_ADD
+    return parser.OFPMeterMod(datapath, command, _meter_flags(ofp), meter.id, [band])
+
+
+def delete_meter(datapath: Any, meter_id: int) -> Any:
+    """Deletes a meter. A switch refuses nothing if there is none."""
+    ofp = datapath.ofproto
+    return datapath.ofproto_parser.OFPMeterMod(datapath, ofp.OFPMC_DELETE, 0, meter_id, [])
+
+
+def is_unknown_meter(refusal: Refusal) -> bool:
+    """Whether a switch has no meter with this id (OFPMMFC_UNKNOWN_METER)."""
+    return (refusal.type, refusal.code) == (_OFPET_METER_MOD_FAILED, _OFPMMFC_UNKNOWN_METER)
+
+
+def is_meter_in_use(refusal: Refusal) -> bool:
+    """Whether a meter was refused because its id is in use (OFPMMFC_METER_EXISTS)."""
+    return (refusal.type, refusal.code) == (_OFPET_METER_MOD_FAILED, _OFPMMFC_METER_EXISTS)
+
+
+def _meter_flags(ofp: Any) -> int:
+    return int(ofp.OFPMF_PKTPS | ofp.OFPMF_BURST | ofp.OFPMF_STATS)
 
 
 def packet_out(datapath: Any, ports: Iterable[int], frame: bytes) -> Any:

@@ -6,15 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fabric_app.claims import Sighting
-from fabric_app.core_types import Decision, Learned, LinkDown, LinkUp, Lost, Put, Sweep
+from fabric_app.core_types import Decision, Learned, LinkDown, LinkUp, Lost, Put, SetMeters, Sweep
 from fabric_app.discovery import Discovery
 from fabric_app.flow_entries import Entry, FlowEntries, Place, Table, difference, table_of
 from fabric_app.graph import Graph, Link
 from fabric_app.host_tracking import Event, HostLimits, HostTracking, Placed
 from fabric_app.hosts import Host
+from fabric_app.meters import MeterRates, Meters
 from fabric_app.paths import BUCKETS, Paths, bucket_of, seen_path
 from flowdb.flow import FiveTuple, Hop, PortKey
 
+_NEVER = (-1, -1)
 SWEEP_LATEST_NS = 30_000_000_000
 """How long entries of an earlier controller stay while links that it knew are missing."""
 
@@ -27,12 +29,16 @@ class _Switch:
     unknown hosts they always are. A host with its neighbours' addresses in its cache sends no ARP, so these
     copies are the way to learn it; frames to a host that was never heard are flooded.
 
+    ``limited``: the ports that get meters. A port keeps them while it is down, so that a port that flaps
+    costs the switch nothing.
+
     ``was_links``, ``claims`` and ``generations`` come from the entries of earlier controllers.
     """
 
     up_ns: int
     copies: bool = True
     table: Table = field(default_factory=dict)
+    limited: set[int] = field(default_factory=set)
     was_links: set[int] = field(default_factory=set)
     claims: list[tuple[str, int]] = field(default_factory=list)
     generations: set[int] = field(default_factory=set)
@@ -45,26 +51,30 @@ class Network:
     controller. They cannot loop: each leads to a switch that lost its path no earlier.
     """
 
-    def __init__(self, discovery: Discovery, limits: HostLimits, entries: FlowEntries) -> None:
+    def __init__(
+        self, discovery: Discovery, limits: HostLimits, entries: FlowEntries, rates: MeterRates
+    ) -> None:
         self.discovery = discovery
         self.tracking = HostTracking(limits, discovery.is_port_up, lambda dpid: dpid in self._switches)
         self.hosts = self.tracking.hosts
         self.paths = Paths(Graph())
         self.entries = entries
+        self.meters = Meters(rates)
         self._switches: dict[int, _Switch] = {}
         self._numbers: dict[int, int] = {}
         self._edges: dict[int, tuple[int, ...]] = {}
         self._edge_ports: set[PortKey] = set()
         self._links: set[Link] = set()
-        self._version = -1
+        self._versions = _NEVER
 
     def switch_up(self, dpid: int, now_ns: int) -> list[Decision]:
         """A switch connected: it gets the entries by which the controller learns its hosts."""
         self.discovery.switch_gone(dpid)
+        self.meters.forget(dpid)
         self._numbers.setdefault(dpid, len(self._numbers) + 1)
         switch = self._switches[dpid] = _Switch(now_ns)
         switch.table = table_of(self.entries.permanent())
-        self._version = -1
+        self._versions = _NEVER
         stale = (
             self.entries.known_host(host.mac, host.port.port_no)
             for host in self.hosts
@@ -77,7 +87,8 @@ class Network:
         self._switches.pop(dpid, None)
         self._edges.pop(dpid, None)
         self.discovery.switch_gone(dpid)
-        self._version = -1
+        self.meters.forget(dpid)
+        self._versions = _NEVER
 
     def port_up(self, port: PortKey, now_ns: int) -> None:
         self.discovery.port_up(port, now_ns)
@@ -108,7 +119,7 @@ class Network:
         """A switch reports its flows: segments are copied only in reactive mode."""
         if switch := self._switches.get(dpid):
             switch.copies = self.entries.reactive
-            self._version = -1
+            self._versions = _NEVER
 
     @property
     def edges(self) -> dict[int, tuple[int, ...]]:
@@ -180,11 +191,11 @@ class Network:
         return self.path(key, src, dst) or path
 
     def refresh(self, now_ns: int) -> list[Decision]:
-        """The decisions after changes: link events, entries to add and delete, learned hosts."""
+        """The decisions after changes: link events, entries to add and delete, learned hosts, meters."""
         decisions = self._sweep(now_ns)
-        if self._version == self.discovery.version:
+        if self._versions == self._versions_now:
             return decisions
-        self._version = self.discovery.version
+        self._versions = self._versions_now
         links = self.discovery.links()
         decisions += [LinkDown(link) for link in self._links - links]
         decisions += [LinkUp(link) for link in links - self._links]
@@ -197,18 +208,27 @@ class Network:
         self._edge_ports = {PortKey(dpid, port_no) for dpid in self._edges for port_no in self._edges[dpid]}
         decisions += self._take_claims(now_ns)
         for dpid in self._switches:
+            changes = self.meters.changes(dpid, self._limited(dpid, now_ns))
             decisions += self._put(dpid, table_of(self._wanted(dpid)))
+            decisions += [SetMeters(dpid, changes)] if changes else []
         return decisions
+
+    @property
+    def _versions_now(self) -> tuple[int, int]:
+        return self.discovery.version, self.meters.version
 
     def due_ns(self) -> int:
         """The time at which ``refresh`` or a probe is due if nothing happens until then; 0: at once."""
         waits = any(switch.generations for switch in self._switches.values())
-        if waits or self._version != self.discovery.version:
+        if waits or self._versions != self._versions_now:
             return 0
         return min(self.discovery.due_ns, self.tracking.due_ns)
 
     def forget_port(self, port: PortKey) -> list[Decision]:
         """A port was removed, with the hosts behind it."""
+        if switch := self._switches.get(port.dpid):
+            switch.limited.discard(port.port_no)
+            self._versions = _NEVER
         gone = self.tracking.forget_port(port)
         return self._drop([place for host in gone for place in self._places_of(host)])
 
@@ -232,6 +252,16 @@ class Network:
             if edge is False:
                 self.tracking.forget_port(port)
         return tuple(sorted(port.port_no for port, edge in kinds.items() if edge))
+
+    def _limited(self, dpid: int, now_ns: int) -> set[int]:
+        """The ports of a switch that get meters: all that have been up, except links."""
+        limited = self._switches[dpid].limited
+        for port in self.discovery.ports(dpid):
+            if self.discovery.is_edge(port, now_ns) is False:
+                limited.discard(port.port_no)
+            else:
+                limited.add(port.port_no)
+        return limited
 
     def _take_claims(self, now_ns: int) -> list[Decision]:
         """Hosts that an earlier controller knew at a port that is an edge port."""
@@ -262,7 +292,9 @@ class Network:
     def _wanted(self, dpid: int) -> Iterator[Entry]:
         """All permanent entries of a switch."""
         switch = self._switches[dpid]
-        yield from self.entries.permanent()
+        if limited := self.meters.of_ports(dpid):
+            yield from self.entries.limits(limited)
+        yield from self.entries.permanent(bool(limited))
         ports = self.discovery.ports(dpid)
         edges = self._edges[dpid]
         tree = {port.port_no for port in self.paths.graph.tree_ports if port.dpid == dpid}

@@ -75,7 +75,7 @@ class Paths:
                 return None
             peer = self.graph.peer(PortKey(at.dpid, ports[bucket]))
             hops.append(Hop(at.dpid, at.port_no, ports[bucket]))
-            assert peer is not None, "a way out of a switch is a link"  # noqa: S101
+            assert peer is not None, "a way out of a switch is a link"  # noqa: S101 - an invariant
             at = peer
         return (*hops, Hop(at.dpid, at.port_no, dst.port_no))
 

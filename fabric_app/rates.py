@@ -30,6 +30,10 @@ class Rates:
         self._over_ns[key] = over_ns
         return True
 
+    def is_high(self, key: Hashable, now_ns: int) -> bool:
+        """Whether a key has used more than half of what it may use at once."""
+        return self._over_ns.get(key, 0) - now_ns > self._burst_ns // 2
+
     def forget(self, key: Hashable) -> None:
         """A key no longer exists."""
         self._over_ns.pop(key, None)

@@ -39,11 +39,12 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Something of a port was refused. ``text`` is a line for the log, empty if none is due."""
+    """``number`` things of a port were refused. ``text`` is a line for the log, empty if none is due."""
 
     port: PortKey
     reason: Reason
     text: str = ""
+    number: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +66,16 @@ class Refusals:
         self._lines = 0
         self._next_ns = 0
 
-    def note(self, port: PortKey, reason: Reason, detail: str = "") -> Refused:
-        """Something is refused. ``detail`` is the example that the log shows."""
+    def note(self, port: PortKey, reason: Reason, detail: str = "", number: int = 1) -> Refused:
+        """Something is refused ``number`` times. ``detail`` is the example that the log shows."""
         key = port, reason
-        self._unlogged[key] = self._unlogged.get(key, -1) + 1
-        if self._unlogged[key] or self._lines >= MOST_LINES:
-            return Refused(port, reason)
+        is_first = key not in self._unlogged
+        self._unlogged[key] = self._unlogged.get(key, -1) + number
+        if not is_first or self._lines >= MOST_LINES:
+            return Refused(port, reason, number=number)
         self._lines += 1
         example = f" ({detail})" if detail else ""
-        return Refused(port, reason, f"port {port}: refused: {_TEXTS[reason]}{example}")
+        return Refused(port, reason, f"port {port}: refused: {_TEXTS[reason]}{example}", number)
 
     def due(self, now_ns: int) -> Iterator[Complaint]:
         """The lines about refusals that followed others. Call it with every tick."""

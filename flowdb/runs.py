@@ -23,6 +23,7 @@ HEARTBEAT_S = 5.0
 ALIVE_FOR_S = 4 * HEARTBEAT_S
 """A controller counts as alive for this long after its last heartbeat."""
 
+_NEWEST_RUNS = 20
 RUN_SHIFT = 32
 """A row's id is ``run_id << RUN_SHIFT | counter``."""
 
@@ -102,6 +103,17 @@ def _run_row(clock: Clock, pid: int, started_ns: int) -> RunRow:
         started_ns=started_ns,
         last_seen_ns=clock.now_ns(),
     )
+
+
+def now_of_runs(session: Session, clock: Clock) -> int:
+    """The present time by the clock of the run that was seen last, which the times of rows follow.
+
+    On the machine of that run it does not depend on the system's clock, which may have been set since. For a
+    run on another machine, and if there is none, it is the time of ``clock``.
+    """
+    newest = select(RunRow).order_by(RunRow.ended_ns.is_not(None), RunRow.id.desc()).limit(_NEWEST_RUNS)
+    last = min(session.scalars(newest), key=lambda run: silent_ns(run, clock), default=None)
+    return clock.now_ns() - (0 if last is None else _shift_ns(last, clock))
 
 
 def silent_ns(run: RunRow | Row[Any], clock: Clock) -> int:

@@ -4,7 +4,8 @@ After ``install()`` an app writes ``@set_ev_cls(ofp_event.EventOFPBufAlarm, MAIN
 ``parser.OFPActionModWindow(window=1536)``, ``parser.OFPMatch(..., tcp_window=(0, 0xff00))`` and
 ``datapath.send_msg(parser.OFPPortConfig(datapath, 3, ...))``, in OpenFlow 1.3 and 1.5. The wire message
 ``PortConfig`` becomes the class ``OFPPortConfig``, and so on. ``openflow_ext.wire`` encodes and decodes;
-``registry_classes`` builds the engine's classes.
+``registry_classes`` builds the engine's classes. Open vSwitch's action ``parser.NXActionController2`` gets
+the meter that the engines leave out: ``meter_id``.
 
 A message that cannot be decoded is counted in ``malformed`` under its datapath id, logged at most once in
 LOG_EVERY_S for a switch, and dropped. The session continues, but a malformed HELLO ends it. This also holds
@@ -29,6 +30,7 @@ from typing import Any
 from openflow_ext import engine, message_check, wire
 from openflow_ext.registry_classes import (
     action_class,
+    controller2_class,
     counters_reply_class,
     counters_request_class,
     message_class,
@@ -44,6 +46,8 @@ malformed: Counter[int | None] = Counter()
 """Dropped messages by datapath id; None counts messages from before the switch sent its id."""
 
 log_limit = LogLimit(LOG_EVERY_S)
+_METER_FEATURES_15 = 24
+"""The size of ofp_meter_features in OpenFlow 1.5."""
 _MOST_COUNTED = 10_000
 """Datapath ids in ``malformed``. A peer can invent ids, so further ones are counted under None."""
 _VERSIONS = {wire.OFP13: "v1_3", wire.OFP15: "v1_5"}
@@ -98,9 +102,11 @@ def _install_version(name: str, version: int, suffix: str, parser: Any) -> None:
     for cls in messages:
         ofp_event._create_ofp_msg_ev_class(cls)
     _hook_actions(parser, {cls.wire_cls: cls for cls in actions})
+    _replace_controller2(parser, pack_into)
     _hook_fields(engine.load(f"ofproto.ofproto_{suffix}", name), name)
     if hasattr(parser, "OFPPropBase"):
         _guard_properties(parser.OFPPropBase)
+    _accept_short_features(parser.OFPMeterFeaturesStats)
     received = {cls.wire_cls: cls for cls in messages if cls.wire_cls in _FROM_SWITCH}
     ofproto_parser.register_msg_parser(version)(_heard(_message_parser(parser.msg_parser, received)))
 
@@ -214,6 +220,14 @@ def _hook_actions(parser: Any, actions: dict[type, Any]) -> None:
     register(wire.OFPAT_EXPERIMENTER, parser.OFPActionExperimenter.cls_action_len)(ExperimenterActionParser)
 
 
+def _replace_controller2(parser: Any, pack_into: Callable[..., None]) -> None:
+    """Add the meter to Nicira's action CONTROLLER2."""
+    cls = controller2_class(parser, pack_into)
+    cls.__module__ = parser.__name__
+    parser.NXActionController2 = cls
+    parser.NXAction.register(cls)
+
+
 def _hook_fields(ofproto: Any, engine_name: str) -> None:
     """Make OFPXMT_OFB_TCP_WINDOW a field of OFPMatch, ``tcp_window``."""
     oxm_fields = engine.load("ofproto.oxm_fields", engine_name)
@@ -224,6 +238,19 @@ def _hook_fields(ofproto: Any, engine_name: str) -> None:
     ofproto.OFPXMT_OFB_TCP_WINDOW = wire.OFPXMT_OFB_TCP_WINDOW
     ofproto.oxm_types.append(field_cls("tcp_window", wire.OFPXMT_OFB_TCP_WINDOW, type_desc.Int2))
     oxm_fields.generate(ofproto.__name__)
+
+
+def _accept_short_features(stats: Any) -> None:
+    """Accept METER_FEATURES of Open vSwitch 3.1: in OpenFlow 1.5 it is as short as in 1.3.
+
+    Without the fields at its end, both engines' 1.5 parsers fail.
+    """
+    engine_parse = stats.parser.__func__
+
+    def parse(cls: Any, buf: bytes, offset: int) -> Any:
+        return engine_parse(cls, bytes(buf) + bytes(_METER_FEATURES_15), offset)
+
+    stats.parser = classmethod(parse)
 
 
 def _guard_properties(base: Any) -> None:

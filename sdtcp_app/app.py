@@ -11,7 +11,7 @@ from app_base.pipeline import COOKIE_MASK
 from fabric_app.events import EventFlowClosed, EventFlowOpened
 from flowdb.commands import FLOW_KINDS, Command
 from flowdb.context import FlowDbContext
-from flowdb.flow import NS_PER_S, PortKey
+from flowdb.flow import NON_TCP_PERCENT, NS_PER_S, PortKey
 from flowdb.index import Rank
 from openflow_ext.engine import MAIN_DISPATCHER, hub, ofp_event, set_ev_cls
 from sdtcp_app import messages
@@ -26,6 +26,7 @@ from sdtcp_app.stage import STAGE
 from sdtcp_app.standing import Standings
 from telemetry_app.events import EventPortSamples
 from telemetry_app.metrics import PortCollector
+from weir_base.log_limit import LogLimit
 from weir_base.settings import SettingsError, Watch
 
 _LARGEST_RATE_BPS = 10**15
@@ -33,6 +34,8 @@ _LARGEST_TIME_NS = 2**63 - 1
 _SHORTEST_TICK_S, _LONGEST_TICK_S, _IDLE_TICK_S = 0.001, 0.05, 0.25
 _NS_PER_MS = 1_000_000
 _CONFIRM_EVERY_NS = 20_000_000
+_LOG_EVERY_S = 10.0
+"""The time between two lines about a port whose queue packets other than TCP fill."""
 
 
 class SdtcpApp(ControllerApp[SdtcpSettings]):
@@ -63,6 +66,7 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
         self._watch = Watch("sdtcp", SdtcpSettings)
         self._settings_due_ns = self._confirm_due_ns = 0
         self._ports_without_flows: set[PortKey] = set()
+        self._non_tcp_lines = LogLimit(_LOG_EVERY_S)
         flowdb.index.rank_by(self._rank())
 
     def close(self) -> None:
@@ -95,7 +99,7 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
             latency_s = (time.monotonic_ns() - began_ns) / NS_PER_S
             self.metrics.observe("alarm_to_flow_mod_seconds", latency_s)
         else:
-            self._warn_without_flows(port)
+            self._warn_without_decision(alarm)
         self.metrics.count("alarms", "decided" if sent else "nothing")
         self.check_interval()
         self.executor.record_later(port, msg, sent)
@@ -194,9 +198,18 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
         self.logger.warning(text, msg.datapath.id, msg.port.port_no, msg.port_rate_bps, msg.crossing_ns)
         return None
 
-    def _warn_without_flows(self, port: PortKey) -> None:
-        """Log an alarm of a port through which no flow is known, once until a flow is known there."""
-        if self.flowdb.index.count(port):
+    def _warn_without_decision(self, alarm: Alarm) -> None:
+        """Log an alarm that punishes no flow, if the operator has to know why.
+
+        Packets other than TCP fill the queue: at most once in ``_LOG_EVERY_S``. No flow is known at the port:
+        once until a flow is known there.
+        """
+        port = alarm.port
+        if alarm.non_tcp_percent >= NON_TCP_PERCENT:
+            if self._non_tcp_lines.passes(port, time.monotonic()) is not None:
+                cause = f"packets other than TCP fill its queue ({alarm.non_tcp_percent} %)"
+                self.logger.warning("port %s raised an alarm: %s, no flow is punished", port, cause)
+        elif self.flowdb.index.count(port):
             self._ports_without_flows.discard(port)
         elif port not in self._ports_without_flows:
             self._ports_without_flows.add(port)

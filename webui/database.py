@@ -18,8 +18,10 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 
 from flowdb import schema
+from flowdb.clock import Clock
 from flowdb.commands import Kind, request_command
 from flowdb.engine import FlowDbError, open_engine, open_reader, reporting_errors
+from flowdb.runs import now_of_runs
 
 SCHEMA_CHECK_S = 10.0
 _STEPS_PER_CHECK = 20_000
@@ -36,6 +38,7 @@ class Database:
     def __init__(self, url: str, limit_s: float = 5.0) -> None:
         self.url = url
         self._limit_s = limit_s
+        self._clock = Clock()
         self._reader: Engine | None = None
         self._checked_until = 0.0
         self._lock = Lock()
@@ -56,6 +59,10 @@ class Database:
                     f"the query took longer than {self._limit_s:g} s and was stopped; narrow the filter"
                 ) from error
             raise
+
+    def now_ns(self, session: Session) -> int:
+        """The present time by the controllers' clock: ages do not follow this machine's clock."""
+        return now_of_runs(session, self._clock)
 
     def ask(self, kind: Kind, arguments: Mapping[str, Any], asked_by: str) -> int:
         """Insert a command for the controllers; returns its id. Raises FlowDbError."""

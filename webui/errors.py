@@ -6,9 +6,11 @@ from flask import Flask, Response, current_app, render_template, request
 from flask_wtf.csrf import CSRFError
 from werkzeug.exceptions import HTTPException, InternalServerError, SecurityError
 
+from flowdb.database_url import hide_password
 from webui.access.security import is_for_scripts
 from webui.database import TooSlow
 from webui.parameters import BadParameters
+from webui.services import services
 from webui.views import Problem
 
 ADVICE = {
@@ -50,9 +52,10 @@ def install(app: Flask, unavailable: tuple[type[Exception], ...]) -> None:
         return made
 
     def _unavailable(error: Exception) -> Response:
-        current_app.logger.warning("%s: %s", request.path, error)
+        detail = hide_password(str(error), services().database.url)
+        current_app.logger.warning("%s: %s", request.path, detail)
         title = "The query took too long" if isinstance(error, TooSlow) else "The database cannot be read"
-        made = answer(503, title, str(error))
+        made = answer(503, title, detail)
         made.headers["Retry-After"] = RETRY_S
         return made
 

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import random
 import re
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from fabric_app.frames import PROBE_MAC
+from fabric_app.rates import BURST_S
 from flowdb.models import LinkRow
 from mininet_topos.running.scheme_programs import free_port
 from tests.support.agent.switch_bench import run
+from tests.support.data_plane.packets import SYN, Segment
 from tests.support.lab.diamond import Bench, diamond
 from tests.support.waiting import wait_until
 
-FORGE = str(Path(__file__).parents[1] / "support/lab/forged_arp.py")
+LAB = Path(__file__).parents[1] / "support/lab"
+FORGE = str(LAB / "forged_arp.py")
 COUNT, COUNT_WITH_AGENT, SECONDS = 16_400, 60_000, 5
-"""The announcements of a flood. Open vSwitch drops what a controller cannot read if it has an agent."""
+"""The announcements of a flood. The meters of the port drop most of them."""
+FLOOD_PER_S, FLOOD_FRAMES = 4000, 10_000
+METER_RATES = {"answers": 256, "segments": 1000, "packet-ins": 200}
+"""The meters of a port in the order of their ids, from the greatest down, with their packets per second."""
+OTHER_PACKET_INS = 150
+"""LLDP frames, and the frames of real hosts, during a flood."""
 PORT_HOSTS = 256
 ENTRIES_OF_A_HOST = 2
 JOINS_S = 4.0
@@ -66,6 +76,33 @@ def dropped() -> int:
     return sum(int(count) for count in re.findall(r'packet-in-\w+-dropped="?(\d+)', status))
 
 
+def meters_of_the_port(bench: Bench) -> dict[str, int]:
+    """The ids of the meters of the hostile host's port."""
+    ids = {int(found) for found in re.findall(r"in_port=2[ ,].*meter_id=(\d+)", bench.dump_flows(1))}
+    return dict(zip(METER_RATES, sorted(ids, reverse=True), strict=True))
+
+
+def dropped_by_meters(bench: Bench) -> dict[str, int]:
+    """The frames that each meter of the hostile host's port has dropped."""
+    found = re.findall(r"meter:(\d+) [^\n]*\n\d+: packet_count:(\d+)", bench.meter_stats(1))
+    counts = {int(meter): int(count) for meter, count in found}
+    return {name: counts[meter] for name, meter in meters_of_the_port(bench).items()}
+
+
+def announcement(chance: random.Random) -> bytes:
+    mac, ip = bytes([2, *chance.randbytes(5)]), bytes([10, 0, *chance.randbytes(2)])
+    return b"\xff" * 6 + mac + bytes.fromhex("08060001080006040001") + mac + ip + bytes(6) + ip
+
+
+def answer_to_a_probe(chance: random.Random) -> bytes:
+    return bytes.fromhex(PROBE_MAC.replace(":", "")) + announcement(chance)[6:]
+
+
+def opening_segment(chance: random.Random) -> bytes:
+    segment = Segment(src="10.0.0.2", dst="10.0.0.3", src_port=chance.randrange(1024, 65536), flags=SYN)
+    return bytes.fromhex("000000000003") + bytes([2, *chance.randbytes(5)]) + segment.pack()[12:]
+
+
 def place_of(bench: Bench, mac: str) -> str:
     """The output of switch 4's entry for a host."""
     found = re.search(rf"dl_dst={mac} actions=(\S+)", bench.dump_flows(4))
@@ -82,7 +119,7 @@ def test_a_flood_of_forged_hosts_harms_no_other_port(bench: Bench) -> None:
     logged = len(bench.log())
     frames = COUNT_WITH_AGENT if bench.extended else COUNT
     flood = forge(bench, frames, SECONDS)
-    wait_until(lambda: refused("packet-ins"), "the flood is above the limit")
+    wait_until(lambda: dropped_by_meters(bench)["packet-ins"], "the flood is above the limit")
     new = bench.net["h4"]
     for change in ("down", f"address {NEW_MAC}", "up"):
         new.cmd(f"ip link set {new.defaultIntf()} {change}")
@@ -101,13 +138,13 @@ def test_a_flood_of_forged_hosts_harms_no_other_port(bench: Bench) -> None:
             lambda count, number=number: count <= before[number] + slack,
             NORMAL_S,
         )
+    wait_until(lambda: refused("packet-ins"), "the metric counts it", lambda count: count > frames / 2)
     counts = {reason: refused(reason) for reason in ("packet-ins", "new-hosts", "hosts")}
     counts["dropped by Open vSwitch"] = dropped()
     print(before, most, f"joined {joined_s:.1f} s, normal {time.monotonic() - begun:.1f} s", counts)
     assert joined_s < JOINS_S
     assert max(most[number] - before[number] for number in (1, 4)) <= PORT_HOSTS * ENTRIES_OF_A_HOST + slack
-    assert sum(counts.values()) > frames / 2
-    assert bool(counts["dropped by Open vSwitch"]) == bench.extended
+    assert counts["dropped by Open vSwitch"] == 0, "the meters leave nothing to drop"
     log = bench.log()[logged:]
     assert f"port {HOSTILE}: refused" in log
     assert len(log.splitlines()) < 100, log
@@ -115,6 +152,48 @@ def test_a_flood_of_forged_hosts_harms_no_other_port(bench: Bench) -> None:
     assert "Traceback" not in log, log
     assert reaches_everybody(bench, "h4", "10.0.0.4")
     assert place_of(bench, NEW_MAC) == "output:4"
+
+
+@pytest.mark.parametrize(
+    ("kind", "frame"),
+    [("packet-ins", announcement), ("answers", answer_to_a_probe), ("segments", opening_segment)],
+)
+def test_the_meters_of_a_port_bound_its_packet_ins(
+    bench: Bench, kind: str, frame: Callable[[random.Random], bytes], tmp_path: Path
+) -> None:
+    chance, frames = random.Random(21), FLOOD_FRAMES
+    file = tmp_path / "frames"
+    file.write_text("".join(f"{frame(chance).hex()}\n" for _ in range(frames)))
+    time.sleep(BURST_S)  # the meters allow a whole burst again
+    before, began = dropped_by_meters(bench), time.monotonic()
+    with bench.snooping(1) as heard, file.open() as lines:
+        argv = (sys.executable, "-I", str(LAB / "inject.py"), "h2-eth0", str(FLOOD_PER_S))
+        flood = bench.popen("h2", *argv, stdin=lines)
+        wait_until(lambda: dropped_by_meters(bench)[kind] > before[kind], "the meter drops frames")
+        neighbour = bench.net["h1"]
+        number = 20 + list(METER_RATES).index(kind)
+        for change in (
+            *("link set {} down", f"link set {{}} address 00:00:00:00:00:{number}", "link set {} up"),
+            *("addr flush dev {}", f"addr add 10.0.0.{number}/24 dev {{}}"),
+        ):
+            neighbour.cmd(f"ip {change.format(neighbour.defaultIntf())}")
+        begun = time.monotonic()
+        wait_until(lambda: bench.ping("h1", "10.0.0.3"), "a new host beside it reaches another one")
+        learnt_s = time.monotonic() - begun
+        assert flood.poll() is None, "the flood goes on"
+        assert flood.wait() == 0
+        took_s = time.monotonic() - began
+    dropped_now = {name: count - before[name] for name, count in dropped_by_meters(bench).items()}
+    packet_ins = heard.count("PACKET_IN")
+    allowed = METER_RATES[kind] * (took_s + BURST_S)
+    print(
+        f"{kind}: {packet_ins} packet-ins of {frames} frames, dropped {dropped_now}, learnt {learnt_s:.1f} s"
+    )
+    assert learnt_s < JOINS_S
+    assert dropped_now[kind] > 0.9 * (frames - allowed)
+    assert packet_ins < allowed + OTHER_PACKET_INS
+    assert [name for name, count in dropped_now.items() if count] == [kind]
+    assert "Traceback" not in bench.log()
 
 
 def test_an_address_that_answers_stays_and_one_that_does_not_moves(bench: Bench) -> None:

@@ -13,8 +13,9 @@ WAS_FORWARDED = "weir.was_forwarded"
 """In a request's environment: whether any proxy, named in the settings or not, says that it forwarded it."""
 
 _FORWARDED_FOR = "HTTP_X_FORWARDED_FOR"
-_TRACES = ("HTTP_FORWARDED", _FORWARDED_FOR, "HTTP_X_FORWARDED_HOST", "HTTP_X_FORWARDED_PROTO",
-           "HTTP_X_REAL_IP", "HTTP_VIA")  # fmt: skip
+_TRACES = ("HTTP_FORWARDED", "HTTP_X_REAL_IP", "HTTP_X_CLIENT_IP", "HTTP_X_CLUSTER_CLIENT_IP",
+           "HTTP_TRUE_CLIENT_IP", "HTTP_CF_CONNECTING_IP", "HTTP_VIA")  # fmt: skip
+_TRACE_BEGINS = "HTTP_X_FORWARDED"
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -27,7 +28,9 @@ class ForwardedAddresses:
         self._proxies = tuple(proxies)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        environ[WAS_FORWARDED] = any(trace in environ for trace in _TRACES)
+        environ[WAS_FORWARDED] = any(
+            header.startswith(_TRACE_BEGINS) or header in _TRACES for header in environ
+        )
         peer, given = environ.get("REMOTE_ADDR", ""), environ.get(_FORWARDED_FOR, "")
         environ["REMOTE_ADDR"] = client_address(peer, given, self._proxies)
         return self._app(environ, start_response)

@@ -56,8 +56,9 @@ def get(
 
         def make_body(**named: Any) -> bytes | None:
             asked = parse(args, request.args)
-            with services().database.reading() as session:
-                found = load(session, asked, time.time_ns(), **named)
+            database = services().database
+            with database.reading() as session:
+                found = load(session, asked, database.now_ns(session), **named)
             if found is None:
                 return None
             return _list_json(found) if is_list else found.model_dump_json().encode()

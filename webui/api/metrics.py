@@ -47,9 +47,10 @@ class _Figures:
         for reason, count in guard().refusals.counts.items():
             refused.add_metric((reason,), count)
         yield refused
-        begun, now_ns = time.perf_counter(), time.time_ns()
+        begun, database = time.perf_counter(), self._services.database
         try:
-            with self._services.database.reading() as session:
+            with database.reading() as session:
+                now_ns = database.now_ns(session)
                 known = ports(session, now_ns)
                 totals = network.totals(session, known, now_ns)
         except FlowDbError:

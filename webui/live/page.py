@@ -6,7 +6,6 @@ same values. The browser loads the whole page once; from then on the hub sends t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -72,8 +71,9 @@ def live_page(
             add_entry(f"live.{page.name}", title, navigation)
 
         def view(**named: Any) -> str:
-            with services().database.reading() as session:
-                values = load(session, request.args, time.time_ns(), **named)
+            database = services().database
+            with database.reading() as session:
+                values = load(session, request.args, database.now_ns(session), **named)
                 if values is None:
                     abort(404, missing)
             return render_template(template, live_page=page, **values)
@@ -86,8 +86,9 @@ def live_page(
 
 def rendered_regions(page: LivePage, query: Query, **named: Any) -> dict[str, str]:
     """The regions of a page as HTML. Raises NoSuchPage if the thing that it shows does not exist."""
-    with services().database.reading() as session:
-        values = page.load(session, query, time.time_ns(), **named)
+    database = services().database
+    with database.reading() as session:
+        values = page.load(session, query, database.now_ns(session), **named)
     if values is None:
         raise NoSuchPage(page.rule)
     return {name: render_template(f"regions/{name}.html", **values) for name in page.regions}

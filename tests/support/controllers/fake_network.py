@@ -1,7 +1,9 @@
 """A network of software flow tables under the fabric's core, to test where frames are delivered.
 
 ``delivered``, ``crossed`` and ``told``: the frames that came to hosts, onto links and to the controller
-after the last that was sent. Hosts answer the fabric's ARP probes, except the ``silent`` ones.
+after the last that was sent; ``metered``: port and meter of each frame that met one. Meters drop nothing;
+``read``: the meters of switches that the core has read.
+Hosts answer the fabric's ARP probes, except the ``silent`` ones.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from fabric_app.core import Fabric, Options
-from fabric_app.core_types import Await, CallRoll, Probe, Put, Send, Sweep
-from fabric_app.flow_entries import table_of
+from fabric_app.core_types import Await, CallRoll, Probe, Put, ReadMeters, Send, SetMeters, Sweep
+from fabric_app.flow_entries import Entry, table_of
 from fabric_app.frames import ARP_REQUEST, PROBE_MAC, Arp, MalformedFrame, parse
 from fabric_app.graph import Link
 from fabric_app.lldp import ForgedFrame
@@ -22,6 +24,7 @@ from flowdb.flow import PortKey
 from tests.support.openflow.scripted_switch import arp
 
 SECOND = 1_000_000_000
+MOST_METERS = 65_536
 STORM = 20_000
 """More frames on links than this, after one event, are a storm."""
 
@@ -74,12 +77,16 @@ def matches(match: tuple, fields: dict) -> bool:
 
 @dataclass
 class FakeNetwork:
-    """Switches, links and hosts (name -> port). ``cut`` and ``mend`` change it; ``inject`` sends a frame."""
+    """Switches, links and hosts (name -> port). ``cut`` and ``mend`` change it; ``inject`` sends a frame.
+
+    ``meters``: whether the switches have meters.
+    """
 
     links: set[Link]
     switches: list[int]
     hosts: dict[int, PortKey] = field(default_factory=dict)
     options: Options = field(default_factory=Options)
+    meters: bool = False
 
     def __post_init__(self) -> None:
         self.core = Fabric(itertools.count(1).__next__, b"k" * 32, self.options)
@@ -93,12 +100,17 @@ class FakeNetwork:
         self.delivered: list[tuple[PortKey, bytes]] = []
         self.crossed: list[PortKey] = []
         self.told: list[tuple[PortKey, bytes]] = []
+        self.metered: list[tuple[PortKey, int]] = []
+        self.read: list[tuple[int, tuple[int, ...]]] = []
         self._waiting: deque = deque()
 
     def connect(self, *dpids: int) -> None:
         for dpid in dpids or self.switches:
             self.connected.add(dpid)
             self.do(self.core.switch_up(dpid, self.now_ns))
+            if self.meters:
+                self.core.network.meters.offered(dpid, MOST_METERS)
+                self.core.network.meters.found(dpid, [], last=True)
             for port in sorted(self.ports(dpid), key=lambda port: port.port_no):
                 self.do(self.core.port_up(port, self.now_ns))
 
@@ -131,9 +143,8 @@ class FakeNetwork:
 
     def inject(self, port: PortKey, frame: bytes) -> list[PortKey]:
         """A host sends a frame; return the ports at which hosts received it."""
-        self.delivered.clear()
-        self.crossed.clear()
-        self.told.clear()
+        for seen in (self.delivered, self.crossed, self.told, self.metered):
+            seen.clear()
         self._arrive(port, frame)
         self._settle()
         return [at for at, _ in self.delivered]
@@ -165,7 +176,11 @@ class FakeNetwork:
                         self.tables[dpid].pop(entry.place, None)
                 case Await(_, number) if dpid in self.connected and dpid not in self.deaf:
                     self._carry_out(self.core.reactive_paths.on_done(dpid, number))
-                case Send() | Probe() | Put() | Await() | CallRoll() | Sweep():
+                case SetMeters(_, changes) if dpid in self.connected:
+                    self.core.network.meters.confirmed(dpid, [meter.id for meter in changes.added])
+                case ReadMeters(_, ids):
+                    self.read.append((dpid, ids))
+                case Send() | Probe() | Put() | SetMeters() | Await() | CallRoll() | Sweep():
                     pass
                 case _:
                     self.events.append(decision)
@@ -190,23 +205,33 @@ class FakeNetwork:
     def _arrive(self, at: PortKey, frame: bytes) -> None:
         fields, table = fields_of(frame, at.port_no), 0
         while True:
-            found = [
-                e for e in self.tables[at.dpid].values() if e.table == table and matches(e.match, fields)
-            ]
-            if not found:
+            entry = self._lookup(at.dpid, table, fields)
+            if entry is None:
                 return
-            entry = max(found, key=lambda entry: entry.priority)
             for port_no in entry.out:
                 if port_no != at.port_no:
                     self._leave(PortKey(at.dpid, port_no), frame)
-            if entry.to_controller and at.dpid in self.connected:
-                self._tell(at, frame[: entry.to_controller], entry.table == 3)
+            also = None if entry.also is None else self._lookup(at.dpid, entry.also, fields)
+            for shown in (entry, also):
+                if shown and shown.to_controller and at.dpid in self.connected:
+                    self._show(at, frame, shown)
             if entry.metadata:
                 value, mask = entry.metadata
                 fields["metadata"] = (int(fields["metadata"]) & ~mask) | value
             if entry.goto is None:
                 return
             table = entry.goto
+
+    def _lookup(self, dpid: int, table: int, fields: dict) -> Entry | None:
+        found = [e for e in self.tables[dpid].values() if e.table == table and matches(e.match, fields)]
+        return max(found, key=lambda entry: entry.priority, default=None)
+
+    def _show(self, at: PortKey, frame: bytes, entry: Entry) -> None:
+        if entry.meter:
+            self.metered.append((at, entry.meter))
+        self._tell(
+            at, frame[: entry.to_controller], entry.table == self.core.network.entries.tables.forwarding
+        )
 
     def _tell(self, at: PortKey, frame: bytes, waits: bool) -> None:
         self.told.append((at, frame))
@@ -220,11 +245,11 @@ def link(a: int, a_port: int, b: int, b_port: int) -> Link:
     return Link.of(PortKey(a, a_port), PortKey(b, b_port))
 
 
-def diamond(options: Options | None = None) -> FakeNetwork:
+def diamond(options: Options | None = None, meters: bool = False) -> FakeNetwork:
     """Hosts 1 and 2 at switch 1, 3 and 4 at switch 4; between them switches 2 and 3."""
     links = {link(1, 11, 2, 1), link(1, 12, 3, 1), link(2, 2, 4, 11), link(3, 2, 4, 12)}
     hosts = {1: PortKey(1, 1), 2: PortKey(1, 2), 3: PortKey(4, 1), 4: PortKey(4, 2)}
-    net = FakeNetwork(links, [1, 2, 3, 4], hosts, options or Options())
+    net = FakeNetwork(links, [1, 2, 3, 4], hosts, options or Options(), meters)
     net.connect()
     net.run(1)
     return net

@@ -51,6 +51,17 @@ def switch(number: int) -> str:
     return f"{PREFIX}{number}"
 
 
+class Snooped:
+    """The messages between a switch and its controller, in a file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def count(self, kind: str) -> int:
+        """The number of messages OFPT_``kind`` so far."""
+        return self._file.read_text(errors="replace").count(f"OFPT_{kind} ")
+
+
 class Bench:
     """A running diamond with a controller and, if ``extended``, an agent."""
 
@@ -179,6 +190,25 @@ class Bench:
     def dump_flows(self, number: int) -> str:
         """The flow entries of a switch, one a line."""
         return self._ofctl(number, "dump-flows")
+
+    def meter_stats(self, number: int) -> str:
+        """The counters of a switch's meters, as ovs-ofctl prints them."""
+        return self._ofctl(number, "meter-stats")
+
+    @contextlib.contextmanager
+    def snooping(self, number: int) -> Iterator[Snooped]:
+        """Note what a switch and its controller say to each other."""
+        argv = ["ovs-ofctl", "-O", f"OpenFlow{self._version}", "snoop", switch(number)]
+        file = self.folder / "snooped"
+        with file.open("wb") as out:
+            process = subprocess.Popen(argv, stdout=out, stderr=out)
+        self._processes.append(process)
+        try:
+            wait_until(lambda: file.stat().st_size, "the snooper hears something")
+            yield Snooped(file)
+        finally:
+            process.terminate()
+            process.wait(DEADLINE_S)
 
     def _ofctl(self, number: int, command: str, *argv: str) -> str:
         return run("ovs-ofctl", "-O", f"OpenFlow{self._version}", command, switch(number), *argv)

@@ -16,7 +16,6 @@ from fabric_app.events import EventFlowClosed
 from fabric_app.fleet_switch import ANSWER_NS
 from fabric_app.flow_entries import FlowEntries
 from flowdb.commands import Command
-from flowdb.db import FlowDb
 from flowdb.flow import PortKey
 from flowdb.models import HostRow, LinkRow
 from openflow_ext import wire
@@ -26,14 +25,6 @@ from tests.support.openflow.fake_datapath import FakeDatapath, event
 from tests.support.openflow.scripted_switch import FLOW_MOD, PACKET_OUT, arp, handshake, mac
 
 SECOND_NS = 10**9
-
-
-@pytest.fixture
-def app(tmp_path, monkeypatch):
-    monkeypatch.delenv("WEIR_CONFIG", raising=False)
-    flowdb = FlowDb(f"sqlite:///{tmp_path}/weir.db")
-    yield FabricApp(flowdb=flowdb)
-    flowdb.close()
 
 
 @pytest.mark.parametrize("version", [4, 6])

@@ -308,7 +308,8 @@ def networks(draw: st.DrawFn) -> FakeNetwork:
     links = {link(a, 10 + 2 * n, b, 11 + 2 * n) for n, (a, b) in enumerate(pairs)}
     at = draw(st.lists(st.integers(1, count), min_size=1, max_size=3))
     hosts = {number: PortKey(dpid, number) for number, dpid in enumerate(at, 1)}
-    return FakeNetwork(links, list(range(1, count + 1)), hosts, Options(reactive=draw(st.booleans())))
+    reactive, meters = draw(st.booleans()), draw(st.booleans())
+    return FakeNetwork(links, list(range(1, count + 1)), hosts, Options(reactive=reactive), meters)
 
 
 def connected(net: FakeNetwork, a: int, b: int) -> bool:

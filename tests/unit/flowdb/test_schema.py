@@ -77,7 +77,7 @@ def test_a_sample_from_before_other_counters_stays_readable(empty_url):
         columns = ("port_no", "at_ns", *COUNTER_COLUMNS)
         values = ", ".join(str(number) for number in range(len(columns)))
         connection.execute(
-            text(f"INSERT INTO port_samples (dpid, {', '.join(columns)}) VALUES ('7', {values})")  # noqa: S608
+            text(f"INSERT INTO port_samples (dpid, {', '.join(columns)}) VALUES ('7', {values})")  # noqa: S608 - ours
         )
     assert schema.upgrade(engine, empty_url) == ("0003", schema.newest())
     (sample,) = rows(empty_url, PortSampleRow)

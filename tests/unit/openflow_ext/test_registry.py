@@ -80,8 +80,9 @@ def test_actions_survive_bytes_and_json_among_other_actions(eng: Engine) -> None
     parser = eng.parser
     ours = eng.actions()
     nicira = parser.NXActionRegLoad(31, "reg0", 1)
+    metered = parser.NXActionController2(max_len=192, reason=1, userdata=[1, 2, 3, 4, 5], meter_id=7)
     unknown = parser.OFPActionExperimenterUnknown(0x1234, b"12345678")
-    actions = [*(action for action, _ in ours), nicira, unknown, parser.OFPActionOutput(1)]
+    actions = [*(action for action, _ in ours), nicira, metered, unknown, parser.OFPActionOutput(1)]
     before = instruction(eng, actions)
     buf = bytearray()
     before.serialize(buf, 0)
@@ -93,6 +94,29 @@ def test_actions_survive_bytes_and_json_among_other_actions(eng: Engine) -> None
     copy = bytearray()
     parser.OFPInstructionActions.obj_from_jsondict(jsondict).serialize(copy, 0)
     assert copy == buf
+
+
+def test_the_action_controller_has_the_meter_of_open_vswitch(eng: Engine) -> None:
+    """The bytes are those of ``ovs-ofctl add-flow br0 'actions=controller(max_len=192,meter_id=7)'``."""
+    data = bytes.fromhex("ffff00200000232000250000000000000000000800c000000005000800000007")
+    action, buf = eng.parser.NXActionController2(max_len=192, meter_id=7), bytearray()
+    action.serialize(buf, 0)
+    assert bytes(buf) == data
+    reply = eng.receive(eng.flow_stats(data))
+    (read,) = reply.body[0].instructions[0].actions
+    assert (type(read), read.max_len, read.meter_id) == (type(action), 192, 7)
+    unlimited = bytearray()
+    eng.parser.NXActionController2(max_len=192).serialize(unlimited, 0)
+    assert bytes(unlimited) == bytes.fromhex("ffff00180000232000250000000000000000000800c00000")
+
+
+def test_the_features_of_open_vswitchs_meters_are_read(eng: Engine) -> None:
+    """In OpenFlow 1.5 Open vSwitch 3.1 leaves out the last 8 bytes of the structure."""
+    body = bytes.fromhex("000b00000000000000040000000000020000000f08000000")
+    msg = eng.receive(bytes([eng.version, 19]) + (8 + len(body)).to_bytes(2, "big") + bytes(4) + body)
+    (features,) = msg.body
+    assert (features.max_meter, features.band_types, features.capabilities) == (262_144, 2, 15)
+    assert features.max_bands == 8
 
 
 def test_actions_are_sent_in_a_flow_mod(eng: Engine) -> None:

@@ -22,6 +22,7 @@ LARGE_FOLDERS = {
 """Folders with more than ``MOST_MODULES`` modules, each with the reason why it has no sub-packages."""
 
 SLEEPS = {
+    "tests/abuse/test_fabric_claims.py": (1, "the meters of a port allow a whole burst again"),
     "tests/abuse/test_fail_mode.py": (1, "Open vSwitch without a controller for three inactivity probes"),
     "tests/abuse/test_openflow_channel.py": (1, "a slow reader is observed until its time is over"),
     "tests/abuse/test_many_connections.py": (2, "rates settle, and are observed over some seconds"),

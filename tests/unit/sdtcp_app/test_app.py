@@ -396,6 +396,22 @@ def test_an_alarm_of_a_port_without_flows_is_logged_once(app, datapath, caplog):
     assert sample(app, "weir_sdtcp_alarms_total", outcome="nothing") == 3
 
 
+@pytest.mark.parametrize("flows", [[], [make_flow()]], ids=["no flow", "a flow"])
+def test_an_alarm_of_a_queue_that_is_not_tcp_names_the_cause(app, datapath, caplog, monkeypatch, flows):
+    now_s = [100.0]
+    monkeypatch.setattr("sdtcp_app.app.time.monotonic", lambda: now_s[0])
+    for flow in flows:
+        app.index.add(flow)
+    said = (
+        "port 0000000000000001:3 raised an alarm: packets other than TCP fill its queue (80 %), "
+        "no flow is punished"
+    )
+    for waited_s, times in ((0, 1), (9, 1), (2, 2)):
+        now_s[0] += waited_s
+        app.on_alarm(alarm(datapath, non_tcp_percent=80))
+        assert [record.message for record in caplog.records] == [said] * times
+
+
 def test_metrics_count_and_serve(app, datapath):
     app.index.add(make_flow())
     app.on_alarm(alarm(datapath))

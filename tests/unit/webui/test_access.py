@@ -12,6 +12,7 @@ from contextlib import closing
 import pytest
 from click.testing import CliRunner
 from pydantic import ValidationError
+from sqlalchemy.exc import InterfaceError
 
 from flowdb.models import CommandRow
 from tests.support.dashboard.application import NAME, PASSWORD, log_in, make, token_of, told_in
@@ -21,6 +22,7 @@ from webui import cli
 from webui.access.accounts import Accounts, AccountsError
 from webui.app import render
 from webui.config import WebSettings
+from webui.database import Database
 from webui.server import yield_processors
 
 
@@ -86,11 +88,29 @@ def test_reading_needs_a_login_if_the_settings_speak_of_a_proxy(reached):
     assert WebSettings(**reached, read_without_login=True).open_to_read
 
 
-@pytest.mark.parametrize("trace", ["Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "Via"])
+@pytest.mark.parametrize(
+    "trace",
+    [
+        *("Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Server", "X-Forwarded-Ssl"),
+        *("X-Real-IP", "X-Client-IP", "True-Client-IP", "CF-Connecting-IP", "Via"),
+    ],
+)
 def test_reading_through_an_unnamed_proxy_needs_a_login(client, recorded, tmp_path, trace):
     assert client.get("/api/v1/totals", headers={trace: "192.0.2.1"}).status_code == 401
     chosen = make(recorded.url, tmp_path, read_without_login=True).test_client()
     assert chosen.get("/api/v1/totals", headers={trace: "192.0.2.1"}).status_code == 200
+
+
+def test_a_drivers_message_on_a_page_and_in_the_log_has_no_password(tmp_path, monkeypatch, caplog):
+    def fail(_database):
+        raise InterfaceError("SELECT 1", {}, Exception("refused: user=ada password=pa55-word"))
+
+    monkeypatch.setattr(Database, "reading", fail)
+    client = make("postgresql://ada:pa55-word@127.0.0.1:1/weir", tmp_path).test_client()
+    answer = client.get("/api/v1/totals")
+    assert answer.status_code == 503
+    assert "refused: user=ada password=***" in answer.json["detail"]
+    assert "pa55-word" not in answer.text + client.get("/").text + caplog.text
 
 
 @pytest.mark.parametrize("listen", ["8080", ":8080", "host:", "host:99999", "host:x"])

@@ -114,6 +114,19 @@ def test_a_bottleneck_is_the_port_of_the_destination(client):
     assert 0 <= found["age_s"] < 120
 
 
+@pytest.mark.parametrize("hours", [-7, 7])
+def test_ages_do_not_follow_the_clock_of_the_machine(recorded, tmp_path, monkeypatch, hours):
+    """Somebody sets the clock while the controller runs, and starts the dashboard again."""
+    unset = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: unset() + hours * 3600 * 10**9)
+    client = make(recorded[1].url, tmp_path).test_client()
+    assert [run["alive"] for run in client.get("/api/v1/controllers").json] == [True]
+    (found,) = client.get("/api/v1/bottlenecks?to=10.0.5.1").json
+    assert 0 < found["age_s"] < 120
+    series = client.get("/api/v1/ports/0000000000000005/1/series?span_s=600&points=600").json
+    assert len(series["figures"]["at_ns"]) > 50, "the last minutes end now"
+
+
 @pytest.mark.parametrize(
     ("query", "why"),
     [
