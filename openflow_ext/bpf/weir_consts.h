@@ -76,7 +76,7 @@
 
 /* ---- released flows (weir_release.h) ----------------------------------------------------------------- */
 
-#define RELEASE_FRACTION 4 /* part of what is acknowledged by which the window grows */
+#define RELEASE_FRACTION 4 /* the window grows by this part of the acknowledged bytes */
 #define RELEASED_SHIFT 8   /* watched_at is in units of 256 bytes */
 
 /* ---- flows (weir_flow.h) -------------------------------------------------------------------------- */

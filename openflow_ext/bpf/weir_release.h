@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The end of a punishment. A full congestion window waits behind the clamp of a flow, so a sender that gets its whole
- * window at once overflows the queue (docs/decisions/0088-release-by-what-is-acknowledged.md). So the window begins
- * with what is in flight, and grows by a quarter of what is acknowledged. The queue then grows by at most a quarter of
- * the link's rate, and an alarm can be answered in time. When the window has grown by a whole queue, the flow is free.
+ * window at once overflows the queue (docs/decisions/0088-gradual-release.md). So the window begins with the bytes in
+ * flight, and grows by a quarter of the acknowledged bytes. The queue then grows by at most a quarter of the link's
+ * rate, and an alarm can be answered in time. When the window has grown by a whole queue, the flow is free.
  *
  * Only at a port that corrects its allowance and sets no fair share. A fair share limits the flow in any case. Without
  * corrections, as published, the next ACK has the receiver's own window.

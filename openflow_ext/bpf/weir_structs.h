@@ -231,7 +231,7 @@ enum weir_flow_flag {
 	WEIR_PUSHED = 134217728,    /* its last payload left with PSH because it may have one segment in flight */
 	WEIR_TIMED =
 		268435456, /* the window limited it, and the ACK of that segment ends a round trip (weir_limit.h) */
-	WEIR_RELEASED = 536870912 /* no longer punished: its window grows by what is acknowledged (weir_release.h) */
+	WEIR_RELEASED = 536870912 /* no longer punished: its window grows with the acknowledged bytes (weir_release.h) */
 };
 
 struct weir_offer {
@@ -275,7 +275,7 @@ struct weir_flow {
 	__u16 watched_at;        /* when it passed, in the unit of ROUND_TRIP_SHIFT, later by the time of the queue, */
 	__u32 watched_seq; /* and the sequence number that the answer has if the window limits the flow; then its end.
 			    */
-	/* If it is WEIR_RELEASED: watched_at has its window then, and watched_seq what was acknowledged. */
+	/* If it is WEIR_RELEASED: watched_at has its window then, and watched_seq the number acknowledged then. */
 	__u32 out_before_resume; /* out_bytes when it last resumed for a request */
 };
 
