@@ -231,7 +231,8 @@ enum weir_flow_flag {
 	WEIR_PUSHED = 134217728,    /* its last payload left with PSH because it may have one segment in flight */
 	WEIR_TIMED =
 		268435456, /* the window limited it, and the ACK of that segment ends a round trip (weir_limit.h) */
-	WEIR_RELEASED = 536870912 /* no longer punished: its window grows with the acknowledged bytes (weir_release.h) */
+	WEIR_RELEASED =
+		536870912 /* no longer punished: its window grows with the acknowledged bytes (weir_release.h) */
 };
 
 struct weir_offer {
