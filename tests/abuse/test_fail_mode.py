@@ -12,6 +12,8 @@ from tests.support.agent.switch_bench import Bench, Controller
 from tests.support.openflow.flow_mods import TCP4, ext, flow_mod, output
 from weir import probes
 
+pytestmark = pytest.mark.beside_others
+
 PROBE_MS = 5_000
 """The shortest inactivity probe of Open vSwitch. In standalone it deletes the entries after three of them."""
 STANDALONE_DELETES_S = 3 * PROBE_MS / 1000 + 3

@@ -22,6 +22,8 @@ from tests.support.openflow.flow_mods import TCP4, ext, flow_mod, ofproto, outpu
 from tests.support.waiting import wait_until
 from weir_base.paths import PROJECT
 
+pytestmark = pytest.mark.beside_others
+
 LAB = PROJECT / "tests/support/lab"
 NORMAL = output(ofproto.OFPP_NORMAL)
 PORT = 5001

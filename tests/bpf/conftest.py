@@ -14,9 +14,12 @@ from tests.support.data_plane.bench import BRIDGE, OFPORT, PORT, Bench
 from tests.support.data_plane.slow_port import SLOW_BRIDGE, slow_port
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def plane() -> Iterator[KernelDataPlane]:
-    """One data plane for all tests that run programs, because the verifier takes long to load it."""
+    """One data plane for all tests that run programs, because the verifier takes long to load it.
+
+    It ends before the same worker runs labs, whose packets its tracepoints would see.
+    """
     plane = KernelDataPlane(f"weir-test-{os.getpid()}", max_flows=1000)
     try:
         yield plane

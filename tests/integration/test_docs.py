@@ -27,6 +27,8 @@ from tests.support.lab.examples import one_case
 from tests.support.waiting import DEADLINE_S, wait_until
 from tools.doc_checks import PAGES, PROJECT, page_commands
 
+pytestmark = pytest.mark.lab_beside_others
+
 PORT = 6653
 PINS = Path("/sys/fs/bpf/weir")
 SET_UP = ("make setup", "make bpf")

@@ -23,6 +23,8 @@ from tests.support.agent.network_apart import network_apart
 from tests.support.agent.switch_bench import Bench, Controller, open_vswitch, run
 from tests.support.waiting import wait_until, wait_until_async
 
+pytestmark = pytest.mark.beside_others
+
 PORTS = 200
 GENEROUS_S = 20.0
 """Several times what a busy machine needs. Work that is quadratic in the ports takes longer."""
