@@ -16,6 +16,8 @@ from tests.support.controllers.shifted_clock import ShiftedClock
 from tests.support.database.rows import rows
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.beside_others
+
 HOURS_S = 7 * 3600
 
 

@@ -16,6 +16,8 @@ from tests.support.database.postgres import Postgres
 from tests.support.database.rows import rows
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.beside_others
+
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("engine", ["ryu", "os_ken"])

@@ -6,8 +6,12 @@ import random
 from itertools import islice
 from pathlib import Path
 
+import pytest
+
 from tests.support.faults.trial import PAUSE_S, all_is_over, order, visit
 from tests.support.faults.world import world
+
+pytestmark = pytest.mark.beside_others
 
 SEED = 3
 KINDS = ("agent killed", "writer killed", "database locked", "disk full", "clocks ahead and behind")

@@ -18,7 +18,7 @@ from tests.support.fuzzing.engines import mangled
 from tests.support.openflow.scripted_switch import ScriptedSwitch
 from tests.support.openflow.switch_messages import message
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.beside_others]
 
 ENDLESS_HELLO = b"\4\0\0\x0c\0\0\0\1\0\2\0\0"
 HANDSHAKE_S, CLAIM_S, MOST_HALF_OPEN = 10.0, 3.0, 128

@@ -18,7 +18,7 @@ from tests.support.controllers.processes import connect, free_port
 from tests.support.openflow.scripted_switch import ScriptedSwitch
 from weir_base.paths import PROJECT
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.beside_others]
 
 
 @pytest.fixture(scope="module")

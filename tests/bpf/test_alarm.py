@@ -15,7 +15,14 @@ from openflow_ext.switch.dataplane.netlink import Netlink
 from openflow_ext.switch.dataplane.structs import constants
 from tests.support.data_plane.bench import reflex_entry
 from tests.support.data_plane.packets import Segment
-from tests.support.data_plane.slow_port import FRAME, K_PKTS, RTT_US, events_until_normal, send_frames
+from tests.support.data_plane.slow_port import (
+    FRAME,
+    K_PKTS,
+    RTT_US,
+    SLOW_BRIDGE,
+    events_until_normal,
+    send_frames,
+)
 from tests.support.waiting import wait_until
 
 
@@ -82,7 +89,7 @@ def test_a_rule_and_a_growing_queue_repeat_the_alarm_at_each_check(
     wait_until(lambda: plane.counters(socket.if_nametoindex(name)).alarms >= 16, "16 alarms")
     send_frames(name, 20)
     wait_until(lambda: plane.counters(socket.if_nametoindex(name)).alarms >= 17, "the queue has grown")
-    plane.put(1, reflex_entry(Segment()))
+    plane.put(SLOW_BRIDGE, reflex_entry(Segment()))
 
     assert 33 <= len(alarm_times_ms(plane)) <= 40, "16, one for the growth, 16 for the rule, and rare ones"
 
@@ -117,9 +124,9 @@ def test_a_queue_around_k_alarms_rarely_while_only_punished_flows_send(
     assert least_ms <= (first.crossing_ns - last.crossing_ns) / 1e6 <= most_ms
 
 
-def test_alarm_ends_if_the_kernel_skips_the_departures(port: tuple[str, KernelDataPlane]) -> None:
+def test_alarm_ends_if_the_kernel_skips_the_departures(port_apart: tuple[str, KernelDataPlane]) -> None:
     """A kernel may skip calls of programs. The last known queue length must not keep the alarm up."""
-    name, plane = port
+    name, plane = port_apart
     ifindex = socket.if_nametoindex(name)
     plane.configure(ifindex, PortSettings(alarm=True, k_pkts=K_PKTS, rtt_us=RTT_US), 1_000_000)
     send_frames(name, 20)
@@ -208,14 +215,14 @@ def test_drops_from_before_the_port_was_entered_do_not_count(port: tuple[str, Ke
     ifindex = socket.if_nametoindex(name)
     plane.detach(ifindex)
     send_frames(name, 60)
-    plane.attach(ifindex, name, 1, 1)
+    plane.attach(ifindex, name, SLOW_BRIDGE, 1)
     assert plane.counters(ifindex).drops == 0
     send_frames(name, 60)
     assert 0 < plane.counters(ifindex).drops <= 60
 
 
-def test_data_plane_outlives_its_agent(port: tuple[str, KernelDataPlane]) -> None:
-    name, plane = port
+def test_data_plane_outlives_its_agent(port_apart: tuple[str, KernelDataPlane]) -> None:
+    name, plane = port_apart
     ifindex = socket.if_nametoindex(name)
     plane.configure(ifindex, PortSettings(alarm=True, k_pkts=K_PKTS, rtt_us=RTT_US), 1_000_000)
     plane.close()
@@ -256,7 +263,7 @@ def test_a_queue_of_other_packets_activates_no_armed_entry(port: tuple[str, Kern
     name, plane = port
     ifindex = socket.if_nametoindex(name)
     plane.configure(ifindex, PortSettings(alarm=True, k_pkts=K_PKTS, rtt_us=RTT_US), 1_000_000, 40_000)
-    plane.arm(ifindex, 1, [reflex_entry(Segment())])
+    plane.arm(ifindex, SLOW_BRIDGE, [reflex_entry(Segment())])
     send_frames(name, 20)
     assert {event.kind for event in events_until_normal(plane)} == {
         QueueEventKind.BUF_ALARM,

@@ -12,7 +12,13 @@ from openflow_ext.switch.dataplane.kernel import KernelDataPlane
 from openflow_ext.switch.dataplane.rules import TcpMatch, WindowOp
 from tests.support.data_plane.bench import PORT, Bench, reflex_entry
 from tests.support.data_plane.packets import Offer, Segment, window_of
-from tests.support.data_plane.slow_port import K_PKTS, RTT_US, events_until_normal, send_frames
+from tests.support.data_plane.slow_port import (
+    K_PKTS,
+    RTT_US,
+    SLOW_BRIDGE,
+    events_until_normal,
+    send_frames,
+)
 
 pytestmark = pytest.mark.beside_others
 
@@ -68,7 +74,7 @@ def test_crossing_activates_the_ranks_one_after_the_other(port: tuple[str, Kerne
     name, plane = port
     ifindex = socket.if_nametoindex(name)
     plane.configure(ifindex, PortSettings(alarm=True, k_pkts=K_PKTS, rtt_us=RTT_US), 1_000_000)
-    plane.arm(ifindex, 1, [reflex_entry(replace(LOCAL, src_port=p)) for p in range(1, 4)])
+    plane.arm(ifindex, SLOW_BRIDGE, [reflex_entry(replace(LOCAL, src_port=p)) for p in range(1, 4)])
 
     send_frames(name, 30)
     events = events_until_normal(plane)

@@ -14,6 +14,8 @@ from openflow_ext.switch.dataplane.interface import NoShare
 from openflow_ext.switch.dataplane.netlink import Netlink
 from openflow_ext.switch.ovs.egress import DEFAULT_RATE_BPS, Egress, read_egresses
 
+pytestmark = pytest.mark.beside_others
+
 HTB = ("root handle 1: htb default 1", "parent 1: classid 1:1 htb rate 20mbit")
 
 

@@ -21,10 +21,13 @@ import pytest
 
 from flowdb.db import FlowDb
 from flowdb.flow import FiveTuple, Flow, Hop
+from tests.support.agent.network_apart import network_apart
 from tests.support.agent.switch_bench import Bench, open_vswitch
 from tests.support.lab.examples import one_case
 from tests.support.waiting import DEADLINE_S, wait_until
 from tools.doc_checks import PAGES, PROJECT, page_commands
+
+pytestmark = pytest.mark.lab_beside_others
 
 PORT = 6653
 PINS = Path("/sys/fs/bpf/weir")
@@ -150,7 +153,7 @@ class Shell:
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
     assert not PINS.exists(), "a weir switch works on this machine, or has left its data plane: detach it"
-    with open_vswitch() as ovs:
+    with network_apart(), open_vswitch() as ovs:
         bench = Bench(ovs)
         shell = Shell(tmp_path, bench)
         try:

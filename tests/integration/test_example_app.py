@@ -13,6 +13,8 @@ from tests.support.controllers.example_app import APPS, environment, install
 from tests.support.controllers.processes import controller, free_port
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.beside_others
+
 WINDOW_BYTES = 4000
 TABLE, FABRIC_TABLE_BEHIND = 10, 32
 

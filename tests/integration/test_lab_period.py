@@ -7,9 +7,13 @@ import subprocess
 from contextlib import ExitStack
 from typing import Any
 
+import pytest
+
 from mininet_topos.machine.commands import built
 from mininet_topos.machine.programs import wait_until
 from tests.support.controllers.processes import free_port
+
+pytestmark = pytest.mark.beside_others
 
 PERIOD_MS, QUERIES = 60, 5
 

@@ -1,12 +1,9 @@
-"""`weir lab` on a real network: a small incast, rehearsals, and each way in which a lab can end."""
+"""`weir lab incast` on a real network: its rows and its result folder."""
 
 from __future__ import annotations
 
 import csv
 import json
-import os
-import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from mininet_topos.machine.programs import wait_until
-from tests.support.lab.leftovers import assert_nothing_left, machine, processes_of
+from tests.support.lab.leftovers import assert_nothing_left, machine
 from tests.support.lab.void_runs import shown, valid
 
 WEIR = str(Path(sys.executable).with_name("weir"))
@@ -113,19 +109,6 @@ def test_each_fitted_case_runs_on_its_own_network(tmp_path: Path, before: dict[s
     assert {"plain-4+0", "plain-2+0", "ecn-4+0", "ecn-2+0"} <= {path.name for path in (out / "raw").iterdir()}
 
 
-@pytest.mark.parametrize(
-    ("spec", "scheme"), [("star,149", "plain"), ("fattree,4", "sccp"), ("bcube,2,1", "plain")]
-)
-def test_a_rehearsal_builds_reaches_and_removes_a_network(
-    tmp_path: Path, before: dict[str, Any], spec: str, scheme: str
-) -> None:
-    done = _lab("rehearse", spec, "--scheme", scheme, "--out", str(tmp_path / "out"), "--json")
-    assert done.returncode == 0, done.stderr
-    assert_nothing_left(before, tmp_path / "out")
-    (row,) = json.loads(done.stdout)
-    assert all(0 < row[stage] < 60 for stage in ("up_s", "reached_s", "down_s")), row
-
-
 def _assert_folder_complete(out: Path) -> None:
     names = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
     assert {"metadata.json", "summary.json", "report.html", "plots/query_times.svg"} <= names
@@ -136,116 +119,3 @@ def _assert_folder_complete(out: Path) -> None:
         rows = list(csv.DictReader(file))
     assert max(int(row["bytes_max"]) for row in rows) <= 150_000
     assert sum(int(row["sent_bytes"]) for row in rows) > 1_000_000
-
-
-def _start(out: Path) -> subprocess.Popen[str]:
-    options = ("--schemes", "sccp", "--workers", "2", "--queries", "500", "--out", str(out))
-    return subprocess.Popen((WEIR, "lab", "incast", *options), stderr=subprocess.PIPE, text=True)
-
-
-def _await(lab: subprocess.Popen[str], out: Path, pattern: str) -> None:
-    """Wait until a file of the folder, named by a pattern, is not empty."""
-
-    def written() -> bool:
-        assert lab.poll() is None, lab.stderr
-        return any(path.stat().st_size for path in out.glob(pattern))
-
-    assert wait_until(written, BOUND_S), f"{pattern} is still empty"
-
-
-MOMENTS = ("metadata.json", "raw/sccp/weir.toml", "raw/sccp/agent.log", "raw/sccp/reachability.jsonl")
-
-
-@pytest.mark.parametrize("moment", [*MOMENTS, "raw/incast-sccp-1/traffic.jsonl"])
-def test_an_interrupted_lab_leaves_nothing_behind(
-    tmp_path: Path, before: dict[str, Any], moment: str
-) -> None:
-    out = tmp_path / "out"
-    with _start(out) as lab:
-        _await(lab, out, moment)
-        lab.send_signal(signal.SIGINT)
-        _, errors = lab.communicate(timeout=BOUND_S)
-    assert lab.returncode == 130
-    assert errors.splitlines()[-1] == "weir lab: interrupted; the network and its programs are removed"
-    assert_nothing_left(before, out)
-
-
-def test_what_a_killed_lab_leaves_is_cleaned(tmp_path: Path, before: dict[str, Any]) -> None:
-    out = tmp_path / "out"
-    with _start(out) as lab:
-        _await(lab, out, "raw/incast-sccp-1/traffic.jsonl")
-        lab.kill()
-    assert machine()["bridges"] > before["bridges"]
-    cleaned = _lab("clean", "--json")
-    assert cleaned.returncode == 0, cleaned.stderr
-    assert any(line.startswith("bridge s") for line in json.loads(cleaned.stdout)["removed"])
-    assert_nothing_left(before, out)
-
-
-def test_clean_spares_a_running_lab(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    with _start(out) as lab:
-        _await(lab, out, "raw/incast-sccp-1/traffic.jsonl")
-        assert json.loads(_lab("clean", "--json").stdout) == {"removed": []}
-        assert lab.poll() is None
-        lab.terminate()
-        lab.communicate(timeout=BOUND_S)
-    assert lab.returncode == 128 + signal.SIGTERM
-
-
-def test_a_controller_that_dies_ends_the_run_with_the_end_of_its_log(
-    tmp_path: Path, before: dict[str, Any]
-) -> None:
-    out = tmp_path / "out"
-    with _start(out) as lab:
-        _await(lab, out, "raw/incast-sccp-1/traffic.jsonl")
-        commands = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in processes_of(out)}
-        os.kill(next(pid for pid, command in commands.items() if "ryu-manager" in command), signal.SIGKILL)
-        _, errors = lab.communicate(timeout=BOUND_S)
-    assert lab.returncode == 1
-    assert "weir lab: controller ended with status -9" in errors
-    assert_nothing_left(before, out)
-
-
-def test_a_port_in_use_is_refused_in_one_line(tmp_path: Path, before: dict[str, Any]) -> None:
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        port = str(other.getsockname()[1])
-        done = _lab("incast", "--workers", "2", "--controller-port", port, "--out", str(tmp_path / "out"))
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"weir lab: port {port} is in use")
-    assert done.stderr.count("\n") == 1
-    assert_nothing_left(before, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--workers", "5000"), "5001 hosts are more than the 1022 addresses"),
-        (("--schemes", "plain,nosuch"), "no scheme is called 'nosuch'"),
-        (("--out", "."), "exists already: give another --out"),
-    ],
-)
-def test_bad_input_is_refused_in_one_line(
-    options: tuple[str, ...], message: str, before: dict[str, Any]
-) -> None:
-    done = _lab("incast", *options)
-    assert done.returncode == 1
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert machine() == before
-
-
-def test_a_lab_without_root_is_refused_in_one_line() -> None:
-    as_nobody = ("setpriv", "--reuid", "65534", "--clear-groups", WEIR, "lab", "incast")
-    done = subprocess.run(as_nobody, capture_output=True, text=True, check=False, cwd="/")
-    assert (done.returncode, done.stderr) == (1, "weir lab: the lab needs root: run it with sudo\n")
-
-
-def test_a_stopped_open_vswitch_is_reported_in_one_line(tmp_path: Path) -> None:
-    nowhere = {**os.environ, "OVS_RUNDIR": str(tmp_path)}
-    done = subprocess.run((WEIR, "lab", "demo"), capture_output=True, text=True, env=nowhere, check=False)
-    assert done.returncode == 1
-    assert done.stderr.startswith("weir lab: Open vSwitch does not run: run `make setup`")
-    assert done.stderr.count("\n") == 1

@@ -19,6 +19,8 @@ from tests.support.agent.switch_bench import run
 from tests.support.waiting import DEADLINE_S, wait_until
 from weir_base.paths import PROJECT
 
+pytestmark = pytest.mark.lab_beside_others
+
 WEIR = str(Path(sys.executable).with_name("weir"))
 BRIDGES = {"core", "agg1", "tor1", "tor2"}
 CUSTOM = "mininet_topos/topo.py,mininet_topos/mn_switch.py"

@@ -20,6 +20,8 @@ from tests.support.controllers.processes import controller, free_port
 from tests.support.database.rows import rows
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.beside_others
+
 RATE_MBIT = 20
 SHARE_BYTES = 2 * 1460
 """More than the fair share of one flow at the port, whose bandwidth-delay product is 1500 bytes."""

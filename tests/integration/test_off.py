@@ -9,11 +9,15 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from openflow_ext import wire
 from tests.support.agent.streaming import await_clamps, await_window, streaming
 from tests.support.agent.switch_bench import Agent, Bench, Controller, run
 from tests.support.openflow.flow_mods import TCP4, ext, flow_mod, ofproto, output
 from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.beside_others
 
 SYN = 0x02
 CLAMP_BYTES = 6144

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.recipes import Recipe, carry_out, copy_project, recipes_of
 
-pytestmark = pytest.mark.beside_others
+pytestmark = pytest.mark.lab_beside_others
 
 
 @pytest.mark.timeout(600)

@@ -13,6 +13,8 @@ from tests.support.controllers.port_samples import LISTENER
 from tests.support.controllers.processes import controller, free_port
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.beside_others
+
 MBIT = 1_000_000
 COMMON_RTT_US = 600
 

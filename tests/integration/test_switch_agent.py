@@ -6,6 +6,8 @@ import contextlib
 import signal
 from ipaddress import IPv4Address
 
+import pytest
+
 from openflow_ext import wire
 from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
 from openflow_ext.switch.dataplane.rules import WindowOp
@@ -15,6 +17,8 @@ from tests.support.controllers.processes import controller as ryu_process
 from tests.support.controllers.processes import free_port
 from tests.support.openflow.flow_mods import TCP4, ext, ext_raw, flow_mod, ofproto, output, parsed, parser
 from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.beside_others
 
 SET = ext(wire.SetWindow(1536))
 FLOOD = parser.OFPActionOutput(ofproto.OFPP_NORMAL, 0)

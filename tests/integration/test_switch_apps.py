@@ -19,6 +19,8 @@ from tests.support.controllers.processes import free_port
 from tests.support.openflow.flow_mods import TCP4, ext, flow_mod, ofproto, output
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.beside_others
+
 SET = ext(wire.SetWindow(1536))
 
 

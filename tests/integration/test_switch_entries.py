@@ -33,6 +33,8 @@ from tests.support.openflow.flow_mods import (
 )
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.beside_others
+
 SET, MOD = ext(wire.SetWindow(1536)), ext(wire.ModWindow(30000, 5))
 TCP6 = {"eth_type": 0x86DD, "ip_proto": 6}
 EVERYTHING_DELETED = flow_mod({}, command=ofproto.OFPFC_DELETE, table_id=of.OFPTT_ALL)

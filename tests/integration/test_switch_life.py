@@ -15,6 +15,8 @@ from tests.support.agent.switch_bench import Bench, Controller, run
 from tests.support.openflow.flow_mods import TCP4, ext, flow_mod, output
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.beside_others
+
 SET = ext(wire.SetWindow(1536))
 ALARM, WINDOW = wire.PortConfigFlags.ALARM, wire.PortConfigFlags.WINDOW
 

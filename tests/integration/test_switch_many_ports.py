@@ -19,8 +19,11 @@ from openflow_ext.switch.dataplane.interface import SweepTimes
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
 from openflow_ext.switch.dataplane.netlink import Netlink
 from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
+from tests.support.agent.network_apart import network_apart
 from tests.support.agent.switch_bench import Bench, Controller, open_vswitch, run
 from tests.support.waiting import wait_until, wait_until_async
+
+pytestmark = pytest.mark.beside_others
 
 PORTS = 200
 GENEROUS_S = 20.0
@@ -37,7 +40,7 @@ def links(folder: Path, names: list[str]) -> None:
 @pytest.fixture
 def many() -> Iterator[tuple[Bench, list[str]]]:
     """A bridge with PORTS ports."""
-    with open_vswitch() as ovs:
+    with network_apart(), open_vswitch() as ovs:
         bench = Bench(ovs)
         names = [f"wm{os.getpid() % 100000}x{number}" for number in range(PORTS)]
         try:

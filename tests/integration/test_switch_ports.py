@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import socket
 
+import pytest
+
 from openflow_ext import wire
 from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
 from tests.support.agent.switch_bench import Bench, Controller, run
 from tests.support.openflow.flow_mods import TCP4, ext, flow_mod, ofproto, output
 from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.beside_others
 
 NORMAL = output(ofproto.OFPP_NORMAL)
 

@@ -17,6 +17,8 @@ from tests.support.agent.clamped_stream import (
 )
 from tests.support.agent.switch_bench import Bench, Controller
 
+pytestmark = pytest.mark.beside_others
+
 
 @pytest.fixture
 def clamping(joined: Controller) -> Controller:

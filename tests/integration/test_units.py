@@ -20,9 +20,12 @@ import pytest
 from openflow_ext import wire
 from tests.support.agent.switch_bench import Bench, Controller, run
 from tests.support.confined import NOBODY, service
+from tests.support.controllers.processes import free_port
 from tests.support.openflow.flow_mods import TCP4, ext, flow_mod, output
 from tests.support.waiting import wait_until
 from weir_base.paths import PROJECT
+
+pytestmark = pytest.mark.beside_others
 
 PACKAGING = PROJECT / "packaging"
 MOST_EXPOSURE = 3.0
@@ -109,8 +112,7 @@ def place() -> Iterator[Path]:
 def test_controller_and_dashboard_do_their_work_with_the_rights_of_their_units(
     place: Path, engine: str
 ) -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     env = os.environ | {"CONFINED_WRITABLE": str(place), "HOME": str(place)}
     env |= {"WEIR_DB": f"sqlite:///{place}/weir.db", "PYTHONDONTWRITEBYTECODE": "1"}
     weir = [sys.executable, "-m", "weir"]

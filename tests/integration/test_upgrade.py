@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from openflow_ext import wire
 from tests.support.agent.clamped_stream import (
     NORMAL,
@@ -24,6 +26,8 @@ from tests.support.openflow.flow_mods import TCP4, ext, flow_mod
 from tests.support.source_tree import PACKAGES
 from tests.support.waiting import wait_until
 from weir_base.paths import PROJECT, build_dir
+
+pytestmark = pytest.mark.beside_others
 
 COUNT = wire.IncrementNi()
 OTHER_LAYOUT = (

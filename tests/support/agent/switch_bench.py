@@ -23,6 +23,7 @@ from openflow_ext.switch.dataplane.rule_maps import ArmedMaps
 from openflow_ext.switch.dataplane.rules import Rule
 from openflow_ext.switch.openflow import flow_stats
 from openflow_ext.switch.openflow import messages as of
+from tests.support.agent.network_apart import OWN_SYSFS, network_apart
 from tests.support.waiting import DEADLINE_S, wait_until
 from weir import probes
 from weir_base.port_counters import PortCountersRecord
@@ -267,7 +268,8 @@ class Bench:
     def agent(self, *argv: str, env_only: bool = False) -> Agent:
         """Start an agent for this bridge."""
         options = () if env_only else ("--bridge", self.bridge)
-        agent = Agent("--name", self.name, *options, *argv, env=self.ovs.env, within=self.within)
+        within = (*OWN_SYSFS, *self.within)
+        agent = Agent("--name", self.name, *options, *argv, env=self.ovs.env, within=within)
         self.agents.append(agent)
         return agent
 
@@ -300,6 +302,11 @@ class Bench:
             except AssertionError:
                 server.kill()  # it would wait for ever
                 raise
+
+    def sent_bytes(self, number: int) -> int:
+        """The bytes that have left by a port."""
+        (link,) = json.loads(run("ip", "-s", "-j", "link", "show", self.port(number)))
+        return int(link["stats64"]["tx"]["bytes"])
 
     def _controller_rows(self) -> dict[str, str]:
         """The UUIDs of the bridge's controllers, by target."""
@@ -379,8 +386,8 @@ def open_vswitch() -> Iterator[OpenVSwitch]:
 
 @contextlib.contextmanager
 def built_bench(datapath: str) -> Iterator[Bench]:
-    """A bench on an Open vSwitch of its own."""
-    with open_vswitch() as ovs:
+    """A bench on an Open vSwitch of its own, in a network namespace that this thread is in as well."""
+    with network_apart(), open_vswitch() as ovs:
         bench = Bench(ovs, datapath)
         try:
             bench.build()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
 TCP = 6
@@ -61,9 +61,7 @@ class Segment:
 
     def pack(self) -> bytes:
         src, dst = ipaddress.ip_address(self.src), ipaddress.ip_address(self.dst)
-        tcp = self._tcp(0)
-        pseudo = src.packed + dst.packed + struct.pack("!II", len(tcp), TCP)
-        tcp = self._tcp(checksum(pseudo + tcp) if self.checksum is None else self.checksum)
+        tcp = self._tcp(self._right_checksum() if self.checksum is None else self.checksum)
         tags = b"".join(
             struct.pack("!HH", 0x8100 if i else 0x88A8, vlan) for i, vlan in enumerate(self.vlans)
         )
@@ -71,6 +69,15 @@ class Segment:
             tags = struct.pack("!HH", 0x8100, self.vlans[0])
         ethernet = bytes(12) + tags + struct.pack("!H", ETHERTYPE[src.version])
         return ethernet + (self._ipv4 if src.version == 4 else self._ipv6)(src.packed, dst.packed, tcp)
+
+    def with_wrong_checksum(self) -> Segment:
+        """The same segment with a TCP checksum that is never right."""
+        return replace(self, checksum=self._right_checksum() ^ 1)
+
+    def _right_checksum(self) -> int:
+        src, dst = ipaddress.ip_address(self.src), ipaddress.ip_address(self.dst)
+        tcp = self._tcp(0)
+        return checksum(src.packed + dst.packed + struct.pack("!II", len(tcp), TCP) + tcp)
 
     def _tcp(self, check: int) -> bytes:
         offset = (20 + len(self.options)) // 4

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from openflow_ext.switch.dataplane.interface import QueueEvent
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
 
+SLOW_BRIDGE = 1
 K_PKTS = 10
 RTT_US = 20_000
 FRAME = bytes(6) + b"\x02" + bytes(5) + b"\x88\xb5" + bytes(1000)
@@ -24,11 +25,10 @@ def run(*command: str) -> None:
 
 
 @contextlib.contextmanager
-def slow_port() -> Iterator[tuple[str, KernelDataPlane]]:
-    """The name and the data plane of a port of 1 Mbit/s, which sends a frame of 1014 bytes every 8.1 ms."""
+def slow_port(plane: KernelDataPlane) -> Iterator[str]:
+    """The name of a port of the data plane, of 1 Mbit/s. It sends a frame of 1014 bytes every 8.1 ms."""
     name = f"wa{os.getpid() % 100000}"
     run("ip", "link", "add", name, "type", "veth", "peer", "name", name + "p")
-    plane = None
     try:
         for end in (name, name + "p"):  # no router solicitation may join the frames in the queue
             run("sysctl", "-q", "-w", f"net.ipv6.conf.{end}.disable_ipv6=1")
@@ -37,12 +37,9 @@ def slow_port() -> Iterator[tuple[str, KernelDataPlane]]:
         run(*f"tc qdisc add dev {name} root handle 1: htb default 1".split())
         run(*f"tc class add dev {name} parent 1: classid 1:1 htb rate 1mbit burst 1600".split())
         run(*f"tc qdisc add dev {name} parent 1:1 pfifo limit 40".split())
-        plane = KernelDataPlane(f"weir-alarm-{os.getpid()}")
-        plane.attach(socket.if_nametoindex(name), name, bridge=1, ofport=1)
-        yield name, plane
+        plane.attach(socket.if_nametoindex(name), name, SLOW_BRIDGE, ofport=1)
+        yield name
     finally:
-        if plane and plane.folder.exists():
-            plane.destroy()
         run("ip", "link", "del", name)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from mininet_topos.machine.programs import wait_until
 
 STATES = Path("/run/weir")
-REMOVAL_S = 10
+REMOVAL_S = 30
 """The kernel removes network namespaces some time after their last process has ended."""
 
 

@@ -1,10 +1,14 @@
 """The order of tests on several workers (`pytest -n`): first some beside each other, then the rest alone.
 
 Unit tests run beside others, and so does each file of another tier with the mark `beside_others`: its
-bridges, ports and pins have names of their own, and no time or rate decides. Other tests use the machine:
-Open vSwitch as a whole, or timing. Nothing may run beside them. They start after the other workers have
-ended. With more than two workers, the last one runs only these, so that nothing that other tests leave in a
-process is there.
+bridges, ports and pins have names of their own, and no time or rate decides. Files with the mark
+`lab_beside_others` use the machine's Open vSwitch, so they run one after another, beside the others. The
+remaining tests use the machine: Open vSwitch as a whole, or timing. Nothing may run beside them. They start
+after the other workers have ended.
+
+With more than two workers, the last one runs the tests that use the machine, and no unit test: nothing that
+a unit test leaves in a process is there. Until the others have ended it runs marked files, labs first. The
+other workers start with the unit tests, which need a CPU each. Tests of a switch mostly wait for it.
 """
 
 from __future__ import annotations
@@ -17,8 +21,13 @@ from xdist.workermanage import WorkerController
 
 UNIT = "tests/unit/"
 BESIDE_OTHERS = "mark.beside_others"
+LAB_BESIDE_OTHERS = "mark.lab_beside_others"
+LABS = "labs"
+"""The files of labs that may run beside other tests. They are one unit of work."""
 MACHINE = "the machine"
 """The tests that use the machine. They are one unit of work."""
+FILES = "files"
+"""The kind of a unit of work that is a marked file."""
 
 
 class TheMachineLast(LoadScopeScheduling):  # type: ignore[misc]
@@ -44,15 +53,33 @@ class TheMachineLast(LoadScopeScheduling):  # type: ignore[misc]
         return self._scopes[file] or nodeid
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        if MACHINE in self.workqueue:
+        if len(self.nodes) == 1 and MACHINE in self.workqueue:
             self.workqueue.move_to_end(MACHINE)
-        if len(self.nodes) == 1 or not (self._only_the_machine_is_left() or node is self._kept):
-            super()._assign_work_unit(node)
+        elif len(self.nodes) > 1:
+            scope = self._next_scope(node)
+            if scope is None:
+                return
+            self.workqueue.move_to_end(scope, last=False)
+        super()._assign_work_unit(node)
+
+    def _next_scope(self, node: WorkerController) -> str | None:
+        """The unit of work that a worker gets beside others; None: it gets none."""
+        if node is self._kept:
+            wanted: tuple[str, ...] = (LABS, FILES)
+        elif self._kept in self.nodes:
+            wanted = (UNIT, FILES)
+        else:
+            wanted = (LABS, UNIT, FILES)
+        for kind in wanted:
+            for scope in self.workqueue:
+                if kind_of(scope) == kind:
+                    return scope
+        return None
 
     def _reschedule(self, node: WorkerController) -> None:
         if self._only_the_machine_is_left():
             self._hand_over()
-        elif len(self.nodes) == 1 or node is not self._kept:
+        else:
             super()._reschedule(node)
 
     def remove_node(self, node: WorkerController) -> str | None:
@@ -79,7 +106,16 @@ def scope_of(file: str, text: str) -> str | None:
     """The unit of work to which the tests of a file belong; None if each test is one of its own."""
     if file.startswith(UNIT):
         return file if 'scope="module"' in text else None
+    if LAB_BESIDE_OTHERS in text:
+        return LABS
     return file if BESIDE_OTHERS in text else MACHINE
+
+
+def kind_of(scope: str) -> str:
+    """The kind of a unit of work: LABS, MACHINE, UNIT or FILES."""
+    if scope in (LABS, MACHINE):
+        return scope
+    return UNIT if scope.startswith(UNIT) else FILES
 
 
 @pytest.hookimpl(optionalhook=True)

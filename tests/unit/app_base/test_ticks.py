@@ -28,8 +28,8 @@ class Ticking:
         self.at_s.append(time.monotonic())
 
 app = Ticking()
-hub.spawn(app._send_ticks)
 began_s = time.monotonic()
+hub.spawn(app._send_ticks)
 while len(app.at_s) < 3:
     hub.sleep(0.01)
 app.interval_s = 1000.0

@@ -85,14 +85,15 @@ def run_recorded(
 ) -> dict[str, list[tuple[str, float, float, float]]]:
     """Run six tests of each kind, a folder and a scope of its fixture.
 
-    "beside" in the name of a kind marks its file. Returns for each test its worker, the time at which its
-    fixture was made, its start and its end.
+    A kind whose name ends with a mark has a marked file. Returns for each test its worker, the time at which
+    its fixture was made, its start and its end.
     """
     log = folder / "log"
     for kind, scope in kinds.items():
         file = folder / "tests" / kind / f"test_{kind.replace('/', '_')}.py"
         file.parent.mkdir(parents=True)
-        mark = "pytestmark = pytest.mark.beside_others\n" if "beside" in kind else ""
+        name = kind.rpartition("/")[2]
+        mark = f"pytestmark = pytest.mark.{name}\n" if name.endswith("beside_others") else ""
         file.write_text(RECORDED.format(scope=scope, kind=kind, log=str(log)) + mark)
     done = run_alone(folder, "workers", "-n", str(workers))
     assert done.returncode == 0, done.stdout
@@ -117,10 +118,27 @@ def test_one_worker_runs_the_tests_that_use_the_machine_after_the_unit_tests(
 
 
 def test_marked_files_of_other_tiers_run_with_the_unit_tests(tmp_path: Path) -> None:
-    found = run_recorded(tmp_path, {"bpf": "", "unit": "", "web/beside": ""}, workers=3)
-    assert len({worker for worker, *_ in found["web/beside"]}) == 1, "a file stays whole"
-    assert max(end for *_, end in found["web/beside"]) < min(start for *_, start, _ in found["bpf"])
-    assert not {worker for worker, *_ in found["web/beside"]} & {worker for worker, *_ in found["bpf"]}
+    found = run_recorded(tmp_path, {"bpf": "", "unit": "", "web/beside_others": ""}, workers=3)
+    marked = found["web/beside_others"]
+    assert len({worker for worker, *_ in marked}) == 1, "a file stays whole"
+    assert max(end for *_, end in marked) < min(start for *_, start, _ in found["bpf"])
+    assert not {worker for worker, *_ in found["unit"]} & {worker for worker, *_ in found["bpf"]}
+
+
+def test_marked_files_of_labs_run_one_after_another_before_the_rest(tmp_path: Path) -> None:
+    labs = ("abuse/lab_beside_others", "web/lab_beside_others")
+    found = run_recorded(tmp_path, {"bpf": "", "unit": "", **dict.fromkeys(labs, "")}, workers=3)
+    tests = found[labs[0]] + found[labs[1]]
+    assert {worker for worker, *_ in tests} == {worker for worker, *_ in found["bpf"]}
+    assert max(end for *_, end in tests) < min(start for *_, start, _ in found["bpf"])
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_every_kind_of_file_is_run_with_any_number_of_workers(workers: int, tmp_path: Path) -> None:
+    kinds = ("bpf", "unit", "web/beside_others", "web/lab_beside_others")
+    found = run_recorded(tmp_path, dict.fromkeys(kinds, ""), workers)
+    alone = sorted(found["bpf"], key=lambda test: test[2])
+    assert max(end for *_, end in found["unit"]) < alone[0][2]
 
 
 @pytest.mark.parametrize("kind", ["unit", "bpf"])
