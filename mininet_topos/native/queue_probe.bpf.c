@@ -24,8 +24,8 @@ struct probe_settings {
 };
 
 struct port_queue {
-	__u64 last_ns;   // of the last event; 0: there was none
-	__u64 byte_ns;   // length x time, until then
+	__u64 last_ns; // of the last event; 0: there was none
+	__u64 byte_ns; // length x time, until then
 	__u32 last_bytes;
 	__u32 bytes_max;
 };

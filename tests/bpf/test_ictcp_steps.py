@@ -113,4 +113,4 @@ def test_windows_are_those_of_the_model_over_many_slots(
     assert found.slot > 150
     assert min(found.increases, found.decreases) > 20
     assert found.restarts > flows
-    assert len(windows) > 5
+    assert len(windows) > 3
