@@ -4,8 +4,9 @@ Each class is a plain Mininet Topo. ``mn --custom mininet_topos/topo.py --topo f
 alone, so it imports nothing of the project. A bad parameter raises ValueError with the wanted values.
 Switches have the datapath ids 1, 2, ... in the order in which they are added.
 
-Topologies with loops (fat-tree, leaf-spine, DCell, BCube) need a controller that computes paths. In DCell and
-BCube, hosts forward packets for others. The lab replaces such hosts (`topologies.with_forwarding_switches`).
+Topologies with loops (fat-tree, Clos, leaf-spine, DCell, BCube) need a controller that computes paths. In
+DCell and BCube, hosts forward packets for others. The lab replaces such hosts
+(`topologies.with_forwarding_switches`).
 """
 
 from __future__ import annotations
@@ -138,6 +139,33 @@ class FatTree(_Numbered):
                 self._hosts(half, edge)
 
 
+class Clos(_Numbered):
+    """The folded Clos network of VL2 (Greenberg et al., SIGCOMM 2009) with switches of n ports.
+
+    It has n/2 cores, n aggregation switches and n^2/4 top-of-rack switches. Every aggregation switch is
+    linked to every core. Each pair of aggregation switches serves n/2 racks, and a rack is linked to both.
+    """
+
+    def build(self, n: int = 4, servers: int = 2) -> None:
+        """Add the nodes. `n`, an even number, is the number of ports of an upper switch."""
+        _at_least(2, n=n)
+        _at_least(1, servers=servers)
+        if n % 2:
+            raise ValueError(f"n is {n}: want an even number, half of a switch's ports lead up")
+        half = n // 2
+        cores = [self._switch(f"core{number}") for number in range(1, half + 1)]
+        for pair in range(half):
+            aggregations = [self._switch(f"agg{2 * pair + number}") for number in (1, 2)]
+            for aggregation in aggregations:
+                for core in cores:
+                    self.addLink(aggregation, core)
+            for rack in range(pair * half + 1, (pair + 1) * half + 1):
+                tor = self._switch(f"tor{rack}")
+                for aggregation in aggregations:
+                    self.addLink(tor, aggregation)
+                self._hosts(servers, tor)
+
+
 class DCell(_Numbered):
     """DCell(n, l) (Guo et al., SIGCOMM 2008; the thesis' figure 4): cells linked server to server.
 
@@ -192,6 +220,7 @@ topos = {
     "threetier": ThreeTier,
     "leafspine": LeafSpine,
     "fattree": FatTree,
+    "clos": Clos,
     "dcell": DCell,
     "bcube": BCube,
 }

@@ -23,6 +23,7 @@ TOPOLOGY_COLUMNS = (
     ),
     *(tables.Column(name) for name in ("hosts", "switches", "links")),
     tables.Column("diameter_links", heading="diameter"),
+    tables.Column("bisection_links", heading="bisection"),
 )
 REHEARSAL_COLUMNS = (
     tables.Column("stage", heading="stage (s)", align="left"),

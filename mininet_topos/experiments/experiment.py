@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from mininet_topos.errors import BadExperiment
-from mininet_topos.experiments.schemes import Scheme, Settings, find, schemes
+from mininet_topos.experiments.schemes import Scheme, Settings, find, scheme_of, schemes
 from mininet_topos.network.impairment import JITTERS, Impairment
+from mininet_topos.network.layers import LAYERS, layer_of_switches
 from mininet_topos.network.layout import ACCESS, ROLES, ROOT, TRUNK, Layout, bottleneck_role, lay_out
+from mininet_topos.network.racks import LINKS_BY_LAYER, Incast, place, responses_by_port
 from mininet_topos.network.shaping import Bottleneck
 from mininet_topos.plain_values import from_plain
 from mininet_topos.workloads.flow import Flow
@@ -35,13 +38,15 @@ def _wire_ms(size_bytes: int, rate_mbps: float) -> float:
 @dataclass(frozen=True, slots=True)
 class Case:
     """One workload: `queries` times, `workers` hosts respond with `size_bytes` each, all at once.
-
     ``background``: number of long flows beside the queries.
     ``fresh``: each query opens new connections.
     ``deadline_ms``: deadline of a response.
     ``flows``: planned flows among the root and the workers (workloads/spec.py), with or without queries.
     ``duration_s``: how long planned or long flows send if there are no queries; 0: until the last planned
     flow has ended.
+    ``roots``: so many hosts ask at once, spread over ``racks`` (network/racks.py). ``workers_at``: how many
+    workers of each root are behind its edge switch, one layer above it, and two above it; their sum is
+    `workers`. Empty: there is one root, and the switches supply its workers in turn.
     """
 
     name: str
@@ -54,6 +59,9 @@ class Case:
     deadline_ms: float | None = None
     flows: dict[str, Any] | None = None
     duration_s: float = 0.0
+    roots: int = 1
+    racks: int = 1
+    workers_at: tuple[int, ...] = ()
 
     def check(self, seed: int) -> None:
         """Raise BadExperiment if the case makes no sense."""
@@ -64,6 +72,7 @@ class Case:
         where = f"case {self.name}"
         if self.workers < 1:
             raise BadExperiment(f"{where}: workers is {self.workers}; want 1 or more")
+        self._check_racks(where)
         for key in ("background", "queries", "duration_s"):
             if getattr(self, key) < 0:
                 raise BadExperiment(f"{where}: {key} is {getattr(self, key)}; want 0 or more")
@@ -74,6 +83,29 @@ class Case:
         if self.queries and not 1 <= self.size_bytes <= MOST_RESPONSE_BYTES:
             raise BadExperiment(f"{where}: size_bytes is {self.size_bytes}; want 1 to {MOST_RESPONSE_BYTES}")
         self.plan([f"h{number}" for number in range(1 + self.workers)], seed)
+
+    def _check_racks(self, where: str) -> None:
+        for key in ("roots", "racks"):
+            if getattr(self, key) < 1:
+                raise BadExperiment(f"{where}: {key} is {getattr(self, key)}; want 1 or more")
+        if not self.workers_at:
+            if (self.roots, self.racks) != (1, 1):
+                raise BadExperiment(f"{where}: several roots or racks need workers_at, such as [12, 9, 2]")
+            return
+        if not all(isinstance(count, int) and count >= 0 for count in self.workers_at):
+            raise BadExperiment(f"{where}: workers_at is {list(self.workers_at)}; want numbers of workers")
+        if len(self.workers_at) > len(LINKS_BY_LAYER) or sum(self.workers_at) != self.workers:
+            raise BadExperiment(
+                f"{where}: workers_at is {list(self.workers_at)}; want at most {len(LINKS_BY_LAYER)} numbers "
+                f"whose sum is workers ({self.workers})"
+            )
+        if self.background or self.flows or not self.queries:
+            raise BadExperiment(f"{where}: workers_at needs queries, without background or flows")
+
+    @property
+    def all_queries(self) -> int:
+        """The number of queries of all roots."""
+        return self.roots * self.queries
 
     def plan(self, hosts: Sequence[str], seed: int) -> list[Flow]:
         """Return the planned flows among `hosts`. They depend on the seed alone. Raises BadExperiment."""
@@ -89,6 +121,8 @@ class Experiment:
     """All that fixes an experiment. Raises BadExperiment if it makes no sense.
 
     ``bandwidth_mbps``, ``queue_bytes``: rate and queue limit of the bottleneck.
+    ``queues_bytes``: queue limits of the ports of other layers (network/layers.py), such as the core;
+    `queue_bytes` if a layer is not named.
     ``gap_ms``: time from the end of a query to the start of the next one.
     ``period_ms``: time from start to start instead, so that every scheme carries the same load in the same
     time; a query that takes longer delays the next one.
@@ -124,6 +158,7 @@ class Experiment:
     repeat_until_s: float = 3600.0
     topology: str = "star"
     rates_mbps: dict[str, float] = field(default_factory=dict)
+    queues_bytes: dict[str, int] = field(default_factory=dict)
     fabric_mode: str = "proactive"
     delay_ms: float = 0.0
     loss_percent: float = 0.0
@@ -147,6 +182,7 @@ class Experiment:
         self.impairment.check()
         self._check_rates()
         self._check_bottleneck()
+        self._check_layers()
 
     def _check_schemes(self) -> None:
         choice = f"use some of {', '.join(schemes())}"
@@ -167,10 +203,13 @@ class Experiment:
         for key, rate_mbps in rates.items():
             if not 1 <= rate_mbps <= 10_000:
                 raise BadExperiment(f"{key} is {rate_mbps}; want 1 to 10000")
-        if self.queue_bytes < 2 * FULL_SEGMENT_BYTES:
-            raise BadExperiment(
-                f"queue_bytes is {self.queue_bytes}; want {2 * FULL_SEGMENT_BYTES} or more, two full segments"
-            )
+        limits = {"queue_bytes": self.queue_bytes}
+        limits |= {f"queues_bytes.{layer}": limit for layer, limit in self.queues_bytes.items()}
+        for key, limit in limits.items():
+            if limit < 2 * FULL_SEGMENT_BYTES:
+                raise BadExperiment(
+                    f"{key} is {limit}; want {2 * FULL_SEGMENT_BYTES} or more, two full segments"
+                )
 
     def _check_cases(self) -> None:
         if not self.cases:
@@ -201,6 +240,51 @@ class Experiment:
                 f"topology {self.topology} has {len(parallel)} links at its bottleneck; an incast needs one"
             )
 
+    def _check_layers(self) -> None:
+        """Raise BadExperiment if the topology has no such layer, or no such places for roots and workers."""
+        layers = layer_of_switches(self.layout.topo)
+        narrow = layers[self.layout.bottleneck.switch]
+        others = [layer for layer in LAYERS if layer in layers.values() and layer != narrow]
+        if unknown := [layer for layer in self.queues_bytes if layer not in others]:
+            raise BadExperiment(
+                f"queues_bytes has the layer {unknown[0]!r}; {self.topology} has "
+                f"{' and '.join(others) or 'none'} beside that of the bottleneck, whose limit is queue_bytes"
+            )
+        for case in (one for one in self.cases if one.workers_at):
+            self.incasts(case)
+            for name in self.schemes:
+                if scheme_of(name).paced or len(scheme_of(name).transports) > 1:
+                    raise BadExperiment(
+                        f"case {case.name}: workers_at has several roots, but hosts of {name} are prepared "
+                        f"for one: leave the scheme out"
+                    )
+
+    def incasts(self, case: Case) -> list[Incast]:
+        """Return the roots of a case with their workers, by the hosts' names. Raises BadExperiment."""
+        layout = self.layout
+        if not case.workers_at:
+            return [Incast(layout.root, layout.workers[: case.workers])]
+        chance = random.Random(f"{self.seed} {case.name}")  # noqa: S311 - places
+        try:
+            return place(layout.topo, case.roots, case.racks, case.workers_at, chance)
+        except BadExperiment as error:
+            raise BadExperiment(f"case {case.name}: {error}") from error
+
+    def ideal_ms(self, case: Case) -> float:
+        """Return the ideal time of a case's queries: that of the busiest port.
+
+        With one root that is the bottleneck. With several roots that ask at once, it is the port with a rate
+        that needs the longest for the responses of one query of every root.
+        """
+        if not case.workers_at:
+            return case.ideal_ms(self.bandwidth_mbps)
+        layout = self.layout
+        return max(
+            count * _wire_ms(case.size_bytes, layout.shapes[port].rate_mbps)
+            for port, count in responses_by_port(layout.topo, self.incasts(case)).items()
+            if port in layout.shapes
+        )
+
     def flow_ideal_ms(self, size_bytes: int, to_root: bool) -> float | None:
         """Return the ideal time of a planned flow that is alone, to the root or to another host.
 
@@ -227,8 +311,8 @@ class Experiment:
 
     @property
     def workers(self) -> int:
-        """The number of workers that the network needs."""
-        return max(case.workers for case in self.cases)
+        """The number of workers beside the root that the network needs; workers with places share hosts."""
+        return max(1 if case.workers_at else case.workers for case in self.cases)
 
     @property
     def senders(self) -> int:
@@ -242,6 +326,17 @@ class Experiment:
 
     def _shape(self, rate_mbps: float) -> Bottleneck:
         return Bottleneck(round(rate_mbps * 1e6 / 8) * 8, queue_bytes=self.queue_bytes)
+
+    def _with_limits(self, layout: Layout) -> Layout:
+        """Return a layout whose ports have the queue limits of their layers."""
+        if not self.queues_bytes:
+            return layout
+        layers = layer_of_switches(layout.topo)
+        shapes = {
+            port: replace(shape, queue_bytes=self.queues_bytes.get(layers[port.switch], self.queue_bytes))
+            for port, shape in layout.shapes.items()
+        }
+        return replace(layout, shapes=shapes)
 
     @property
     def impairment(self) -> Impairment:
@@ -257,7 +352,7 @@ class Experiment:
         shapes = {role: self._shape(rate_mbps) for role, rate_mbps in self.rates_mbps.items()}
         shapes[bottleneck_role(self.topology)] = self.bottleneck
         layout = lay_out(self.topology, self.workers, self.senders, shapes)
-        return replace(layout, impairment=self.impairment)
+        return replace(self._with_limits(layout), impairment=self.impairment)
 
     @property
     def network(self) -> str:
@@ -313,8 +408,11 @@ class Experiment:
 
 
 def _case(number: int, values: Mapping[str, Any]) -> Case:
-    name = values.get("name", number) if isinstance(values, Mapping) else number
-    return from_plain(Case, values, f"case {name}")
+    if not isinstance(values, Mapping):
+        return from_plain(Case, values, f"case {number}")
+    places = values.get("workers_at")
+    lists = {"workers_at": tuple(places)} if isinstance(places, list) else {}
+    return from_plain(Case, {**values, **lists}, f"case {values.get('name', number)}")
 
 
 def demo(queries: int = 20) -> Experiment:

@@ -1,15 +1,19 @@
-"""The queue probe: the length of one port's queue over time, packet by packet (native/queue_probe.bpf.c)."""
+"""The queue probe: the length of one port's queue over time, packet by packet (native/queue_probe.bpf.c).
+
+Of other ports it measures the mean and the greatest length.
+"""
 
 from __future__ import annotations
 
 import mmap
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from cffi import FFI
@@ -25,15 +29,27 @@ BUCKETS = 1 << 18
 SETTINGS = "struct probe_settings"
 
 _ffi = FFI()
-_ffi.cdef(
-    "struct probe_settings { uint64_t start_ns; uint64_t bucket_ns; uint32_t ifindex; uint32_t netns_inum; };"
-)
+_ffi.cdef("""
+struct probe_settings {
+    uint64_t start_ns; uint64_t bucket_ns; uint32_t ifindex; uint32_t netns_inum; uint32_t others;
+};
+struct port_queue { uint64_t last_ns; uint64_t byte_ns; uint32_t last_bytes; uint32_t bytes_max; };
+""")
+
+
+@dataclass(slots=True)
+class PortQueue:
+    """A port's queue while it was watched: the sum of length x time, and the greatest length."""
+
+    byte_ns: int = 0
+    bytes_max: int = 0
 
 
 class QueueProbe:
     """The probe: loaded once, it records one port at a time. Raises LabError if it cannot be loaded."""
 
     def __init__(self) -> None:
+        self._others = 0
         with undisturbed():  # an exception inside libbpf's callbacks would be lost
             self._load()
 
@@ -43,6 +59,7 @@ class QueueProbe:
             self._object.load()
             self._config = self._object.map("probe_config", _ffi, "uint32_t", SETTINGS)
             buckets = self._object.map("queue_buckets", _ffi, "uint32_t", "uint64_t")
+            self._queues = self._object.map("port_queues", _ffi, "uint32_t", "struct port_queue")
             self._memory = mmap.mmap(buckets.fd, BUCKETS * BUCKET_TYPE.itemsize)
             self._links = [self._object.attach(program) for program in ("on_enqueue", "on_dequeue")]
         except BpfError as error:
@@ -60,6 +77,22 @@ class QueueProbe:
         self._object.close()
 
     @contextmanager
+    def watching_others(self, queues: Mapping[str, PortQueue]) -> Iterator[None]:
+        """Measure the queues of ports by name, beside `watching`; `queues` is filled at the end."""
+        keys = {ifname: self._queues.key(_ifindex(ifname)) for ifname in queues}
+        for key in keys.values():
+            self._queues.put(key, self._queues.value())
+        self._others = len(keys)
+        try:
+            yield
+        finally:
+            self._others = 0
+            for ifname, key in keys.items():
+                raw: Any = self._queues.get(key)
+                queues[ifname].byte_ns, queues[ifname].bytes_max = raw.byte_ns, raw.bytes_max
+                self._queues.delete(key)
+
+    @contextmanager
     def watching(self, ifname: str) -> Iterator[QueueTrace]:
         """Record a port's queue while the context lasts; the trace is filled at the end."""
         self._memory[:] = bytes(len(self._memory))
@@ -67,8 +100,9 @@ class QueueProbe:
         settings = {
             "start_ns": trace.start_ns,
             "bucket_ns": BUCKET_NS,
-            "ifindex": int(Path(f"/sys/class/net/{ifname}/ifindex").read_text()),
+            "ifindex": _ifindex(ifname),
             "netns_inum": os.stat("/proc/self/ns/net").st_ino,
+            "others": self._others,
         }
         self._config.put(self._config.key(0), self._config.value(settings))
         try:
@@ -77,3 +111,7 @@ class QueueProbe:
             self._config.put(self._config.key(0), self._config.value({"start_ns": 0}))
             used = min((time.monotonic_ns() - trace.start_ns) // BUCKET_NS + 1, BUCKETS)
             trace.fill(np.frombuffer(self._memory, dtype=BUCKET_TYPE)[:used].copy())
+
+
+def _ifindex(ifname: str) -> int:
+    return int(Path(f"/sys/class/net/{ifname}/ifindex").read_text())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections import deque
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from mininet.topo import Topo
 
 from mininet_topos.errors import BadExperiment
+from mininet_topos.network.bisection import bisection_links
+from mininet_topos.network.layers import distances, neighbours
 from mininet_topos.topo import topos
 
 Row = dict[str, Any]
@@ -61,33 +62,20 @@ def with_forwarding_switches(topo: Topo) -> Topo:
 def describe(spec: str) -> Row:
     """Return the name, the parameters and the numbers of a spec's topology. Raises BadExperiment."""
     name, given = _parse(spec)
-    return {"topology": name, "parameters": _defaults(name) | given, **asdict(census(make(spec)))}
+    topo = make(spec)
+    numbers = asdict(census(topo)) | {"bisection_links": bisection_links(topo)}
+    return {"topology": name, "parameters": _defaults(name) | given, **numbers}
 
 
 def census(topo: Topo) -> Census:
     """Count hosts, switches and links, and measure the diameter."""
-    neighbours: dict[str, list[str]] = {node: [] for node in topo.nodes()}
-    for one, other in topo.links():
-        neighbours[one].append(other)
-        neighbours[other].append(one)
+    around = neighbours(topo)
     hosts = topo.hosts()
     longest = 0
     for host in hosts:
-        distances = _distances(neighbours, host)
-        longest = max(longest, *(distances[other] for other in hosts))
+        far = distances(around, [host])
+        longest = max(longest, *(far[other] for other in hosts))
     return Census(len(hosts), len(topo.switches()), len(topo.links()), longest)
-
-
-def _distances(neighbours: dict[str, list[str]], start: str) -> dict[str, int]:
-    """Return the number of links from `start` to each node that can be reached."""
-    distances, waiting = {start: 0}, deque([start])
-    while waiting:
-        node = waiting.popleft()
-        for neighbour in neighbours[node]:
-            if neighbour not in distances:
-                distances[neighbour] = distances[node] + 1
-                waiting.append(neighbour)
-    return distances
 
 
 def _parse(spec: str) -> tuple[str, dict[str, int]]:

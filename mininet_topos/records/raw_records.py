@@ -57,7 +57,22 @@ def query_span_ns(records: list[Record]) -> tuple[int, int]:
     done = queries(records)
     if not done:
         return 0, 0
-    return done[0]["start_ns"], done[-1]["start_ns"] + int(done[-1]["qct_ms"] * 1e6)
+    return min(query["start_ns"] for query in done), max(map(query_end_ns, done))
+
+
+def query_end_ns(query: Record) -> int:
+    """Return the end of a query."""
+    return int(query["start_ns"]) + int(query["qct_ms"] * 1e6)
+
+
+def querying_ns(records: list[Record]) -> int:
+    """Return how long at least one root waited for responses."""
+    total, until = 0, 0
+    for query in sorted(queries(records), key=lambda one: int(one["start_ns"])):
+        end = query_end_ns(query)
+        total += max(0, end - max(query["start_ns"], until))
+        until = max(until, end)
+    return total
 
 
 def span_ns(records: list[Record]) -> tuple[float, float]:

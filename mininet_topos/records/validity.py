@@ -49,7 +49,7 @@ def judge(
 
 def _queries_complete(records: list[dict[str, Any]], case: Case) -> str:
     done = len(queries(records))
-    return "" if done == case.queries else f"{done} of {case.queries} queries were completed"
+    return "" if done == case.all_queries else f"{done} of {case.all_queries} queries were completed"
 
 
 def _flows_complete(record: dict[str, Any], records: list[dict[str, Any]], case: Case) -> str:

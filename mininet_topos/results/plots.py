@@ -33,7 +33,7 @@ STYLE = {
 }
 SHOWN_QUERIES = 3
 MOST_PANELS = 4
-"""With more cases than these, the plots show times by number of workers, and no distribution."""
+"""With more cases than these, the plots show times by number of roots or workers, and no distribution."""
 
 
 @mpl.rc_context(STYLE)
@@ -53,8 +53,8 @@ def plot(folder: Path, rows: list[Row]) -> list[Path]:
     drawn = [("query_times", query_times(folder, asked))] if asked and len(asked) <= MOST_PANELS else []
     if repeated(rows):
         drawn.append(("medians", median_plot(rows)))
-    if _is_sweep([some[0] for some in asked.values()]):
-        drawn.append(("workers", by_workers(folder, rows)))
+    if swept := _swept([some[0] for some in asked.values()]):
+        drawn.append((swept, by_number_of(swept, folder, rows)))
     if len(asked) <= MOST_PANELS:
         drawn += [
             (f"queue_{case}", queue_over_time(folder, experiment, _first_repeat(some)))
@@ -131,13 +131,18 @@ def query_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
     return figure
 
 
-def _is_sweep(rows: list[Row]) -> bool:
-    """Whether the cases (one row of each) differ in their workers but not in their long flows."""
-    return len({row["workers"] for row in rows}) > 1 and len({row["background"] for row in rows}) == 1
+def _swept(rows: list[Row]) -> str:
+    """Return of what the cases (one row of each) have different numbers: roots or workers; empty: of neither.
+
+    Cases with different numbers of long flows are not drawn this way.
+    """
+    if len({row["background"] for row in rows}) != 1:
+        return ""
+    return next((name for name in ("roots", "workers") if len({row[name] for row in rows}) > 1), "")
 
 
-def by_workers(folder: Path, rows: list[Row]) -> Figure:
-    """Draw the mean query completion time by number of workers: a panel for each size of a response.
+def by_number_of(swept: str, folder: Path, rows: list[Row]) -> Figure:
+    """Draw the mean query completion time by number of roots or workers: a panel for each size of a response.
 
     The bars show the 10th and the 90th percentile of all queries of all repeats.
     """
@@ -152,7 +157,7 @@ def by_workers(folder: Path, rows: list[Row]) -> Figure:
             times: dict[int, list[float]] = defaultdict(list)
             for row in inside:
                 if row["scheme"] == scheme:
-                    times[row["workers"]] += _times_ms(folder, row)
+                    times[row[swept]] += _times_ms(folder, row)
             counts = sorted(count for count in times if times[count])
             means = np.array([np.mean(times[count]) for count in counts])
             ends = np.array([np.percentile(times[count], (10, 90)) for count in counts]).reshape(-1, 2)
@@ -166,7 +171,7 @@ def by_workers(folder: Path, rows: list[Row]) -> Figure:
                 capsize=2,
                 label=style.label,
             )
-        ideal = {row["workers"]: row["ideal_ms"] for row in inside}
+        ideal = {row[swept]: row["ideal_ms"] for row in inside}
         axis.plot(
             sorted(ideal), [ideal[count] for count in sorted(ideal)], "k:", linewidth=0.8, label="ideal"
         )
@@ -174,7 +179,7 @@ def by_workers(folder: Path, rows: list[Row]) -> Figure:
             "the same total for all" if len(some) > 1 else f"{some[0] / 1000:g} KB per worker",
             fontsize=8,
         )
-        axis.set_xlabel("workers")
+        axis.set_xlabel(swept)
         axis.set_ylim(bottom=0)
     axes[0].set_ylabel("query completion time (ms)")
     axes[0].legend(fontsize=7)

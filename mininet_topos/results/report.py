@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.experiments.schemes import style_of
+from mininet_topos.network.layers import LAYERS
 from mininet_topos.records.result_folder import read_metadata
 from mininet_topos.results.caveats import not_recorded, unequal_cases, void_attempts
 from mininet_topos.results.comparisons import (
@@ -53,6 +54,7 @@ def make_report(folder: Path) -> list[Row]:
         trends=judge_all(folder, rows, metadata["trends"], experiment),
         style_of=style_of,
         slowdown_labels=LABELS,
+        layers=LAYERS,
         experiment=experiment,
         metadata=metadata,
         drawings=[Markup(_inline(path)) for path in drawings],  # noqa: S704 - our own drawings

@@ -18,6 +18,7 @@ from mininet_topos.experiments.schemes import find
 from mininet_topos.records.exposure import disturbances, exposure, horizon_ms, undisturbed
 from mininet_topos.records.raw_records import Record, goodput_points, queries, query_span_ns, read_run
 from mininet_topos.records.result_folder import attempts, read_metadata, run_name, write_json
+from mininet_topos.results.racks import layer_figures, response_flows
 from mininet_topos.results.series import (
     fairness,
     flow_series,
@@ -38,12 +39,14 @@ NS_PER_S = 1e9
 Row = dict[str, Any]
 OLDER_ROW: Row = {
     "queries": 0,
+    "roots": 1,
     "repeat": 1,
     "qct_ms_undisturbed": {},
     "disturbed": [],
     "exposure": {"span_s": 0.0, "stolen": None, "all_stalled": None, "one_stalled": None},
     "void_attempts": [],
     "slowdown": {},
+    "layers": {},
 }
 """The values of a row that an older version made; its `qct_ms` leaves `queries_left_out` queries out."""
 
@@ -139,7 +142,7 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
     done, horizon = queries(records), horizon_ms(case, experiment)
     disturbed = disturbances(records, record["stalls"], horizon)
     answers_ms = [ms for query in done for ms in query["workers_ms"]]
-    ideal_ms = case.ideal_ms(experiment.bandwidth_mbps)
+    ideal_ms = experiment.ideal_ms(case)
     qct_ms = _qct_ms(done)
     counters, tcp = record["counters"], record["counters"]["tcp"]
     return {
@@ -150,12 +153,14 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "workers": case.workers,
         "size_bytes": case.size_bytes,
         "background": case.background,
-        "queries": case.queries,
+        "roots": case.roots,
+        "queries": case.all_queries,
         "bandwidth_mbps": experiment.bandwidth_mbps,
         "queue_pkts": experiment.queue_pkts,
         "queue_bytes": experiment.queue_bytes,
         "ideal_ms": round(ideal_ms, 3),
         "qct_ms": qct_ms,
+        **_means(done, ideal_ms),
         "qct_ms_undisturbed": _qct_ms(undisturbed(records, disturbed)),
         "horizon_ms": round(horizon, 3),
         "disturbed": disturbed,
@@ -166,6 +171,8 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "drops": counters["queue_drops"],
         "other_drops": counters.get("other_queue_drops", 0),
         "ovs_drops": counters["ovs_drops"],
+        **response_flows(records),
+        "layers": layer_figures(record, records),
         "link_losses": counters.get("link_losses", 0),
         "pinned": experiment.pinned,
         **_link_figures(record),
@@ -202,6 +209,13 @@ def _qct_ms(some: Sequence[Record]) -> dict[str, float]:
 
 def _percentiles(times_ms: Sequence[float]) -> dict[str, float]:
     return {name: percentile(times_ms, percent) for name, percent in PERCENTILES.items()}
+
+
+def _means(some: Sequence[Record], ideal_ms: float) -> dict[str, float | None]:
+    """Return the mean completion time of queries, and its multiple of the ideal time."""
+    mean_ms = fmean(query["qct_ms"] for query in some) if some else None
+    times = {"qct_mean_ms": mean_ms, "x_ideal_mean": mean_ms and mean_ms / ideal_ms}
+    return {name: None if value is None else round(value, 3) for name, value in times.items()}
 
 
 def _cpu_shares(record: dict[str, Any]) -> dict[str, float]:

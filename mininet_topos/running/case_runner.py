@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import ChainMap
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ from mininet_topos.machine.programs import wait_until
 from mininet_topos.measurement.counters import snapshot, tcp_totals
 from mininet_topos.measurement.cpu_watch import CpuWatch
 from mininet_topos.measurement.link_delay import measured_delay
-from mininet_topos.measurement.queue_probe import QueueProbe
+from mininet_topos.measurement.queue_probe import PortQueue, QueueProbe
 from mininet_topos.measurement.queue_trace import QueueTrace
 from mininet_topos.measurement.stalls import read_stalls, watching_stalls
 from mininet_topos.network.lab_network import Network
 from mininet_topos.network.ovs_buffers import vswitchd_pid
+from mininet_topos.network.racks import ports_down
 from mininet_topos.records.raw_records import read_records
 from mininet_topos.records.result_folder import write_json
 from mininet_topos.records.validity import judge
@@ -51,9 +53,11 @@ class CaseRunner:
         before, ports_before = snapshot(net), scheme.ports()
         traffic = Traffic(folder / "traffic.jsonl", net.state)
         case_traffic = CaseTraffic(self._experiment, case, net, scheme, traffic, on_query)
+        layers = self._layers(case)
         with (
             CpuWatch({"ovs": vswitchd_pid()} | scheme.pids) as cpu,
             watching_stalls(folder / "stalls.jsonl", net.state) as watched,
+            self._probe.watching_others(ChainMap(*layers.values())),
             self._probe.watching(net.bottleneck_ifname) as trace,
             pacing(scheme, net, case, folder),
         ):
@@ -77,6 +81,7 @@ class CaseRunner:
             "watched_cpus": watched,
             "links": (net.links.record() | {"measured": delay}) if net.links else None,
             "pinned": self._experiment.pinned,
+            "layers": self._layer_figures(layers),
             **_queue_figures(trace),
         }
         net.check_shapes()
@@ -86,6 +91,27 @@ class CaseRunner:
         trace.write(folder / "queue.csv")
         write_json(folder / "run.json", record)
         return record
+
+    def _layers(self, case: Case) -> dict[str, dict[str, PortQueue]]:
+        """Return by layer the ports with a limit that lead down to the roots, if the workers have places."""
+        if not case.workers_at:
+            return {}
+        found = ports_down(self.net.layout.topo, self._experiment.incasts(case))
+        named = {layer: [self.net.ifname(port) for port in ports] for layer, ports in found.items()}
+        return {
+            layer: {name: PortQueue() for name in names if name in self.net.shapes}
+            for layer, names in named.items()
+        }
+
+    def _layer_figures(self, layers: dict[str, dict[str, PortQueue]]) -> dict[str, list[dict[str, Any]]]:
+        """Return the queues of each layer's ports as plain values, with their limits."""
+        return {
+            layer: [
+                {"port": name, "limit_bytes": self.net.shapes[name].queue_bytes} | asdict(queue)
+                for name, queue in ports.items()
+            ]
+            for layer, ports in layers.items()
+        }
 
     def _await_quiet(self) -> None:
         """Wait until no host sends any more, so that sent and received segments can be compared."""

@@ -25,6 +25,8 @@ FLOWS_S = 120.0
 """Timeout of all planned flows."""
 LEAD_S, LEAD_PER_SENDER_S = 0.2, 0.01
 """The plan starts this much later than its programs, so that each program is ready."""
+ROOTS_LEAD_S, LEAD_PER_ROOT_S = 1.0, 0.2
+"""The same for several roots, each of which first connects to its workers."""
 POLL_S = 0.1
 NS_PER_S = 1_000_000_000
 US_PER_MS = 1000
@@ -45,7 +47,7 @@ class CaseTraffic:
     ) -> None:
         self._experiment, self._case, self._net = experiment, case, net
         self._scheme, self._traffic, self._on_query = scheme, traffic, on_query
-        self._workers = net.workers[: case.workers]
+        self._incasts = experiment.incasts(case)
         self._senders = net.senders[: case.background]
         self._plan = case.plan(planned_hosts(net, case), experiment.seed)
 
@@ -66,7 +68,7 @@ class CaseTraffic:
             self._pass_time(experiment.warmup_s)
         flows = self._start_plan(folder)
         if case.queries:
-            self._await_queries(self._start_root())
+            self._await_queries(self._start_roots())
         self._pass_time(case.duration_s)
         if not case.duration_s:
             self._await_end(flows)
@@ -76,7 +78,8 @@ class CaseTraffic:
     def _listen(self) -> None:
         """Start workers and sinks, and wait until each of them listens."""
         scheme, traffic = self._scheme, self._traffic
-        workers = self._workers if self._case.queries else []
+        named = (name for incast in self._incasts for name in incast.workers)
+        workers = [self._host(name) for name in dict.fromkeys(named)] if self._case.queries else []
         deadline_ms = self._case.deadline_ms
         due = () if deadline_ms is None else ("--deadline-us", str(round(deadline_ms * US_PER_MS)))
         for worker in workers:
@@ -115,36 +118,43 @@ class CaseTraffic:
         path = folder / "plan.txt"
         path.write_text("".join(lines))
         names = dict.fromkeys(flow.src for flow in self._plan)
-        start_ns = time.monotonic_ns() + round((LEAD_S + LEAD_PER_SENDER_S * len(names)) * NS_PER_S)
-        options = ("--plan", str(path), "--start-ns", str(start_ns))
+        options = ("--plan", str(path), *_starts_in(LEAD_S + LEAD_PER_SENDER_S * len(names)))
         return [self._start_sending(self._host(name), "flows", *options) for name in names]
 
-    def _start_root(self) -> Program:
+    def _start_roots(self) -> list[Program]:
+        """Start every root. Several roots send their first query at the same time."""
         case, experiment = self._case, self._experiment
-        workers = list(self._workers)
-        random.Random(f"{experiment.seed} {case.name}").shuffle(workers)  # noqa: S311 - an order
-        named = (f"{worker.name}={worker.IP()}/{self._scheme.cc_of(worker)}" for worker in workers)
+        chance = random.Random(f"{experiment.seed} {case.name}")  # noqa: S311 - an order
         options = (
             *("--size", str(case.size_bytes), "--queries", str(case.queries)),
             *("--gap-ms", str(experiment.gap_ms), "--period-ms", str(experiment.period_ms)),
             *("--schedstat", f"/proc/{vswitchd_pid()}/schedstat"),
-            *("--workers", " ".join(named)),
             *(("--fresh",) if case.fresh else ()),
+            *(_starts_in(ROOTS_LEAD_S + LEAD_PER_ROOT_S * case.roots) if case.roots > 1 else ()),
         )
-        return self._traffic.start(self._net.root, "root", *options, port=WORKER_PORT)
+        roots = []
+        for incast in self._incasts:
+            workers = [self._host(name) for name in incast.workers]
+            chance.shuffle(workers)
+            named = (f"{worker.name}={worker.IP()}/{self._scheme.cc_of(worker)}" for worker in workers)
+            whom = ("--workers", " ".join(named))
+            root = self._host(incast.root)
+            roots.append(self._traffic.start(root, "root", *options, *whom, port=WORKER_PORT))
+        return roots
 
-    def _await_queries(self, root: Program) -> None:
+    def _await_queries(self, roots: list[Program]) -> None:
         done, last = 0, time.monotonic()
-        while root.running:
+        while any(root.running for root in roots):
             self._pass_time(POLL_S)
             now = self._traffic.records.read_text().count('"event":"query"')
             if now > done:
                 self._on_query(now)
                 done, last = now, time.monotonic()
             elif time.monotonic() - last > QUERY_S:
-                raise RunFailed(f"no query ended within {QUERY_S:.0f} s; {done} of {self._case.queries} done")
+                missing = f"{done} of {self._case.all_queries} done"
+                raise RunFailed(f"no query ended within {QUERY_S:.0f} s; {missing}")
         self._traffic.check()
-        self._on_query(self._case.queries)
+        self._on_query(self._case.all_queries)
 
     def _await_end(self, flows: list[Program]) -> None:
         """Wait until all planned flows have ended."""
@@ -162,6 +172,11 @@ class CaseTraffic:
             self._traffic.check()
             self._scheme.check()
             time.sleep(min(left, POLL_S))
+
+
+def _starts_in(seconds: float) -> tuple[str, str]:
+    """Return the option of a traffic program that starts so much later."""
+    return "--start-ns", str(time.monotonic_ns() + round(seconds * NS_PER_S))
 
 
 def planned_hosts(net: Network, case: Case) -> list[str]:

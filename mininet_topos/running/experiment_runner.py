@@ -137,7 +137,8 @@ def _run_schemes(
             home = raw / programs_folder(experiment, name, repeat)
             shutil.rmtree(home, ignore_errors=True)  # of an interrupted run
             plans = (case.plan(planned_hosts(net, case), experiment.seed) for case in experiment.cases)
-            receivers = sorted({flow.dst for plan in plans for flow in plan})
+            roots = {incast.root for case in experiment.cases for incast in experiment.incasts(case)}
+            receivers = sorted({flow.dst for plan in plans for flow in plan} | roots)
             with running(scheme, net, home, port, experiment.congestion_control, receivers) as now:
                 progress.done()
                 for case in cases:
@@ -167,7 +168,7 @@ def run_case(
     for attempt in range(1 + len(attempts(stem.parent, stem.name)), MOST_ATTEMPTS + 1):
 
         def on_query(done: int) -> None:
-            count = f": query {done}/{case.queries}" if case.queries else ""
+            count = f": query {done}/{case.all_queries}" if case.queries else ""
             progress.say(f"{name}: case {case.name}, {case.title}{count}")
 
         on_query(0)

@@ -27,16 +27,23 @@ def permutation(hosts: Sequence[str], chance: random.Random) -> list[Pair]:
     return list(zip(sources, sinks, strict=True))
 
 
-def shuffle(mappers: Sequence[str], reducers: Sequence[str], chance: random.Random) -> list[Pair]:
+def shuffle(
+    mappers: Sequence[str], reducers: Sequence[str], chance: random.Random, each: int | None = None
+) -> list[Pair]:
     """Return each pair of a mapper and another host that reduces; the mappers take turns.
 
-    Each mapper has a random order of its reducers.
+    Each mapper has a random order of its reducers. `each`: it has only so many of them. Raises BadExperiment
+    if there are fewer.
     """
     orders = []
     for mapper in mappers:
         order = [(mapper, reducer) for reducer in reducers if reducer != mapper]
         chance.shuffle(order)
-        orders.append(order)
+        if each is not None and not 1 <= each <= len(order):
+            raise BadExperiment(
+                f"reducers is {each}; want 1 to {len(order)}, the hosts that {mapper} can reach"
+            )
+        orders.append(order[:each])
     if not any(orders):
         raise BadExperiment("a shuffle needs a mapper and another host that reduces: add hosts")
     longest = max(map(len, orders))

@@ -135,18 +135,21 @@ class Permutation:
 class Shuffle:
     """The first ``mappers`` hosts send to all other hosts. None: every host sends to every other host.
 
-    Each sender starts a flow every ``every_us``; 0: all at once.
+    Each sender starts a flow every ``every_us``; 0: all at once. ``reducers``: each sends to only so many of
+    them, chosen at random. So the thesis' patterns are one-to-several (1 mapper, some reducers), one-to-all
+    (1 mapper) and all-to-all (neither).
     """
 
     size_bytes: int
     every_us: int = 0
     mappers: int | None = None
+    reducers: int | None = None
 
     def flows(self, hosts: Sequence[str], chance: random.Random) -> Iterator[Flow]:
         count = len(hosts) if self.mappers is None else self.mappers
         reducers = hosts if self.mappers is None else hosts[count:]
         begun: dict[str, int] = {}
-        for src, dst in shuffle(hosts[:count], reducers, chance):
+        for src, dst in shuffle(hosts[:count], reducers, chance, self.reducers):
             turn = begun.get(src, 0)
             begun[src] = turn + 1
             yield Flow(turn * self.every_us, src, dst, self.size_bytes)

@@ -196,3 +196,40 @@ cases = [{{ name = "starved", title = "2 long flows", background = 2, duration_s
     assert any("starved of CPU" in reason or "stood still" in reason for reason in row["reasons"])
     page = (tmp_path / "out" / "starved" / "report.html").read_text()
     assert "1 of 1 runs are void" in page
+
+
+def test_several_roots_ask_at_once_and_queues_are_measured_by_layer(tmp_path: Path) -> None:
+    text = """
+schemes = ["plain"]
+topology = "threetier,1,2,2"
+bandwidth_mbps = 20
+rates_mbps = { access = 20, trunk = 20 }
+queue_bytes = 150_000
+queues_bytes = { aggregation = 75_000 }
+period_ms = 200
+[[cases]]
+name = "two"
+title = "2 roots"
+roots = 2
+racks = 2
+workers = 4
+workers_at = [1, 3]
+size_bytes = 20_000
+queries = 4
+"""
+    row = _rows(tmp_path, "two", text)["plain"]
+    shown(row)
+    assert (row["queries"], row["roots"], row["response_flows"]) == (8, 2, 8)
+    assert row["x_ideal_mean"] >= 0.95
+    assert {layer: queue["ports"] for layer, queue in row["layers"].items()} == {"edge": 2, "aggregation": 2}
+    for queue in row["layers"].values():
+        assert 0 < queue["mean"] <= queue["busiest"] < queue["max"] <= 1
+    records = tmp_path / "out" / "two" / "raw" / row["run"] / "traffic.jsonl"
+    asked: dict[str, list[int]] = {}
+    for line in records.read_text().splitlines():
+        record = json.loads(line)
+        if record["event"] == "query":
+            asked.setdefault(record["host"], []).append(record["start_ns"])
+    assert sorted(asked) == ["h1", "h3"]
+    starts = zip(*asked.values(), strict=True)
+    assert all(abs(one - other) < 20_000_000 for one, other in starts)

@@ -6,6 +6,7 @@
 //   weir-traffic root   --host NAME --port P --size BYTES --queries Q --gap-ms G --workers "h1=10.0.0.2[/CC] ..."
 //                       [--period-ms P]               time from the start of a query to the start of the next;
 //                                                     replaces the gap between the end and the next start
+//                       [--start-ns T]                time of the first query, the same for several roots
 //                       [--fresh]                     connects anew for each query
 //                       [--schedstat FILE]            records how long the switch's thread waited for a CPU
 //   weir-traffic sink   --host NAME --port P          receives and discards; with --cc A,B on ports P and P + 1

@@ -17,7 +17,7 @@ struct options {
 	int port;
 	uint32_t response_bytes, queries, gap_ms, period_ms, sample_ms;
 	uint32_t deadline_us; // of a worker's response, after its request has arrived; 0: none
-	uint64_t start_ns;    // time 0 of the plan, CLOCK_MONOTONIC
+	uint64_t start_ns;    // time 0 of the plan, or of a root's first query (0: at once), CLOCK_MONOTONIC
 	bool fresh;           // a new connection for each query
 };
 

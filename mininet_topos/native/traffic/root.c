@@ -184,7 +184,9 @@ int run_root(void)
 	record_begin("connected");
 	record_put(",\"workers\":%u", count);
 	record_end();
-	uint64_t begin_ns = now_ns() + options.gap_ms * NS_PER_MS;
+	if (options.start_ns && now_ns() > options.start_ns)
+		fail("the start has passed while the root was connecting to %u workers", count);
+	uint64_t begin_ns = options.start_ns ? options.start_ns : now_ns() + options.gap_ms * NS_PER_MS;
 	for (uint32_t i = 0; i < options.queries; i++) {
 		if (!pause_until(begin_ns) || !run_query(workers, count, i))
 			return 0;

@@ -1,4 +1,4 @@
-"""A header of the data plane, compiled for the host, so that its arithmetic can be called."""
+"""C for tests: a header of the data plane compiled for the host, so that it can be called; BPF programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from cffi import FFI
 
-from weir_base.paths import PROJECT
+from weir_base.paths import PROJECT, build_dir
 
 INCLUDES = (PROJECT / "openflow_ext" / "bpf", PROJECT / "transports")
 
@@ -25,3 +25,14 @@ def compiled(header: str, declarations: str, folder: Path) -> tuple[FFI, Any]:
     ffi = FFI()
     ffi.cdef(declarations)
     return ffi, ffi.dlopen(str(library))
+
+
+def compiled_bpf(source: str, folder: Path) -> Path:
+    """The object file of a BPF program of this folder, which may include the data plane's headers."""
+    out = folder / Path(source).with_suffix(".o").name
+    options = ("-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror")
+    includes = (f"-I{include}" for include in (build_dir(), *INCLUDES))
+    subprocess.run(
+        ("clang", *options, *includes, "-c", Path(__file__).with_name(source), "-o", out), check=True
+    )
+    return out

@@ -31,8 +31,8 @@ from pyroute2 import netns
 
 from libbpf_cffi import libbpf
 from libbpf_cffi.libbpf import Object
+from tests.support.data_plane.host_c import compiled_bpf
 from tests.support.waiting import DEADLINE_S, wait_until
-from weir_base.paths import build_dir
 
 T = TypeVar("T")
 PORT = 5001
@@ -103,10 +103,7 @@ def ip(*words: str) -> None:
 
 
 def compiled_script(folder: Path) -> Path:
-    out = folder / "script.bpf.o"
-    options = ("-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-I", build_dir())
-    subprocess.run(("clang", *options, "-c", Path(__file__).with_name("script.bpf.c"), "-o", out), check=True)
-    return out
+    return compiled_bpf("script.bpf.c", folder)
 
 
 class Wire:

@@ -17,8 +17,9 @@ from mininet.topo import Topo
 
 from mininet_topos.cli import lab
 from mininet_topos.errors import BadExperiment
+from mininet_topos.network.bisection import bisection_links, disjoint_paths
 from mininet_topos.network.topologies import TOPOLOGIES, Census, census, make
-from mininet_topos.topo import BCube, DCell, Dumbbell, FatTree, LeafSpine, Star, ThreeTier
+from mininet_topos.topo import BCube, Clos, DCell, Dumbbell, FatTree, LeafSpine, Star, ThreeTier
 from weir_base.paths import PROJECT
 
 few = st.integers(1, 5)
@@ -51,32 +52,6 @@ def server_hops(topo: Topo) -> int:
         assert hops.keys() == near.keys()
         longest = max(longest, *hops.values())
     return longest
-
-
-def disjoint_paths(topo: Topo, sources: set[str], sinks: set[str]) -> int:
-    """Paths without a common link from sources to sinks: the links to cut between them (Menger)."""
-    around = neighbours(topo)
-    room = {(one, other): 1 for one in around for other in around[one]}
-    found = 0
-    while True:
-        came: dict[str, str | None] = dict.fromkeys(sources)
-        waiting, last = deque(sources), None
-        while waiting and last is None:
-            here = waiting.popleft()
-            for there in around[here]:
-                if there not in came and room[here, there]:
-                    came[there] = here
-                    waiting.append(there)
-                    if there in sinks:
-                        last = there
-                        break
-        if last is None:
-            return found
-        found += 1
-        while (before := came[last]) is not None:
-            room[before, last] -= 1
-            room[last, before] += 1
-            last = before
 
 
 def degrees(topo: Topo, nodes: list[str]) -> set[int]:
@@ -127,6 +102,11 @@ def test_three_tier_is_the_basic_tree_of_table_1(f: int) -> None:
     assert found.diameter_links == 2 * round(math.log(servers, n))
 
 
+@pytest.mark.parametrize("f", [2, 4])
+def test_the_basic_tree_has_table_2s_bisection_width(f: int) -> None:
+    assert bisection_links(ThreeTier(f, f, f)) == f // 2
+
+
 @limited
 @given(spines=few, leaves=st.integers(2, 5), servers=few)
 def test_a_leaf_spine_has_the_expected_numbers_and_paths(spines: int, leaves: int, servers: int) -> None:
@@ -154,9 +134,40 @@ def test_the_smallest_fat_tree_has_two_ports() -> None:
 @pytest.mark.parametrize("k", [2, 4, 6])
 def test_fat_tree_has_table_2s_bisection_width(k: int) -> None:
     """N / 2 links between one half of the pods and the other."""
-    topo, half = FatTree(k), k**3 // 8
-    hosts = sorted(topo.hosts(), key=lambda name: int(name[1:]))
-    assert disjoint_paths(topo, set(hosts[:half]), set(hosts[half:])) == half
+    assert bisection_links(FatTree(k)) == k**3 // 8
+
+
+@pytest.mark.parametrize(("n", "servers"), [(4, 2), (4, 5), (8, 2)])
+def test_clos_is_that_of_tables_1_and_2(n: int, servers: int) -> None:
+    """N / n_ToR links between one half and the other, if a rack has at least as many servers as uplinks."""
+    topo = Clos(n, servers)
+    found, hosts = census(topo), n**2 // 4 * servers
+    assert found == Census(hosts, 3 * n // 2 + n**2 // 4, hosts + 4 * hosts // servers, 6)
+    assert degrees(topo, [name for name in topo.switches() if not name.startswith("tor")]) == {n}
+    assert degrees(topo, topo.hosts()) == {1}
+    assert bisection_links(topo) == hosts // servers
+
+
+@pytest.mark.parametrize(
+    ("topo", "links"),
+    [
+        (Star(3), 2),
+        (ThreeTier(2, 2, 2), 1),
+        (ThreeTier(1, 1, 1), 0),
+        (Dumbbell(3, 3, 2), 2),
+        (LeafSpine(2, 4, 4), 4),
+    ],
+)
+def test_bisections_by_hand(topo: Topo, links: int) -> None:
+    assert bisection_links(topo) == links
+
+
+@pytest.mark.parametrize(("n", "level"), [(2, 1), (4, 1), (2, 2)])
+def test_dcell_has_more_than_table_2s_least_bisection_width(n: int, level: int) -> None:
+    """Table 2: more than N / (4 log_n N)."""
+    topo = DCell(n, level)
+    servers = len(topo.hosts())
+    assert bisection_links(topo) > servers / (4 * math.log(servers, n))
 
 
 DCELLS = [(2, 0), (4, 0), (2, 1), (4, 1), (6, 1), (2, 2), (3, 2)]
@@ -206,10 +217,7 @@ def test_one_to_one_has_table_2s_paths(kind: Any, level: int) -> None:
 @pytest.mark.parametrize("level", [1, 2, 3])
 def test_bcube_has_table_2s_bisection_width(level: int) -> None:
     """N / 2, for n = 2: the servers of one half differ from the other's in the highest digit."""
-    topo = BCube(2, level)
-    half = 2**level
-    hosts = sorted(topo.hosts(), key=lambda name: int(name[1:]))
-    assert disjoint_paths(topo, set(hosts[:half]), set(hosts[half:])) == half
+    assert bisection_links(BCube(2, level)) == 2**level
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
@@ -250,13 +258,14 @@ def test_topologies_are_listed_with_their_counts() -> None:
         "switches": 20,
         "links": 48,
         "diameter_links": 6,
+        "bisection_links": 8,
     }
 
 
 def test_a_topology_with_given_parameters_is_counted() -> None:
     result = CliRunner().invoke(lab, ["topologies", "bcube,2,2"])
     assert result.exit_code == 0
-    assert result.stdout.splitlines()[-1].split() == ["bcube", "n=2,", "level=2", "8", "12", "24", "6"]
+    assert result.stdout.splitlines()[-1].split() == ["bcube", "n=2,", "level=2", "8", "12", "24", "6", "4"]
 
 
 def test_mn_can_execute_the_file_alone() -> None:

@@ -217,6 +217,31 @@ def test_a_shuffle_spreads_each_senders_flows() -> None:
         assert [flow.start_us for flow in flows if flow.src == src] == [0, 10, 20, 30, 40]
 
 
+@pytest.mark.parametrize(
+    ("workload", "sources", "destinations"),
+    [
+        (Shuffle(9, mappers=1, reducers=3), 1, 3),
+        (Shuffle(9, mappers=1), 1, 7),
+        (Shuffle(9), 8, 8),
+    ],
+    ids=["one-to-several", "one-to-all", "all-to-all"],
+)
+def test_the_thesis_patterns_are_shuffles(workload: Shuffle, sources: int, destinations: int) -> None:
+    flows = plan(workload, HOSTS, seed=1)
+    assert len({flow.src for flow in flows}) == sources
+    assert len({flow.dst for flow in flows}) == destinations
+    assert len(flows) == len({(flow.src, flow.dst) for flow in flows})
+    assert len(flows) == (56 if sources > 1 else destinations)
+
+
+def test_several_are_others_with_another_seed() -> None:
+    chosen = {
+        frozenset(flow.dst for flow in plan(Shuffle(9, mappers=1, reducers=3), HOSTS, seed))
+        for seed in range(10)
+    }
+    assert len(chosen) > 1
+
+
 def test_deadlines_are_exponential_above_the_least() -> None:
     base = RandomFlows(fixed(10_000), 0.6, 100_000_000, 10_000_000)
     drawn = [f.deadline_us for f in plan(WithDeadlines(base, 20_000, least_us=3_000), HOSTS, seed=1)]
@@ -251,6 +276,8 @@ INCAST = {"workers": 2, "queries": 1, "gap_us": 1}
         (StaggeredFlows(2, -1, 1), "start_us of a flow is -1"),
         (Permutation(1, rounds=0), "rounds is 0"),
         (Shuffle(1, mappers=8), "a shuffle needs a mapper and another host"),
+        (Shuffle(1, mappers=1, reducers=8), "reducers is 8; want 1 to 7"),
+        (Shuffle(1, reducers=0), "reducers is 0; want 1 to 7"),
         (WithDeadlines(Shuffle(1), 0), "mean_us is 0"),
         (WithDeadlines(Shuffle(1), 10, least_us=10), "less than mean_us \\(10\\)"),
         (Replay((Flow(0, "h1", "x9", 1),)), "no such host: x9; use h1, h2"),
