@@ -16,6 +16,7 @@ BPF_SOURCES := $(wildcard $(addsuffix /*.bpf.c,$(BPF_FOLDERS)))
 BPF_OBJECTS := $(addprefix $(BUILD)/,$(notdir $(BPF_SOURCES:.c=.o)))
 BPF_HEADERS := $(wildcard openflow_ext/bpf/*.h transports/*.h)
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -Wall -Werror -I $(BUILD) -I openflow_ext/bpf
+NATIVE_CFLAGS := -O2 -g -Wall -Wextra -Werror -pthread
 # Workers of pytest: one for each CPU, and one more that runs what uses the machine. A test that ends its worker
 # ends the session.
 WORKERS := --max-worker-restart 0 --maxprocesses 8 -n
@@ -79,7 +80,14 @@ $(BUILD)/%.bpf.o: %.bpf.c $(BPF_HEADERS) $(BUILD)/vmlinux.h
 .SECONDEXPANSION:
 $(BUILD)/weir-%: $$(wildcard $(NATIVE)/$$(subst -,_,$$*)/*.[ch])
 	@mkdir -p $(BUILD)
-	cc -O2 -g -Wall -Wextra -Werror -pthread $(sort $(filter %.c,$^)) -o $@
+	cc $(NATIVE_CFLAGS) $(sort $(filter %.c,$^)) -o $@
+
+# The other transports of the lab's flows share the schedule and the records of weir-traffic.
+TRAFFIC := $(NATIVE)/traffic
+TRAFFIC_SHARED := $(addprefix $(TRAFFIC)/,events.c flows.c options.c records.c roles.c)
+$(BUILD)/weir-traffic-dcudp: $(wildcard $(NATIVE)/traffic_dcudp/*.[ch] $(TRAFFIC)/*.h) $(TRAFFIC_SHARED) \
+		dcudp/dcudp.h $(BUILD)/libdcudp.so
+	cc $(NATIVE_CFLAGS) -I $(TRAFFIC) -I dcudp $(filter %.c,$^) -L $(BUILD) -ldcudp '-Wl,-rpath,$$ORIGIN' -o $@
 
 # A process may have mapped the old library, so it is not written over: install removes it first.
 $(BUILD)/libdcudp.so: $(RUST_SOURCES)
