@@ -24,6 +24,8 @@ RUST := dcudp/rust
 RUST_SOURCES := $(wildcard $(RUST)/Cargo.* $(RUST)/*/Cargo.toml $(RUST)/*/src/*.rs $(RUST)/*/src/*/*.rs)
 CARGO := CARGO_TARGET_DIR=$(BUILD)/cargo cargo
 PROGRAMS := $(subst _,-,$(patsubst $(NATIVE)/%/main.c,$(BUILD)/weir-%,$(wildcard $(NATIVE)/*/main.c)))
+# UDT is built if Debian's libudt-dev is installed.
+PROGRAMS += $(if $(wildcard /usr/include/udt/udt.h),$(BUILD)/weir-traffic-udt)
 
 .PHONY: help demo test setup bpf check docs unit clean root
 
@@ -43,7 +45,7 @@ bpf: $(BPF_OBJECTS) $(PROGRAMS) $(BUILD)/libdcudp.so ## build the BPF programs, 
 
 check: docs ## ruff, clang-format, mypy, documentation; rustfmt and clippy if they are installed
 	$(BIN)/ruff check .
-	git ls-files '*.c' '*.h' | xargs $(BIN)/clang-format --dry-run --Werror
+	git ls-files '*.c' '*.cpp' '*.h' | xargs $(BIN)/clang-format --dry-run --Werror
 	$(BIN)/mypy
 	! cargo fmt --version >/dev/null 2>&1 || cargo fmt --manifest-path $(RUST)/Cargo.toml --all --check
 	! cargo clippy --version >/dev/null 2>&1 || \
@@ -88,6 +90,10 @@ TRAFFIC_SHARED := $(addprefix $(TRAFFIC)/,events.c flows.c options.c records.c r
 $(BUILD)/weir-traffic-dcudp: $(wildcard $(NATIVE)/traffic_dcudp/*.[ch] $(TRAFFIC)/*.h) $(TRAFFIC_SHARED) \
 		dcudp/dcudp.h $(BUILD)/libdcudp.so
 	cc $(NATIVE_CFLAGS) -I $(TRAFFIC) -I dcudp $(filter %.c,$^) -L $(BUILD) -ldcudp '-Wl,-rpath,$$ORIGIN' -o $@
+
+$(BUILD)/weir-traffic-udt: $(wildcard $(NATIVE)/traffic_udt/*.* $(TRAFFIC)/*.h) $(TRAFFIC_SHARED)
+	@mkdir -p $(BUILD)
+	cc $(NATIVE_CFLAGS) -I $(TRAFFIC) $(filter %.c %.cpp,$^) -ludt -lstdc++ -o $@
 
 # A process may have mapped the old library, so it is not written over: install removes it first.
 $(BUILD)/libdcudp.so: $(RUST_SOURCES)

@@ -1,6 +1,6 @@
 """Baselines: the transports that the papers compare with, and what each needs of hosts and switch.
 
-Most are TCP with a congestion control. DCUDP has a traffic program of its own.
+Most are TCP with a congestion control. DCUDP and UDT have traffic programs of their own.
 
 A congestion control is set for each socket (TCP_CONGESTION), so flows of several baselines can share a link.
 Linux has no socket option for ECN without DCTCP: `net.ipv4.tcp_ecn` belongs to a host's network namespace.
@@ -17,6 +17,7 @@ from mininet_topos.experiments.plot_style import PlotStyle
 
 TCP_PROGRAM = "weir-traffic"
 DCUDP_PROGRAM = "weir-traffic-dcudp"
+UDT_PROGRAM = "weir-traffic-udt"
 ECN_OFF = 0
 ECN_IF_ASKED = 2
 """Linux's default: a listener agrees to ECN; a connecting socket does not ask for it."""
@@ -32,7 +33,8 @@ class Baseline:
     ``tcp_ecn``: net.ipv4.tcp_ecn of the sockets' namespaces, at both ends.
     ``marked``: the switch has to mark packets.
     ``paced``: Adaptive Pacing, whose senders have to know the bottleneck and n (running/pacing.py).
-    ``program``: the traffic program of its long and planned flows (native/).
+    ``program``: the traffic program of its long and planned flows (native/). `make bpf` builds it only if
+    the Debian ``package`` is installed; empty: it needs none.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Baseline:
     marked: bool = False
     paced: bool = False
     program: str = TCP_PROGRAM
+    package: str = ""
 
     @property
     def is_tcp(self) -> bool:
@@ -95,5 +98,6 @@ BASELINES = {
             )
         ),
         Baseline("dcudp", (), PlotStyle("DCUDP", "#1F77B4", "-", "*"), marked=True, program=DCUDP_PROGRAM),
+        Baseline("udt", (), PlotStyle("UDT", "#7F7F7F", "-", "+"), program=UDT_PROGRAM, package="libudt-dev"),
     )
 }

@@ -107,7 +107,7 @@ class Experiment:
     ``congestion_control``: of the hosts, for schemes that name none.
     ``mark_pkts``: queue length above which the switch marks packets, for schemes that want marks.
     ``source_mbps``: what the application of a flow offers, for transports that send at that rate until the
-    network is congested (DCUDP); with headers, as `bandwidth_mbps`. 0: `bandwidth_mbps`.
+    network is congested (DCUDP, UDT); with headers, as `bandwidth_mbps`. 0: `bandwidth_mbps`.
     ``sample_ms``: how often flows, and the bytes that sinks have received, are recorded.
     ``repeats``: number of runs of each case.
     ``seed``: of the planned flows and of the order in which workers are asked.

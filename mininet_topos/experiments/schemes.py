@@ -132,6 +132,7 @@ _WITHOUT_CONTROLLER = (
         extended=True,
         transports=("reno", "dctcp"),
     ),
+    _of_baseline("udt", BASELINES["udt"]),
     *(
         replace(
             _of_baseline("dcudp", BASELINES["dcudp"]),

@@ -38,7 +38,7 @@ def provide(names: Sequence[str], state: LabState) -> tuple[HostTransport, ...]:
     for name in names:
         wanted = _baseline(name)
         if not wanted.is_tcp:
-            built(wanted.program)
+            _require_program(wanted)
             found.append(HostTransport(name, "", wanted.tcp_ecn, wanted.program))
             continue
         usable = [cc for cc in wanted.congestion_controls if settable(cc)]
@@ -62,11 +62,19 @@ def require_transports(scheme: Scheme, congestion_control: str) -> None:
         wanted = _baseline(name)
         try:
             if not wanted.is_tcp:
-                built(wanted.program)
+                _require_program(wanted)
             elif not any(map(settable, wanted.congestion_controls)) and not _loadable(wanted):
                 wanted.choose(())
         except Unable as error:
             raise Unable(f"scheme {scheme.name}: {error}") from error
+
+
+def _require_program(wanted: Baseline) -> None:
+    try:
+        built(wanted.program)
+    except Unable as error:
+        first = f"; it needs {wanted.package}: `make setup` installs it" if wanted.package else ""
+        raise Unable(f"{error}{first}") from None
 
 
 def _baseline(name: str) -> Baseline:

@@ -14,7 +14,8 @@
 //
 // Every role takes --cc (congestion control of its sockets, default reno) and --sample-ms (how often open flows and
 // the bytes of a sink are recorded; 0: a sink records nothing). Times are CLOCK_MONOTONIC. On SIGTERM a role writes
-// its last records and exits with 0. The folder traffic_dcudp holds sink, source and flows over DCUDP.
+// its last records and exits with 0. The folders traffic_dcudp and traffic_udt hold sink, source
+// and flows over DCUDP and UDT.
 #include "roles.h"
 
 int main(int argc, char **argv)
