@@ -16,6 +16,7 @@ BPF_SOURCES := $(wildcard $(addsuffix /*.bpf.c,$(BPF_FOLDERS)))
 BPF_OBJECTS := $(addprefix $(BUILD)/,$(notdir $(BPF_SOURCES:.c=.o)))
 BPF_HEADERS := $(wildcard openflow_ext/bpf/*.h transports/*.h)
 BPF_CFLAGS := -O2 -g -target bpf -mcpu=v3 -D__TARGET_ARCH_$(ARCH) -Wall -Werror -I $(BUILD) -I openflow_ext/bpf
+NATIVE_CFLAGS := -O2 -g -Wall -Wextra -Werror -pthread
 # Workers of pytest: one for each CPU, and one more that runs what uses the machine. A test that ends its worker
 # ends the session.
 WORKERS := --max-worker-restart 0 --maxprocesses 8 -n
@@ -23,6 +24,8 @@ RUST := dcudp/rust
 RUST_SOURCES := $(wildcard $(RUST)/Cargo.* $(RUST)/*/Cargo.toml $(RUST)/*/src/*.rs $(RUST)/*/src/*/*.rs)
 CARGO := CARGO_TARGET_DIR=$(BUILD)/cargo cargo
 PROGRAMS := $(subst _,-,$(patsubst $(NATIVE)/%/main.c,$(BUILD)/weir-%,$(wildcard $(NATIVE)/*/main.c)))
+# UDT is built if Debian's libudt-dev is installed.
+PROGRAMS += $(if $(wildcard /usr/include/udt/udt.h),$(BUILD)/weir-traffic-udt)
 
 .PHONY: help demo test setup bpf check docs unit clean root
 
@@ -42,7 +45,7 @@ bpf: $(BPF_OBJECTS) $(PROGRAMS) $(BUILD)/libdcudp.so ## build the BPF programs, 
 
 check: docs ## ruff, clang-format, mypy, documentation; rustfmt and clippy if they are installed
 	$(BIN)/ruff check .
-	git ls-files '*.c' '*.h' | xargs $(BIN)/clang-format --dry-run --Werror
+	git ls-files '*.c' '*.cpp' '*.h' | xargs $(BIN)/clang-format --dry-run --Werror
 	$(BIN)/mypy
 	! cargo fmt --version >/dev/null 2>&1 || cargo fmt --manifest-path $(RUST)/Cargo.toml --all --check
 	! cargo clippy --version >/dev/null 2>&1 || \
@@ -79,7 +82,18 @@ $(BUILD)/%.bpf.o: %.bpf.c $(BPF_HEADERS) $(BUILD)/vmlinux.h
 .SECONDEXPANSION:
 $(BUILD)/weir-%: $$(wildcard $(NATIVE)/$$(subst -,_,$$*)/*.[ch])
 	@mkdir -p $(BUILD)
-	cc -O2 -g -Wall -Wextra -Werror -pthread $(sort $(filter %.c,$^)) -o $@
+	cc $(NATIVE_CFLAGS) $(sort $(filter %.c,$^)) -o $@
+
+# The other transports of the lab's flows share the schedule and the records of weir-traffic.
+TRAFFIC := $(NATIVE)/traffic
+TRAFFIC_SHARED := $(addprefix $(TRAFFIC)/,events.c flows.c options.c records.c roles.c)
+$(BUILD)/weir-traffic-dcudp: $(wildcard $(NATIVE)/traffic_dcudp/*.[ch] $(TRAFFIC)/*.h) $(TRAFFIC_SHARED) \
+		dcudp/dcudp.h $(BUILD)/libdcudp.so
+	cc $(NATIVE_CFLAGS) -I $(TRAFFIC) -I dcudp $(filter %.c,$^) -L $(BUILD) -ldcudp '-Wl,-rpath,$$ORIGIN' -o $@
+
+$(BUILD)/weir-traffic-udt: $(wildcard $(NATIVE)/traffic_udt/*.* $(TRAFFIC)/*.h) $(TRAFFIC_SHARED)
+	@mkdir -p $(BUILD)
+	cc $(NATIVE_CFLAGS) -I $(TRAFFIC) $(filter %.c %.cpp,$^) -ludt -lstdc++ -o $@
 
 # A process may have mapped the old library, so it is not written over: install removes it first.
 $(BUILD)/libdcudp.so: $(RUST_SOURCES)

@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 def _built() -> str:
     transports = (transport.artifact for transport in TRANSPORTS.values())
     objects = ("weir.bpf.o", "queue_probe.bpf.o", *transports, "dctcp_sockets.bpf.o", "deadlines.bpf.o")
-    programs = ("weir-traffic", "weir-stalls", "weir-delay-line", "weir-delay-probe")
+    programs = ("weir-traffic", "weir-traffic-dcudp", "weir-stalls", "weir-delay-line", "weir-delay-probe")
     return probes.artifacts(*objects, *programs)
 
 

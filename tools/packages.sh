@@ -35,6 +35,7 @@ missing_to_test() {
     has ethtool || echo ethtool
     has tcpdump || echo tcpdump
     has iperf3 || echo iperf3
+    has g++ && [ -e /usr/include/udt/udt.h ] || echo g++ libudt-dev # the lab's scheme udt
     has ping || echo iputils-ping
     has chromium && has chromedriver || echo chromium chromium-driver
     has fc-list && [ -n "$(fc-list)" ] || echo fonts-dejavu-core fontconfig

@@ -82,6 +82,7 @@ CHECKS = (
     Check("switch", "flow table", probes.flow_table, "correct [switch] max_flows in the settings"),
     Check("lab", "Mininet", probes.mininet, SETUP),
     Check("lab", "traffic programs", lambda: probes.artifacts("weir-traffic", "weir-stalls"), "make bpf"),
+    Check("lab", "DCUDP traffic", lambda: probes.artifacts("weir-traffic-dcudp"), "make bpf", required=False),
     Check(
         *("lab", "delay line", lambda: probes.artifacts("weir-delay-line", "weir-delay-probe"), "make bpf"),
         required=False,

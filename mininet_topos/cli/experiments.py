@@ -73,7 +73,7 @@ def schemes_command(as_json: bool) -> None:
         tables.Column("name", align="left"),
         tables.Column("label", align="left"),
         tables.Column("agent"),
-        tables.Column("transports", align="left"),
+        tables.Column("transports", align="left", fold_at=10),
         tables.Column("apps", align="left", fold_at=14),
     )
     tables.show(columns, rows)

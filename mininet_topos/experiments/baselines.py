@@ -1,5 +1,7 @@
 """Baselines: the transports that the papers compare with, and what each needs of hosts and switch.
 
+Most are TCP with a congestion control. DCUDP and UDT have traffic programs of their own.
+
 A congestion control is set for each socket (TCP_CONGESTION), so flows of several baselines can share a link.
 Linux has no socket option for ECN without DCTCP: `net.ipv4.tcp_ecn` belongs to a host's network namespace.
 Therefore a host uses ECN-TCP for all its flows or for none.
@@ -13,6 +15,9 @@ from dataclasses import dataclass
 from mininet_topos.errors import Unable
 from mininet_topos.experiments.plot_style import PlotStyle
 
+TCP_PROGRAM = "weir-traffic"
+DCUDP_PROGRAM = "weir-traffic-dcudp"
+UDT_PROGRAM = "weir-traffic-udt"
 ECN_OFF = 0
 ECN_IF_ASKED = 2
 """Linux's default: a listener agrees to ECN; a connecting socket does not ask for it."""
@@ -23,10 +28,13 @@ ECN_ALWAYS = 1
 class Baseline:
     """One transport.
 
-    ``congestion_controls``: names for TCP_CONGESTION in order of preference; each of them will do.
+    ``congestion_controls``: names for TCP_CONGESTION in order of preference; each of them will do. None: the
+    transport is not TCP.
     ``tcp_ecn``: net.ipv4.tcp_ecn of the sockets' namespaces, at both ends.
     ``marked``: the switch has to mark packets.
     ``paced``: Adaptive Pacing, whose senders have to know the bottleneck and n (running/pacing.py).
+    ``program``: the traffic program of its long and planned flows (native/). `make bpf` builds it only if
+    the Debian ``package`` is installed; empty: it needs none.
     """
 
     name: str
@@ -35,6 +43,13 @@ class Baseline:
     tcp_ecn: int = ECN_OFF
     marked: bool = False
     paced: bool = False
+    program: str = TCP_PROGRAM
+    package: str = ""
+
+    @property
+    def is_tcp(self) -> bool:
+        """Whether the kernel's TCP carries the flows."""
+        return self.program == TCP_PROGRAM
 
     def choose(self, available: Container[str]) -> str:
         """Return the preferred congestion control among the available ones. Raises Unable."""
@@ -82,5 +97,7 @@ BASELINES = {
                 ("l2dct", "L2DCT, AP", "#6A3D9A", ">"),
             )
         ),
+        Baseline("dcudp", (), PlotStyle("DCUDP", "#1F77B4", "-", "*"), marked=True, program=DCUDP_PROGRAM),
+        Baseline("udt", (), PlotStyle("UDT", "#7F7F7F", "-", "+"), program=UDT_PROGRAM, package="libudt-dev"),
     )
 }

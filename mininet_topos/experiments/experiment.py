@@ -25,7 +25,13 @@ SEGMENT_OVERHEAD_BYTES = 66
 """Ethernet 14, IPv4 20, TCP with timestamps 32: what the bottleneck counts besides the payload."""
 
 FULL_SEGMENT_BYTES = MSS_BYTES + SEGMENT_OVERHEAD_BYTES
+UDP_PAYLOAD_BYTES = 1472
+"""Of a packet that is as long as a full segment: without Ethernet 14, IPv4 20, UDP 8."""
+
 MOST_RESPONSE_BYTES = 64 << 20
+LEAST_SAMPLE_MS = 10
+"""How often a sink looks whether a record is due."""
+
 FABRIC_MODES = ("proactive", "reactive")
 
 
@@ -33,6 +39,11 @@ def _wire_ms(size_bytes: int, rate_mbps: float) -> float:
     """Return the time of so many bytes with their headers at a rate."""
     segments = -(-size_bytes // MSS_BYTES)
     return 8 * (size_bytes + segments * SEGMENT_OVERHEAD_BYTES) / (rate_mbps * 1000)
+
+
+def udp_bps(mbps: float) -> int:
+    """Return the bits of UDP payload in a second that full packets at a rate of the bottleneck carry."""
+    return round(mbps * 1e6 * UDP_PAYLOAD_BYTES / FULL_SEGMENT_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +140,9 @@ class Experiment:
     ``warmup_s``, ``tail_s``: how long the long flows run before the first and after the last query.
     ``congestion_control``: of the hosts, for schemes that name none.
     ``mark_pkts``: queue length above which the switch marks packets, for schemes that want marks.
+    ``source_mbps``: what the application of a flow offers, for transports that send at that rate until the
+    network is congested (DCUDP, UDT); with headers, as `bandwidth_mbps`. 0: `bandwidth_mbps`.
+    ``sample_ms``: how often flows, and the bytes that sinks have received, are recorded.
     ``repeats``: number of runs of each case.
     ``seed``: of the planned flows and of the order in which workers are asked.
     ``repeat_until_s``: how long after its start the experiment repeats void runs.
@@ -153,6 +167,8 @@ class Experiment:
     tail_s: float = 3.0
     congestion_control: str = "reno"
     mark_pkts: int = 20
+    source_mbps: float = 0.0
+    sample_ms: int = 100
     repeats: int = 1
     seed: int = 1
     repeat_until_s: float = 3600.0
@@ -195,10 +211,12 @@ class Experiment:
 
     def _check_numbers(self) -> None:
         least = {"gap_ms": 0, "period_ms": 0, "repeats": 1, "mark_pkts": 1}
+        least |= {"sample_ms": LEAST_SAMPLE_MS}
         for key, smallest in least.items():
             if getattr(self, key) < smallest:
                 raise BadExperiment(f"{key} is {getattr(self, key)}; want {smallest} or more")
         rates = {"bandwidth_mbps": self.bandwidth_mbps}
+        rates |= {"source_mbps": self.source_mbps} if self.source_mbps else {}
         rates |= {f"rates_mbps.{role}": rate_mbps for role, rate_mbps in self.rates_mbps.items()}
         for key, rate_mbps in rates.items():
             if not 1 <= rate_mbps <= 10_000:
@@ -219,6 +237,17 @@ class Experiment:
             raise BadExperiment(f"two cases have the same name: want a name of its own for each of {names}")
         for case in self.cases:
             case.check(self.seed)
+        if any(case.queries for case in self.cases):
+            self._check_queries()
+
+    def _check_queries(self) -> None:
+        for name in self.schemes:
+            scheme = find(name)
+            if scheme and not scheme.is_tcp:
+                raise BadExperiment(
+                    f"scheme {name}: queries are sent over TCP only; give its cases `flows` instead, for "
+                    f"example of the kind incast, or `background`"
+                )
 
     def _check_rates(self) -> None:
         others = [role for role in ROLES if role != bottleneck_role(self.topology)]
@@ -320,6 +349,11 @@ class Experiment:
         return max(case.background for case in self.cases)
 
     @property
+    def offered_mbps(self) -> float:
+        """What the application of a flow offers to a transport that sends at that rate."""
+        return self.source_mbps or self.bandwidth_mbps
+
+    @property
     def bottleneck(self) -> Bottleneck:
         """Rate and queue limit of the port whose queue the lab records."""
         return self._shape(self.bandwidth_mbps)
@@ -366,6 +400,8 @@ class Experiment:
         marks: Settings = {}
         if scheme.marked:
             marks = {"switch": {"mark_pkts": scheme.mark_pkts or self.mark_pkts}}
+            if scheme.mark_all_pkts:
+                marks["switch"]["mark_all_pkts"] = scheme.mark_all_pkts
         fabric: Settings = {"fabric": {"mode": self.fabric_mode}}
         return replace(
             scheme,

@@ -31,6 +31,8 @@ FABRIC = ("fabric_app.app",)
 UNKNOWN_COLOUR = "#444444"
 FLOWS_FROM = ("lab", "host", "network")
 Settings = dict[str, dict[str, object]]
+TH_MIN_PKTS, TH_MAX_PKTS = 1, 15
+"""The thresholds of DCUDP's marks (Ye, Mhamdi and Hamdi, CloudNet 2014, sections IV.A and V.A)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class Scheme:
     ``settings``: sections of the configuration file that the programs get. ``transports``: names of
     baselines, which the hosts take in turn; if there is none, hosts use the experiment's congestion control.
     ``mark_pkts``: queue length above which the switch marks packets; 0: the experiment's.
+    ``mark_all_pkts``: queue length from which on it marks all; between the two a share that rises linearly.
+    0: it marks all above `mark_pkts`.
     ``min_rto_ms``, ``initial_window``, ``quick_ack``: of every host (network/routes.py).
     ``window_bytes``: the largest window that a host advertises, in whole segments; 0: the kernel's.
     ``sized_window``: `window_bytes` is what the experiment's worst case allows.
@@ -55,6 +59,7 @@ class Scheme:
     settings: Settings = field(default_factory=dict)
     transports: tuple[str, ...] = ()
     mark_pkts: int = 0
+    mark_all_pkts: int = 0
     min_rto_ms: int = 0
     initial_window: int = 0
     quick_ack: bool = False
@@ -72,6 +77,11 @@ class Scheme:
     def marked(self) -> bool:
         """Whether the switch has to mark packets."""
         return any(BASELINES[name].marked for name in self.transports)
+
+    @property
+    def is_tcp(self) -> bool:
+        """Whether all hosts use TCP."""
+        return all(BASELINES[name].is_tcp for name in self.transports)
 
     @property
     def paced(self) -> bool:
@@ -121,6 +131,23 @@ _WITHOUT_CONTROLLER = (
         PlotStyle("TCP+DCTCP", "#56B4E9", (0, (3, 1, 1, 1)), "X"),
         extended=True,
         transports=("reno", "dctcp"),
+    ),
+    _of_baseline("udt", BASELINES["udt"]),
+    *(
+        replace(
+            _of_baseline("dcudp", BASELINES["dcudp"]),
+            name=name,
+            style=PlotStyle(label, colour, line, marker),
+            transports=transports,
+            mark_pkts=TH_MIN_PKTS,
+            mark_all_pkts=TH_MAX_PKTS,
+        )
+        for name, label, colour, line, marker, transports in (
+            ("dcudp", "DCUDP", "#1F77B4", "-", "*", ("dcudp",)),
+            ("reno+dcudp", "TCP+DCUDP", "#17BECF", "--", "*", ("reno", "dcudp")),
+            ("ecn+dcudp", "ECN-TCP+DCUDP", "#2F4B7C", "--", "8", ("ecn-tcp", "dcudp")),
+            ("dctcp+dcudp", "DCTCP+DCUDP", "#9EDAE5", "--", "h", ("dctcp", "dcudp")),
+        )
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Counters around a run: the hosts' TCP counters, and the drops of queues, links and Open vSwitch."""
+"""Counters around a run: of TCP and UDP in the hosts, and the drops of queues, links and Open vSwitch."""
 
 from __future__ import annotations
 
@@ -34,6 +34,16 @@ def parse_proc_net(text: str) -> dict[str, int]:
     return counters
 
 
+def datagrams(text: str) -> tuple[int, int]:
+    """Return how many UDP datagrams a host has sent and received, from the text of its /proc/net/snmp.
+
+    Datagrams without a receiver, and those for which a socket had no room, have been received too.
+    """
+    lines = [line for line in text.splitlines() if line.startswith("Udp:")]
+    counters = parse_proc_net("\n".join(lines))
+    return counters["OutDatagrams"], sum(counters[name] for name in ("InDatagrams", "NoPorts", "InErrors"))
+
+
 def tcp_counters(host: LabHost) -> dict[str, int]:
     """Return a host's TCP counters, read from outside its network namespace."""
     counters: dict[str, int] = {}
@@ -51,6 +61,7 @@ class Snapshot:
     ``other_queue_drops``: packets that the queue of another shaped port refused.
     ``ovs_receive_drops``: packets for which the receive sockets of Open vSwitch had no room.
     ``link_losses``, ``link_duplicates``: packets that the hosts' links lost and duplicated on purpose.
+    ``udp_sent``, ``udp_received``: datagrams of all hosts.
     """
 
     tcp: dict[str, int]
@@ -60,18 +71,21 @@ class Snapshot:
     other_queue_drops: int = 0
     link_losses: int = 0
     link_duplicates: int = 0
+    udp_sent: int = 0
+    udp_received: int = 0
 
     @property
     def ovs_drops(self) -> int:
-        """TCP segments that left a host, reached no host, and were not refused by a queue.
+        """TCP segments and datagrams that left a host, reached no host, and were not refused by a queue.
 
         The number is exact if nothing is in flight. Open vSwitch does not count these drops: it sends in
         batches, and if the queue refuses a packet, Open vSwitch drops the rest of the batch. A full queue
         would have refused these packets as well.
         """
         sent = self.tcp["OutSegs"] + self.tcp["RetransSegs"]  # OutSegs does not include retransmissions
-        sent += self.link_duplicates
-        accounted = self.tcp["InSegs"] + self.queue_drops + self.other_queue_drops + self.link_losses
+        sent += self.udp_sent + self.link_duplicates
+        received = self.tcp["InSegs"] + self.udp_received
+        accounted = received + self.queue_drops + self.other_queue_drops + self.link_losses
         return max(0, sent - accounted)
 
     def since(self, before: Snapshot) -> Snapshot:
@@ -84,6 +98,8 @@ class Snapshot:
             self.other_queue_drops - before.other_queue_drops,
             self.link_losses - before.link_losses,
             self.link_duplicates - before.link_duplicates,
+            self.udp_sent - before.udp_sent,
+            self.udp_received - before.udp_received,
         )
 
 
@@ -96,6 +112,17 @@ def tcp_totals(net: Network) -> dict[str, int]:
     return totals
 
 
+def udp_totals(net: Network) -> tuple[int, int]:
+    """Return how many datagrams all hosts have sent, and how many they have received."""
+    counts = [datagrams(Path(f"/proc/{host.pid}/net/snmp").read_text()) for host in net.hosts]
+    return sum(sent for sent, _ in counts), sum(received for _, received in counts)
+
+
+def packets_sent(net: Network) -> int:
+    """Return how many TCP segments and datagrams all hosts have sent."""
+    return tcp_totals(net)["OutSegs"] + udp_totals(net)[0]
+
+
 def snapshot(net: Network) -> Snapshot:
     """Read all counters of a network."""
     tcp = tcp_totals(net)
@@ -105,5 +132,6 @@ def snapshot(net: Network) -> Snapshot:
     others = (read_queue(ifname).drops for ifname in net.shapes if ifname != net.bottleneck_ifname)
     links = net.links.counts() if net.links else LinkCounts()
     return Snapshot(
-        *(tcp, queue.drops, queue.sent_bytes, receive_drops, sum(others)), links.lost, links.duplicated
+        *(tcp, queue.drops, queue.sent_bytes, receive_drops, sum(others)),
+        *(links.lost, links.duplicated, *udp_totals(net)),
     )

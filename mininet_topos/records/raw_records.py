@@ -30,18 +30,22 @@ def read_run(run: Path) -> tuple[Record, list[Record]]:
 
 
 def goodput_points(records: list[Record]) -> list[tuple[float, float]]:
-    """Return (time in ns, bytes) of the long flows: the sum over all sinks, while every sink reports."""
-    by_host: dict[str, list[tuple[float, float]]] = {}
+    """Return (time in ns, bytes) of the long flows: the sum over all sinks, while every sink reports.
+
+    A host has a sink for each transport.
+    """
+    by_sink: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for record in records:
         if record["event"] == "goodput":
-            by_host.setdefault(record["host"], []).append((record["t_ns"], record["bytes"]))
-    if not by_host:
+            sink = record["host"], record.get("port", 0)  # an older version had one sink in a host
+            by_sink.setdefault(sink, []).append((record["t_ns"], record["bytes"]))
+    if not by_sink:
         return []
-    since = max(points[0][0] for points in by_host.values())
-    until = min(points[-1][0] for points in by_host.values())
-    times = np.array([t_ns for t_ns, _ in next(iter(by_host.values())) if since <= t_ns <= until])
+    since = max(points[0][0] for points in by_sink.values())
+    until = min(points[-1][0] for points in by_sink.values())
+    times = np.array([t_ns for t_ns, _ in next(iter(by_sink.values())) if since <= t_ns <= until])
     total = np.zeros(len(times))
-    for points in by_host.values():
+    for points in by_sink.values():
         at, received = np.array(points).T
         total += np.interp(times, at, received)
     return list(zip(times.tolist(), total.tolist(), strict=True))

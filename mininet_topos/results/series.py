@@ -19,7 +19,10 @@ SETTLING = 0.25
 
 @dataclass(frozen=True, slots=True)
 class FlowSeries:
-    """The samples of one flow, about ten a second, from its sender's TCP_INFO."""
+    """The samples of one flow, about ten a second, as its sender knows it (TCP_INFO).
+
+    A figure that the flow's transport does not have is NaN: DCUDP has no window.
+    """
 
     host: str
     transport: str
@@ -60,7 +63,7 @@ def flow_series(records: Sequence[Record], transports: Mapping[str, str]) -> lis
 
 def _series(host: str, transport: str, samples: list[Record]) -> FlowSeries:
     def column(name: str) -> Numbers:
-        return np.array([record[name] for record in samples], dtype=float)
+        return np.array([record.get(name, np.nan) for record in samples], dtype=float)
 
     return FlowSeries(
         host,

@@ -35,6 +35,8 @@ STEADY_S = 1.0
 """How long before and after the queries the long flows' rate is measured."""
 RECOVERY_WINDOW_S = 0.3
 RECOVERED = 0.9
+RELEASED_AFTER_S, RELEASED_UNTIL_S = 0.05, 0.15
+"""The time after the end of a planned flow in which the long flows' goodput is measured."""
 NS_PER_S = 1e9
 Row = dict[str, Any]
 OLDER_ROW: Row = {
@@ -145,6 +147,7 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
     ideal_ms = experiment.ideal_ms(case)
     qct_ms = _qct_ms(done)
     counters, tcp = record["counters"], record["counters"]["tcp"]
+    own = _counts_beside_tcp(records)
     return {
         "experiment": experiment.name,
         "case": case.name,
@@ -176,8 +179,8 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "link_losses": counters.get("link_losses", 0),
         "pinned": experiment.pinned,
         **_link_figures(record),
-        "retransmits": tcp["RetransSegs"],
-        "timeouts": tcp["TCPTimeouts"],
+        "retransmits": tcp["RetransSegs"] + own["total_retrans"],
+        "timeouts": tcp["TCPTimeouts"] + own["timeouts"],
         "loss_probes": tcp["TCPLossProbes"],
         "queue_max_pkts": record["queue_max_pkts"],
         "queue_max_bytes": record["queue_max_bytes"],
@@ -186,6 +189,7 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "cpu": _cpu_shares(record),
         **_switch_figures(record),
         **background_figures(records, experiment.period_ms),
+        "released_mbps": released_mbps(records),
         **flow_figures(run, record, records, case),
         **planned_figures(run, records, experiment, case),
         "mark_pkts": _mark_pkts(experiment, record["scheme"]),
@@ -193,6 +197,14 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "run": run.name,
         "valid": record["valid"],
         "reasons": record["reasons"],
+    }
+
+
+def _counts_beside_tcp(records: list[Record]) -> dict[str, int]:
+    """Return what the flows of other transports sent again, and their timeouts, which no kernel counts."""
+    last = {_flow_of(entry): entry for entry in records if "rate_pps" in entry}
+    return {
+        name: sum(entry.get(name, 0) for entry in last.values()) for name in ("total_retrans", "timeouts")
     }
 
 
@@ -255,18 +267,19 @@ def _switch_figures(record: dict[str, Any]) -> Row:
 def flow_figures(run: Path, record: Record, records: list[Record], case: Case) -> Row:
     """Return the figures of the sampled flows and of the queue while the flows had settled.
 
-    ``cwnd_kb``: the mean sum of all congestion windows.
+    ``cwnd_kb``: the mean sum of all congestion windows; None if a flow's transport has none.
     ``missed``: the share of the responses and planned flows that missed their deadline.
     """
     since_ns, until_ns = settled_span_ns(records)
     flows = flow_series(records, record["transports"])
     rates = [flow.mean_mbps(since_ns, until_ns) for flow in flows]
     queue = queue_between(run, record, since_ns, until_ns).tolist()
+    cwnd_kb = sum(flow.mean_cwnd_kb(since_ns, until_ns) for flow in flows)
     return {
         "goodput_mbps": round(sum(rates), 2) if flows else None,
         "goodput_by_transport": goodput_by_transport(flows, since_ns, until_ns),
         "fairness": fairness(rates) if flows else None,
-        "cwnd_kb": round(sum(flow.mean_cwnd_kb(since_ns, until_ns) for flow in flows), 1) if flows else None,
+        "cwnd_kb": round(cwnd_kb, 1) if flows and not math.isnan(cwnd_kb) else None,
         "missed": missed(run, records, case),
         "queue_pkts_p50": percentile(queue, 50) if queue else None,
         "queue_pkts_p95": percentile(queue, 95) if queue else None,
@@ -347,6 +360,34 @@ def background_figures(records: list[dict[str, Any]], period_ms: int) -> Row:
         "background_mbps": {name: round(rate, 2) for name, rate in rates.items()},
         "recovery_s": recovery_s,
     }
+
+
+def released_mbps(records: list[Record]) -> float | None:
+    """Return the long flows' goodput just after planned flows have ended: the median over these ends.
+
+    It is the goodput from RELEASED_AFTER_S to RELEASED_UNTIL_S after an end. An end does not count if another
+    planned flow is open in this time. None: there is no such end, or no long flow.
+    """
+    begun = [entry for entry in records if entry["event"] == "connected" and "flow" in entry]
+    points = while_sending(goodput_points(records))
+    if not points or not any(entry["endless"] for entry in begun):
+        return None
+    opened = {_flow_of(entry): entry["t_ns"] for entry in begun if not entry["endless"]}
+    ended = {_flow_of(entry): entry["t_ns"] for entry in records if entry["event"] == "flow"}
+    rates = []
+    for end_ns in ended.values():
+        since_ns = end_ns + RELEASED_AFTER_S * NS_PER_S
+        until_ns = end_ns + RELEASED_UNTIL_S * NS_PER_S
+        others = (
+            at for at, start in opened.items() if start < until_ns and ended.get(at, math.inf) > since_ns
+        )
+        if next(others, None) is None and until_ns <= points[-1][0]:
+            rates.append(goodput_mbps(points, since_ns, until_ns))
+    return round(median(rates), 2) if rates else None
+
+
+def _flow_of(entry: Record) -> tuple[str, int]:
+    return entry["host"], entry["flow"]
 
 
 def while_sending(points: list[tuple[float, float]]) -> list[tuple[float, float]]:

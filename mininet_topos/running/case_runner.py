@@ -11,7 +11,7 @@ from typing import Any
 from mininet_topos.errors import RunFailed
 from mininet_topos.experiments.experiment import Case, Experiment
 from mininet_topos.machine.programs import wait_until
-from mininet_topos.measurement.counters import snapshot, tcp_totals
+from mininet_topos.measurement.counters import packets_sent, snapshot
 from mininet_topos.measurement.cpu_watch import CpuWatch
 from mininet_topos.measurement.link_delay import measured_delay
 from mininet_topos.measurement.queue_probe import PortQueue, QueueProbe
@@ -115,13 +115,13 @@ class CaseRunner:
 
     def _await_quiet(self) -> None:
         """Wait until no host sends any more, so that sent and received segments can be compared."""
-        last_sent = tcp_totals(self.net)["OutSegs"]
+        last_sent = packets_sent(self.net)
         settled_s = SETTLE_S + self._experiment.delay_ms / 1000
         since = time.monotonic()
 
         def quiet() -> bool:
             nonlocal last_sent, since
-            sent = tcp_totals(self.net)["OutSegs"]
+            sent = packets_sent(self.net)
             if sent != last_sent:
                 last_sent, since = sent, time.monotonic()
             return time.monotonic() - since > settled_s

@@ -9,7 +9,7 @@ from itertools import cycle
 from pathlib import Path
 
 from mininet_topos.errors import RunFailed
-from mininet_topos.experiments.experiment import Case, Experiment
+from mininet_topos.experiments.experiment import Case, Experiment, udp_bps
 from mininet_topos.machine.programs import Program
 from mininet_topos.network.lab_network import Network
 from mininet_topos.network.nodes import LabHost
@@ -86,19 +86,38 @@ class CaseTraffic:
             traffic.start(worker, "worker", *due, port=WORKER_PORT, cc=scheme.cc_of(worker))
         measured = {host.name for host in self._net.sinks[: self._case.background]}
         sinks = measured | {flow.dst for flow in self._plan}
-        ccs = ",".join(transport.congestion_control for transport in scheme.transports)
         for name in sorted(sinks):
-            options = () if name in measured else ("--sample-ms", "0")
-            traffic.start(self._host(name), "sink", *options, port=SINK_PORT, cc=ccs)
-        traffic.await_event("listening", len(workers) + len(sinks), START_S)
+            every_ms = self._experiment.sample_ms if name in measured else 0
+            for index in range(len(scheme.transports)):
+                self._start_over(index, self._host(name), "sink", every_ms)
+        traffic.await_event("listening", len(workers) + len(sinks) * len(scheme.transports), START_S)
 
     def _host(self, name: str) -> LabHost:
         return next(host for host in self._net.hosts if host.name == name)
 
     def _start_sending(self, host: LabHost, role: str, *options: str) -> Program:
-        """Start a sending role with its host's transport. The sinks have one port for each transport."""
-        port = SINK_PORT + self._scheme.dealt[host.name]
-        return self._traffic.start(host, role, *options, port=port, cc=self._scheme.cc_of(host))
+        """Start a sending role with its host's transport."""
+        index = self._scheme.dealt[host.name]
+        return self._start_over(index, host, role, self._experiment.sample_ms, *options)
+
+    def _start_over(self, index: int, host: LabHost, role: str, every_ms: int, *options: str) -> Program:
+        """Start a role of flows over a transport. A receiver has a sink, and a port, for each transport.
+
+        Flows, or the sink's bytes, are recorded `every_ms`.
+        """
+        transport = self._scheme.transports[index]
+        more = ("--sample-ms", str(every_ms), *(() if transport.congestion_control else self._rates()))
+        cc, program = transport.congestion_control, transport.program
+        return self._traffic.start(
+            host, role, *options, *more, port=SINK_PORT + index, cc=cc, program=program
+        )
+
+    def _rates(self) -> tuple[str, ...]:
+        """Return the options of a transport over UDP: its key, the bottleneck's rate, and the flow's rate."""
+        experiment, key = self._experiment, self._scheme.key_file
+        rates = {"link": experiment.bandwidth_mbps, "rate": experiment.offered_mbps}
+        options = [word for name, mbps in rates.items() for word in (f"--{name}-bps", str(udp_bps(mbps)))]
+        return (*options, *(("--key-file", str(key)) if key else ()))
 
     def _start_senders(self) -> None:
         for sender, sink in zip(self._senders, cycle(self._net.sinks), strict=False):

@@ -8,31 +8,39 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mininet_topos.errors import LabError, Unable
-from mininet_topos.experiments.baselines import BASELINES, Baseline
+from mininet_topos.experiments.baselines import BASELINES, TCP_PROGRAM, Baseline
 from mininet_topos.experiments.plot_style import PlotStyle
 from mininet_topos.experiments.schemes import Scheme
-from mininet_topos.machine.commands import command, run
+from mininet_topos.machine.commands import built, command, run
 from mininet_topos.machine.lab_state import LabState
 
 
 @dataclass(frozen=True, slots=True)
 class HostTransport:
-    """A name for TCP_CONGESTION, and net.ipv4.tcp_ecn of the sockets' network namespace."""
+    """A name for TCP_CONGESTION, and net.ipv4.tcp_ecn of the sockets' network namespace.
+
+    ``congestion_control`` is empty if the transport is not TCP. ``program``: its traffic program.
+    """
 
     name: str
     congestion_control: str
     tcp_ecn: int
+    program: str = TCP_PROGRAM
 
 
 def provide(names: Sequence[str], state: LabState) -> tuple[HostTransport, ...]:
     """Return the transports of baselines, or of plain congestion controls, by their names.
 
     Weir's own congestion controls are loaded until `state` is released. Raises Unable if the kernel does not
-    have a congestion control and cannot load it.
+    have a congestion control and cannot load it, or if a traffic program is not built.
     """
     found = []
     for name in names:
         wanted = _baseline(name)
+        if not wanted.is_tcp:
+            _require_program(wanted)
+            found.append(HostTransport(name, "", wanted.tcp_ecn, wanted.program))
+            continue
         usable = [cc for cc in wanted.congestion_controls if settable(cc)]
         if not usable and (ours := _loadable(wanted)):
             usable = [_load(ours, state)]
@@ -41,7 +49,7 @@ def provide(names: Sequence[str], state: LabState) -> tuple[HostTransport, ...]:
 
 
 def require_transports(scheme: Scheme, congestion_control: str) -> None:
-    """Raise Unable, with the scheme's name and the remedy, if this kernel lacks a transport of a scheme.
+    """Raise Unable, with the scheme's name and the remedy, if this machine lacks a transport of a scheme.
 
     `congestion_control`: of the hosts, if the scheme names none.
     """
@@ -52,11 +60,21 @@ def require_transports(scheme: Scheme, congestion_control: str) -> None:
             raise Unable(f"scheme {scheme.name}: {error}") from error
     for name in scheme.transports or (congestion_control,):
         wanted = _baseline(name)
-        if not any(map(settable, wanted.congestion_controls)) and not _loadable(wanted):
-            try:
+        try:
+            if not wanted.is_tcp:
+                _require_program(wanted)
+            elif not any(map(settable, wanted.congestion_controls)) and not _loadable(wanted):
                 wanted.choose(())
-            except Unable as error:
-                raise Unable(f"scheme {scheme.name}: {error}") from error
+        except Unable as error:
+            raise Unable(f"scheme {scheme.name}: {error}") from error
+
+
+def _require_program(wanted: Baseline) -> None:
+    try:
+        built(wanted.program)
+    except Unable as error:
+        first = f"; it needs {wanted.package}: `make setup` installs it" if wanted.package else ""
+        raise Unable(f"{error}{first}") from None
 
 
 def _baseline(name: str) -> Baseline:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mininet_topos.errors import LabError
-from mininet_topos.experiments.baselines import ECN_ALWAYS, ECN_IF_ASKED
+from mininet_topos.experiments.baselines import DCUDP_PROGRAM, ECN_ALWAYS, ECN_IF_ASKED
 from mininet_topos.experiments.schemes import Scheme, Settings, to_toml
 from mininet_topos.machine.commands import command, run
 from mininet_topos.machine.programs import Program
@@ -35,6 +35,7 @@ class RunningScheme:
     ``dataplane``: the name of the agent's data plane; "" without an agent.
     ``transports``: the transports of the hosts; ``dealt``: the index of each host's transport.
     ``database_url``: of the controller's flow database.
+    ``key_file``: the key of DCUDP's packets; None if no transport needs one.
     """
 
     scheme: Scheme
@@ -43,9 +44,10 @@ class RunningScheme:
     transports: tuple[HostTransport, ...]
     dealt: Mapping[str, int]
     database_url: str
+    key_file: Path | None = None
 
     def cc_of(self, host: LabHost) -> str:
-        """Return the congestion control of a host's sockets."""
+        """Return the congestion control of a host's TCP sockets; empty if its transport is not TCP."""
         return self.transports[self.dealt[host.name]].congestion_control
 
     @property
@@ -128,7 +130,8 @@ def running(
                 switch.control(f"tcp:{LOOPBACK}:{port}")
         programs[0].wait_ready(lambda: all_controlled(net), "a switch is not connected to it", READY_S)
         dataplane = net.state.dataplane if scheme.extended else ""
-        now = RunningScheme(scheme, tuple(programs), dataplane, transports, dealt, url)
+        key_file = make_key(transports, folder)
+        now = RunningScheme(scheme, tuple(programs), dataplane, transports, dealt, url, key_file)
         with choosing_windows(scheme, net, receivers):
             check_reachability(net, folder)
             now.check()
@@ -144,6 +147,15 @@ def running(
 def all_controlled(net: Network) -> bool:
     """Whether every switch is connected to its controller."""
     return all(switch.controlled() for switch in net.switches)
+
+
+def make_key(transports: Sequence[HostTransport], folder: Path) -> Path | None:
+    """Make the key that DCUDP needs beyond loopback, if a transport is DCUDP. Raises LabError."""
+    if all(transport.program != DCUDP_PROGRAM for transport in transports):
+        return None
+    path = folder / "dcudp.key"
+    run(command("weir"), "dcudp", "key", str(path))
+    return path
 
 
 def deal(net: Network, transports: Sequence[HostTransport]) -> dict[str, int]:

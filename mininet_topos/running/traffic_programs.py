@@ -1,4 +1,4 @@
-"""The traffic program (native/traffic) in the hosts: its processes and its records."""
+"""The traffic programs (native/traffic*) in the hosts: their processes and their records."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from itertools import groupby
 from pathlib import Path
 
 from mininet_topos.errors import ProgramFailed
+from mininet_topos.experiments.baselines import TCP_PROGRAM
 from mininet_topos.machine.commands import built
 from mininet_topos.machine.lab_state import LabState
 from mininet_topos.machine.programs import Program, wait_until
@@ -22,20 +23,27 @@ class Traffic:
     def __init__(self, records: Path, state: LabState) -> None:
         self.records = records
         self._state = state
-        self._binary = str(built("weir-traffic"))
         self._log = records.with_suffix(".log")
         self._programs: list[Program] = []
         records.touch()
 
-    def start(self, host: LabHost, role: str, *options: str, port: int, cc: str = "reno") -> Program:
-        """Start a role in a host. `cc` is the congestion control of its sockets."""
-        named = ("--host", host.name, "--port", str(port), "--cc", cc)
-        argv = inside(host, self._binary, role, *named, *options)
-        program = Program(
+    def start(
+        self,
+        host: LabHost,
+        role: str,
+        *options: str,
+        port: int,
+        cc: str = "reno",
+        program: str = TCP_PROGRAM,
+    ) -> Program:
+        """Start a role in a host. `cc`: the congestion control of its sockets; empty: they are not TCP's."""
+        named = ("--host", host.name, "--port", str(port), *(("--cc", cc) if cc else ()))
+        argv = inside(host, str(built(program)), role, *named, *options)
+        started = Program(
             f"traffic {role} in {host.name}", argv, self._log, self._state, records=self.records
         )
-        self._programs.append(program)
-        return program
+        self._programs.append(started)
+        return started
 
     def await_event(self, event: str, count: int, timeout_s: float) -> None:
         """Wait until `event` has been recorded `count` times.

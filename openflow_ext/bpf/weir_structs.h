@@ -229,10 +229,8 @@ enum weir_flow_flag {
 	WEIR_LEARNS_IN = 33554432,  /* moved from a version that did not follow sequence numbers: the next segment */
 	WEIR_LEARNS_OUT = 67108864, /* of the local host (IN) or of the remote host (OUT) states its numbers */
 	WEIR_PUSHED = 134217728,    /* its last payload left with PSH because it may have one segment in flight */
-	WEIR_TIMED =
-		268435456, /* the window limited it, and the ACK of that segment ends a round trip (weir_limit.h) */
-	WEIR_RELEASED =
-		536870912 /* no longer punished: its window grows with the acknowledged bytes (weir_release.h) */
+	WEIR_TIMED = 268435456,     /* the ACK of its watched segment ends a round trip (weir_limit.h) */
+	WEIR_RELEASED = 536870912   /* no longer punished, but not yet free (weir_release.h) */
 };
 
 struct weir_offer {

@@ -83,6 +83,8 @@ def switch(
       count           flows, or simple: SCCP's plain integer
       mark_pkts       mark ECN-capable packets that join a queue longer than this (0: never);
                       a controller's PORT_CONFIG overrides it
+      mark_all_pkts   mark all of them from this length on, and between the two lengths a share that
+                      rises linearly (0: mark all beyond mark_pkts)
       framing         experimenter, or native: alarms are message types of OpenFlow 1.3
 
     \b

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.wire import Framing, MarkMode
@@ -81,6 +81,12 @@ class SwitchSettings(Section):
         ge=0,
         description="mark ECN-capable packets that join a longer queue; a controller can override it; 0: no",
     )
+    mark_all_pkts: int = Field(
+        0,
+        ge=0,
+        description="mark all ECN-capable packets from this queue length on, and from `mark_pkts` on a share "
+        "that rises linearly (the thresholds of DCUDP); 0: all beyond `mark_pkts`",
+    )
     packet_ins_per_s: Annotated[int, AfterValidator(_checked_rate)] = Field(
         1000,
         ge=0,
@@ -98,9 +104,22 @@ class SwitchSettings(Section):
         "experimenter", description='"native": BUF_ALARM and BUF_NORMAL are message types of OpenFlow 1.3'
     )
 
+    @model_validator(mode="after")
+    def _check_marks(self) -> SwitchSettings:
+        if self.mark_all_pkts and not 0 < self.mark_pkts < self.mark_all_pkts:
+            raise ValueError(
+                f"mark_all_pkts is {self.mark_all_pkts} and mark_pkts is {self.mark_pkts}: want "
+                f"0 < mark_pkts < mark_all_pkts"
+            )
+        return self
+
     @property
     def port_settings(self) -> PortSettings:
         """The settings of each port until a controller changes them."""
         if not self.mark_pkts:
             return PortSettings()
-        return PortSettings(mark_mode=MarkMode.STEP, mark_min_pkts=self.mark_pkts)
+        if not self.mark_all_pkts:
+            return PortSettings(mark_mode=MarkMode.STEP, mark_min_pkts=self.mark_pkts)
+        return PortSettings(
+            mark_mode=MarkMode.RAMP, mark_min_pkts=self.mark_pkts, mark_max_pkts=self.mark_all_pkts
+        )

@@ -3,7 +3,6 @@
 
 #include <getopt.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "records.h"
 
@@ -11,8 +10,10 @@
 #define MAX_WAIT_MS (1u << 20)
 #define MAX_SAMPLE_MS 60000
 #define MAX_DEADLINE_US 3600000000u
+#define LEAST_RATE_BPS 100000ull // of DCUDP
+#define MOST_RATE_BPS 100000000000ull
 
-struct options options = {.host = "?", .cc = {"reno"}, .queries = 1, .sample_ms = REPORT_PERIOD_MS};
+struct options options = {.host = "?", .cc = "reno", .queries = 1, .sample_ms = REPORT_PERIOD_MS};
 
 static uint32_t parse_number(const char *name, const char *text, uint32_t largest)
 {
@@ -23,15 +24,13 @@ static uint32_t parse_number(const char *name, const char *text, uint32_t larges
 	return (uint32_t)value;
 }
 
-static void parse_ccs(char *text)
+static uint64_t parse_rate(const char *name, const char *text)
 {
-	char *save = NULL;
-	int count = 0;
-	for (char *cc = strtok_r(text, ",", &save); cc; cc = strtok_r(NULL, ",", &save)) {
-		if (count == MAX_CCS)
-			fail("--cc: want at most %d congestion controls", MAX_CCS);
-		options.cc[count++] = cc;
-	}
+	char *rest;
+	unsigned long long bps = strtoull(text, &rest, 10);
+	if (*text < '0' || *text > '9' || *rest || bps < LEAST_RATE_BPS || bps > MOST_RATE_BPS)
+		fail("--%s: want a number from %llu to %llu, not %.40s", name, LEAST_RATE_BPS, MOST_RATE_BPS, text);
+	return bps;
 }
 
 static void parse_option(int letter)
@@ -41,7 +40,7 @@ static void parse_option(int letter)
 		options.host = optarg;
 		break;
 	case 'c':
-		parse_ccs(optarg);
+		options.cc = optarg;
 		break;
 	case 't':
 		options.destination = optarg;
@@ -79,6 +78,15 @@ static void parse_option(int letter)
 	case 'u':
 		options.deadline_us = parse_number("deadline-us", optarg, MAX_DEADLINE_US);
 		break;
+	case 'k':
+		options.key_file = optarg;
+		break;
+	case 'b':
+		options.link_bps = parse_rate("link-bps", optarg);
+		break;
+	case 'r':
+		options.rate_bps = parse_rate("rate-bps", optarg);
+		break;
 	case 'f':
 		options.fresh = true;
 		break;
@@ -90,10 +98,25 @@ static void parse_option(int letter)
 void parse_options(int argc, char **argv)
 {
 	static const struct option names[] = {
-		{"host", 1, 0, 'h'},      {"cc", 1, 0, 'c'},    {"to", 1, 0, 't'},          {"workers", 1, 0, 'w'},
-		{"port", 1, 0, 'p'},      {"size", 1, 0, 's'},  {"queries", 1, 0, 'q'},     {"gap-ms", 1, 0, 'g'},
-		{"schedstat", 1, 0, 'd'}, {"plan", 1, 0, 'l'},  {"start-ns", 1, 0, 'n'},    {"sample-ms", 1, 0, 'm'},
-		{"period-ms", 1, 0, 'e'}, {"fresh", 0, 0, 'f'}, {"deadline-us", 1, 0, 'u'}, {0, 0, 0, 0},
+		{"host", 1, 0, 'h'},
+		{"cc", 1, 0, 'c'},
+		{"to", 1, 0, 't'},
+		{"workers", 1, 0, 'w'},
+		{"port", 1, 0, 'p'},
+		{"size", 1, 0, 's'},
+		{"queries", 1, 0, 'q'},
+		{"gap-ms", 1, 0, 'g'},
+		{"schedstat", 1, 0, 'd'},
+		{"plan", 1, 0, 'l'},
+		{"start-ns", 1, 0, 'n'},
+		{"sample-ms", 1, 0, 'm'},
+		{"period-ms", 1, 0, 'e'},
+		{"fresh", 0, 0, 'f'},
+		{"deadline-us", 1, 0, 'u'},
+		{"key-file", 1, 0, 'k'},
+		{"link-bps", 1, 0, 'b'},
+		{"rate-bps", 1, 0, 'r'},
+		{0, 0, 0, 0},
 	};
 	for (int letter; (letter = getopt_long(argc, argv, "", names, NULL)) != -1;)
 		parse_option(letter);

@@ -56,6 +56,13 @@ void record_end(void)
 	}
 }
 
+void record_goodput(int port, uint64_t received_bytes)
+{
+	record_begin("goodput");
+	record_put(",\"port\":%d,\"bytes\":%llu", port, (unsigned long long)received_bytes);
+	record_end();
+}
+
 void fail(const char *format, ...)
 {
 	char text[256];

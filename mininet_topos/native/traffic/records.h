@@ -7,6 +7,7 @@
 #define NS_PER_MS 1000000ull
 #define NS_PER_S 1000000000ull
 #define REPORT_PERIOD_MS 100
+#define SINK_WAKE_MS 10 // how often a sink looks whether a record is due
 
 uint64_t now_ns(void); // CLOCK_MONOTONIC
 
@@ -15,6 +16,9 @@ void record_begin(const char *event);
 __attribute__((format(printf, 1, 2))) void record_put(const char *format, ...);
 void record_tcp_info(int fd);
 void record_end(void);
+
+// Records what a sink has received at a port.
+void record_goodput(int port, uint64_t received_bytes);
 
 // Writes an error record and ends the program.
 __attribute__((noreturn, format(printf, 1, 2))) void fail(const char *format, ...);

@@ -37,7 +37,7 @@ static struct connection *parse_workers(uint32_t *count)
 		char *cc = strchr(address, '/');
 		if (cc)
 			*cc++ = 0;
-		workers[n] = (struct connection){.fd = -1, .address = address, .cc = cc ? cc : options.cc[0]};
+		workers[n] = (struct connection){.fd = -1, .address = address, .cc = cc ? cc : options.cc};
 		snprintf(workers[n].peer, sizeof workers[n].peer, "%s", word);
 		n++;
 	}

@@ -58,7 +58,7 @@ int run_worker(void)
 {
 	struct epoll_event events[MAX_EVENTS];
 	struct connection *list = NULL;
-	int listener = listen_on_port(options.port, options.cc[0]), count;
+	int listener = listen_on_port(options.port, options.cc), count;
 	events_watch(listener, NULL, EPOLLIN, EPOLL_CTL_ADD);
 	record_begin("listening");
 	record_end();

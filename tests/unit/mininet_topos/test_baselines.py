@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from mininet_topos.errors import Unable
@@ -45,6 +47,30 @@ def test_a_scheme_that_this_kernel_lacks_is_refused_with_its_name_and_the_remedy
         require_transports(scheme_of("bbr"), "reno")
     with pytest.raises(Unable, match="scheme rto5: vegas needs the congestion control vegas: "):
         require_transports(scheme_of("rto5"), "vegas")
+
+
+def test_a_transport_whose_traffic_program_is_missing_is_refused_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WEIR_BUILD", str(tmp_path))
+    with pytest.raises(
+        Unable, match=r"scheme dcudp: .*weir-traffic-dcudp is missing: build it with `make bpf`"
+    ):
+        require_transports(scheme_of("dcudp"), "reno")
+    with pytest.raises(Unable, match=r"scheme udt: .*; it needs libudt-dev: `make setup` installs it"):
+        require_transports(scheme_of("udt"), "reno")
+    (tmp_path / "weir-traffic-dcudp").touch()
+    require_transports(scheme_of("dcudp"), "reno")
+
+
+def test_dcudp_and_udt_are_not_tcp_and_their_hosts_have_no_congestion_control() -> None:
+    assert scheme_of("reno+dctcp").is_tcp
+    assert scheme_of("plain").is_tcp
+    assert not scheme_of("reno+dcudp").is_tcp
+    assert [name for name, baseline in BASELINES.items() if not baseline.congestion_controls] == [
+        "dcudp",
+        "udt",
+    ]
 
 
 def test_settings_of_a_route_are_written_and_taken_off() -> None:

@@ -17,7 +17,7 @@ from fabric_app.config import FabricSettings
 from mininet_topos.cli import lab
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiments import schemes as module
-from mininet_topos.experiments.experiment import Case
+from mininet_topos.experiments.experiment import Case, udp_bps
 from mininet_topos.experiments.schemes import Scheme, scheme_of, schemes, style_of, to_toml
 from openflow_ext.switch.config import SwitchSettings
 from sccp_app.config import SccpSettings
@@ -33,6 +33,7 @@ SETTINGS = {
     "fabric": FabricSettings,
     "telemetry": TelemetrySettings,
 }
+LONG = Case("L", "a long flow", background=1, duration_s=2.0)
 STYLE = {"label": "Mine", "colour": "#123456"}
 MINE: dict[str, Any] = {
     "style": STYLE,
@@ -140,6 +141,27 @@ def test_the_alternatives_that_people_use_are_schemes_by_name() -> None:
 def test_a_scheme_may_fix_where_the_switch_marks(name: str, pkts: int) -> None:
     configured = one_case(mark_pkts=30).configured(scheme_of(name))
     assert configured.settings["switch"] == {"mark_pkts": pkts}
+
+
+def test_dcudp_is_marked_by_its_ramp_whatever_the_experiment_says() -> None:
+    for name in ("dcudp", "reno+dcudp", "dctcp+dcudp"):
+        marks = one_case(cases=(LONG,), mark_pkts=30).configured(scheme_of(name)).settings["switch"]
+        assert marks == {"mark_pkts": 1, "mark_all_pkts": 15}
+
+
+def test_queries_are_sent_over_tcp_only() -> None:
+    one_case(schemes=("plain", "dcudp"), cases=(LONG,))
+    with pytest.raises(BadExperiment, match="scheme dcudp: queries are sent over TCP only; give its cases"):
+        one_case(schemes=("plain", "dcudp"))
+
+
+def test_an_application_offers_the_bottlenecks_rate_unless_the_experiment_states_another() -> None:
+    assert one_case().offered_mbps == 100
+    assert one_case(source_mbps=160).offered_mbps == 160
+    assert udp_bps(100) == 97_225_892  # 1,472 of 1,514 bytes
+    for wrong in ({"source_mbps": 0.5}, {"sample_ms": 9}):
+        with pytest.raises(BadExperiment, match=f"{next(iter(wrong))} is"):
+            one_case(**wrong)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,13 @@ def test_a_series_has_rates_windows_and_times_in_its_units() -> None:
     assert flow.mean_mbps(1e12, 2e12) == flow.mean_mbps(5, 5) == 0
     assert flow.mean_cwnd_kb(1e8, 9e8) == pytest.approx(14.48)
     assert flow.mean_cwnd_kb(1e12, 2e12) == 0
+
+
+def test_a_transport_without_a_window_has_none_in_its_series() -> None:
+    records = [{key: value for key, value in one.items() if key != "cwnd"} for one in samples("long1", 40)]
+    (flow,) = flow_series(records, TRANSPORTS)
+    assert math.isnan(flow.mean_cwnd_kb(1e8, 9e8))
+    assert flow.mean_mbps(0, 5e8) == pytest.approx(40)
 
 
 def test_goodput_is_summed_by_transport() -> None:

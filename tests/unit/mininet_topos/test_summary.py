@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mininet_topos.records.raw_records import goodput_points
-from mininet_topos.results.summary import background_figures, percentile, while_sending
+from mininet_topos.results.summary import background_figures, percentile, released_mbps, while_sending
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0.1, 100))
@@ -59,6 +59,30 @@ def test_the_time_after_the_flows_ended_does_not_count() -> None:
     assert while_sending(points) == points[:3]
     assert while_sending(points[:1]) == points[:1]
     assert while_sending([]) == []
+
+
+def test_a_host_has_a_sink_for_each_transport() -> None:
+    one = {"event": "goodput", "host": "root", "port": 5002}
+    other = one | {"port": 5003}
+    records = [sink | {"t_ns": t, "bytes": t} for t in (0, 100, 200) for sink in (one, other)]
+    assert goodput_points(records) == [(0, 0), (100, 200), (200, 400)]
+
+
+def _planned(flow: int, start_s: float, end_s: float) -> list[dict[str, Any]]:
+    named = {"host": "worker1", "flow": flow}
+    begun = named | {"event": "connected", "endless": False, "t_ns": start_s * 1e9}
+    return [begun, named | {"event": "flow", "t_ns": end_s * 1e9}]
+
+
+def test_the_rate_after_a_flow_has_ended_is_the_long_flows() -> None:
+    long_flow = {"event": "connected", "host": "long1", "flow": 0, "endless": True, "t_ns": 0}
+    records = [long_flow, *_goodput([9] * 10 + [18] * 10 + [9] * 10 + [17] * 10)]
+    alone = _planned(0, 0.0, 1.0)
+    assert released_mbps([*records, *alone]) == pytest.approx(18)
+    assert released_mbps([*records, *alone, *_planned(1, 1.1, 3.0)]) == pytest.approx(17)
+    assert released_mbps([*records, *_planned(0, 3.0, 3.9)]) is None  # the run ends before
+    assert released_mbps(records) is None
+    assert released_mbps([*records[1:], *alone]) is None  # no long flow
 
 
 def test_goodput_of_several_sinks_is_summed_while_all_report() -> None:

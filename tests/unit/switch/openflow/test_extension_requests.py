@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from openflow_ext import wire
 from openflow_ext.switch.config import SwitchSettings
@@ -430,6 +431,14 @@ def test_ports_have_the_agents_settings_until_a_controller_changes_them() -> Non
     ports.configure(1, mark_mode=MarkMode.OFF)
     assert ports.in_force(1)[0].mark_mode == MarkMode.OFF
     assert SwitchSettings().port_settings == PortSettings()
+
+
+def test_the_thresholds_of_dcudp_are_settings_of_the_agent() -> None:
+    settings = SwitchSettings(mark_pkts=1, mark_all_pkts=15).port_settings
+    assert settings == PortSettings(mark_mode=MarkMode.RAMP, mark_min_pkts=1, mark_max_pkts=15)
+    for mark_pkts in (0, 15, 20):
+        with pytest.raises(ValidationError, match="want 0 < mark_pkts < mark_all_pkts"):
+            SwitchSettings(mark_pkts=mark_pkts, mark_all_pkts=15)
 
 
 def test_ports_of_the_kernel_datapath_are_attached_as_such() -> None:

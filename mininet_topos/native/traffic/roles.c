@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "roles.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "events.h"
+#include "options.h"
+
+static void list_roles(const char *program, const struct role *roles, size_t count)
+{
+	fprintf(stderr, "usage: %s ", program);
+	for (size_t i = 0; i < count; i++)
+		fprintf(stderr, "%s%s", i ? "|" : "", roles[i].name);
+	fputs(" --host NAME --port P ...\n", stderr);
+}
+
+int run_role(int argc, char **argv, const struct role *roles, size_t count)
+{
+	for (size_t i = 0; argc > 1 && i < count; i++)
+		if (!strcmp(argv[1], roles[i].name)) {
+			parse_options(argc - 1, argv + 1);
+			events_init();
+			return roles[i].run();
+		}
+	list_roles(argv[0], roles, count);
+	return 2;
+}
