@@ -35,7 +35,7 @@ help: ## list these targets
 demo: root setup bpf ## run an incast under plain TCP and Weir's schemes (as root, 4 minutes)
 	$(BIN)/weir lab demo
 
-test: setup bpf check ## run every test that this machine allows (as root, 38 minutes)
+test: setup bpf check ## run every test that this machine allows (as root, 33 minutes)
 	$(BIN)/pytest $(WORKERS) $(shell expr $$(nproc) + 1)
 
 setup: ## install packages, .venv and Open vSwitch; quick if nothing is missing (PRODUCTION=1: no test tools)
