@@ -219,6 +219,14 @@ static __always_inline __u64 allowance_most(const struct weir_port *port, const 
 	return most < MOST_ALLOWANCE_BYTES ? most : MOST_ALLOWANCE_BYTES;
 }
 
+/* What allowance_most consists of: enum weir_allowance_limit. */
+static __always_inline __u32 allowance_bound(__u64 most, __u64 fits)
+{
+	if (most == fits)
+		return WEIR_LIMIT_QUEUE;
+	return most < MOST_ALLOWANCE_BYTES ? WEIR_LIMIT_ROUND_TRIP : WEIR_LIMIT_MOST;
+}
+
 /*
  * Ends the interval. `flows` of `segment_bytes` have windows of at least a segment each, whatever the allowance is.
  * Senders send what the allowance grows by at once. So it grows by no more than half of what fits into the queue, which
@@ -256,9 +264,7 @@ static __noinline int allowance_correct(const struct weir_port *port, struct wei
 	if (state->allowance_bytes <= least)
 		state->allowance_limit = WEIR_LIMIT_SEGMENTS;
 	else if (state->was_starved && state->allowance_bytes >= most)
-		state->allowance_limit = most == fits                  ? WEIR_LIMIT_QUEUE
-					 : most < MOST_ALLOWANCE_BYTES ? WEIR_LIMIT_ROUND_TRIP
-								       : WEIR_LIMIT_MOST;
+		state->allowance_limit = allowance_bound(most, fits);
 	state->window_limits <<= 1;
 	if (now_ns - state->round_trip_ns > ROUND_TRIPS_NS) {
 		state->round_trip[1] = state->round_trip[0];

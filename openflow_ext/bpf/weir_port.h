@@ -9,6 +9,8 @@
 #include "weir_maps.h"
 #include "weir_structs.h"
 
+#define WINDOW_OP_MASK 31
+
 /*
  * The port of an interface and its state; false if the interface is not a port. ifindex cannot be the index of the
  * arrays: it grows without limit on a host that creates and deletes many interfaces.
@@ -30,10 +32,16 @@ static __always_inline bool port_find(__u32 ifindex, struct weir_port **port, st
 	return false;
 }
 
+/* Whether the port only counts what a window action (enum weir_window_op) would change. */
+static __always_inline bool port_observes(const struct weir_port *port, __u32 window_op)
+{
+	return port->observes >> (window_op & WINDOW_OP_MASK) & 1;
+}
+
 /* Whether the port changes nothing for a fair share: windows, offers of SYNs, PSH. It counts what it would change. */
 static __always_inline bool port_observes_share(const struct weir_port *port)
 {
-	return port->observes >> WEIR_FAIR_SHARE & 1;
+	return port_observes(port, WEIR_FAIR_SHARE);
 }
 
 /*

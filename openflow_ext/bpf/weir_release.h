@@ -15,13 +15,14 @@
 #include <bpf/bpf_helpers.h>
 
 #include "weir_consts.h"
+#include "weir_port.h"
 #include "weir_structs.h"
 #include "weir_window.h"
 
 /* Notes that SDTCP punishes the flow, or does so no longer. */
 static __always_inline void release_note_punished(struct weir_flow *flow, const struct weir_port *port, bool punished)
 {
-	__u32 bytes = flow->remote_edges.end - flow->local_edges.ack + 2 * flow->max_payload;
+	__u32 units;
 
 	if (punished == !!(flow->flags & WEIR_PUNISHED))
 		return;
@@ -35,8 +36,8 @@ static __always_inline void release_note_punished(struct weir_flow *flow, const 
 	flow->flags &= ~(WEIR_WATCHED | WEIR_TIMED);
 	flow->flags |= WEIR_RELEASED;
 	flow->watched_seq = flow->local_edges.ack;
-	bytes >>= RELEASED_SHIFT;
-	flow->watched_at = bytes < 0xffff ? bytes + 1 : 0xffff;
+	units = (flow->remote_edges.end - flow->watched_seq + 2 * flow->max_payload) >> RELEASED_SHIFT;
+	flow->watched_at = units < 0xffff ? units + 1 : 0xffff;
 }
 
 /* The window field of a released flow's ACK, at most `field`. */
@@ -49,7 +50,7 @@ static __always_inline __u32 release_field(struct weir_flow *flow, const struct 
 		flow->flags &= ~WEIR_RELEASED;
 		return field;
 	}
-	if (port->observes & 1u << WEIR_MOD_WINDOW)
+	if (port_observes(port, WEIR_MOD_WINDOW))
 		return field;
 	return weir_clamp_field(field, ((__u32)flow->watched_at << RELEASED_SHIFT) + more, scale, mss, 0);
 }

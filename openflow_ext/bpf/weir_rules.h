@@ -14,7 +14,6 @@
 #include "weir_window.h"
 
 #define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
-#define WINDOW_OP_MASK 31
 #define TABLE_MASK 31 /* table ids are 0 to 31: one bit each in a __u32 */
 #define NO_WINDOW 0xffffffffu
 #define MAX_HITS 8             /* rules that one segment may match, including expired ones */
@@ -154,7 +153,7 @@ static __always_inline __u32 rule_mod_window(const struct weir_action *action, s
 /* Whether the window action of a rule only counts the segments that it would change at this port. */
 static __always_inline bool rule_observes(const struct weir_action *action, const struct weir_port *port)
 {
-	return action->observes || port->observes >> (action->window_op & WINDOW_OP_MASK) & 1;
+	return action->observes || port_observes(port, action->window_op);
 }
 
 /* The field that a window of window_bytes gives the segment, by the bounds of its flow. */
