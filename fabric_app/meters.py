@@ -152,6 +152,10 @@ class _Switch:
         self.spare += [meter_id for meter_id in ids if meter_id not in self.taken]
         return ids
 
+    def replace(self, gone: Meter) -> None:
+        """The switch does not have this meter: the others of its port are deleted too."""
+        self.stale += [meter_id for meter_id in self.release(gone.port_no) if meter_id != gone.id]
+
     def to_read(self, now_ns: int) -> set[int]:
         """The ports whose meters are read now."""
         known = self.suspects.items()
@@ -237,7 +241,7 @@ class Meters:
             switch.given_up |= switch.conflicts > MOST_CONFLICTS
         else:
             switch.refused.add(meter.port_no)
-        switch.stale += [i for i in switch.release(meter.port_no) if i != meter.id]
+        switch.replace(meter)
         self.version += 1
 
     def unusable(self, dpid: int) -> None:
@@ -283,7 +287,7 @@ class Meters:
             return None
         meter = switch.meters[meter_id]
         if dropped is None:
-            switch.stale += [i for i in switch.release(meter.port_no) if i != meter_id]
+            switch.replace(meter)
             self.version += 1
             return None
         before = switch.counts.get(meter_id, 0)

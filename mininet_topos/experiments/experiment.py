@@ -49,6 +49,7 @@ def udp_bps(mbps: float) -> int:
 @dataclass(frozen=True, slots=True)
 class Case:
     """One workload: `queries` times, `workers` hosts respond with `size_bytes` each, all at once.
+
     ``background``: number of long flows beside the queries.
     ``fresh``: each query opens new connections.
     ``deadline_ms``: deadline of a response.

@@ -14,7 +14,7 @@ from mininet_topos.network.layers import neighbours
 def bisection_links(topo: Topo) -> int:
     """Return the least number of links whose cut separates the first half of the hosts from the other half.
 
-    The halves are those of the hosts' numbers, so that neighbours stay together. The bisection width of the
+    Hosts are divided by their numbers, so that neighbours stay together. The bisection width of the
     thesis (section 2.1) is the least number over all halves, and so is at most this number. With an odd
     number of hosts the second half is larger. 0 with one host.
     """

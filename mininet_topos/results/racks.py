@@ -32,7 +32,7 @@ def layer_figures(record: Record, records: list[Record]) -> dict[str, dict[str, 
 def response_flows(records: Sequence[Record]) -> dict[str, int]:
     """Return the number of the workers' connections, and how many of them sent a segment again.
 
-    A sender may send again what was not lost, so `lossy_flows` may be more than the flows with a loss.
+    A sender may repeat a segment that was not lost, so `lossy_flows` may be more than the flows with a loss.
     """
     ended = [entry for entry in records if entry["event"] == "closed" and "flow" not in entry]
     lossy = sum(entry.get("total_retrans", 0) > 0 for entry in ended)

@@ -97,7 +97,7 @@ def test_actions_survive_bytes_and_json_among_other_actions(eng: Engine) -> None
 
 
 def test_the_action_controller_has_the_meter_of_open_vswitch(eng: Engine) -> None:
-    """The bytes are those of ``ovs-ofctl add-flow br0 'actions=controller(max_len=192,meter_id=7)'``."""
+    """The same bytes as of ``ovs-ofctl add-flow br0 'actions=controller(max_len=192,meter_id=7)'``."""
     data = bytes.fromhex("ffff00200000232000250000000000000000000800c000000005000800000007")
     action, buf = eng.parser.NXActionController2(max_len=192, meter_id=7), bytearray()
     action.serialize(buf, 0)
