@@ -91,16 +91,18 @@ static __always_inline int note_length(struct Qdisc *qdisc)
 	struct net_device *dev = qdisc->dev_queue->dev;
 	struct port_queue *queue;
 	struct queue_bucket *bucket;
+	__u64 now_ns;
 
 	if (!set || !set->start_ns)
 		return 0;
 	ifindex = dev->ifindex;
 	if ((ifindex != set->ifindex && !set->others) || dev->nd_net.net->ns.inum != set->netns_inum)
 		return 0;
+	now_ns = bpf_ktime_get_ns();
 	queue = set->others ? bpf_map_lookup_elem(&port_queues, &ifindex) : NULL;
 	if (queue)
-		add_length(queue, bytes, bpf_ktime_get_ns());
-	bucket = ifindex == set->ifindex ? bucket_at(set, bpf_ktime_get_ns()) : NULL;
+		add_length(queue, bytes, now_ns);
+	bucket = ifindex == set->ifindex ? bucket_at(set, now_ns) : NULL;
 	if (!bucket)
 		return 0;
 	if (pkts > bucket->pkts_max)

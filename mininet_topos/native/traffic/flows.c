@@ -16,6 +16,10 @@
 #include "roles.h"
 #include "transport.h"
 
+#define UNSENT_MS 50 // for how long they last at the flow's rate
+#define LEAST_UNSENT_BYTES (128 * 1024)
+#define MS_PER_S 1000u
+
 static void flow_report(const char *event, const struct flow *f)
 {
 	record_begin(event);
@@ -46,6 +50,12 @@ bool flow_take(struct flow *f, uint64_t bytes)
 		return false;
 	f->state = FLOW_FINISHING;
 	return true;
+}
+
+uint64_t flow_most_unsent_bytes(void)
+{
+	uint64_t bytes = options.rate_bps / 8 * UNSENT_MS / MS_PER_S;
+	return bytes > LEAST_UNSENT_BYTES ? bytes : LEAST_UNSENT_BYTES;
 }
 
 void flow_complete(struct flow *f, uint64_t now)

@@ -29,5 +29,9 @@ void flow_connected(struct flow *flow);
 // The transport has taken `bytes` of a flow. Returns whether that was the last of it; then the flow is finishing.
 bool flow_take(struct flow *flow, uint64_t bytes);
 
+// How many bytes of a flow a transport holds unsent that sends at the application's rate: few, because the end of a run
+// waits for them.
+uint64_t flow_most_unsent_bytes(void);
+
 // The peer has all of a flow: records it with its completion time. `now` is when the sender learned so.
 void flow_complete(struct flow *flow, uint64_t now);

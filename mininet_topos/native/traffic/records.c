@@ -56,8 +56,13 @@ void record_end(void)
 	}
 }
 
-void record_goodput(int port, uint64_t received_bytes)
+void record_goodput(int port, uint64_t received_bytes, uint32_t every_ms)
 {
+	static uint64_t next_ns;
+	uint64_t now = now_ns();
+	if (!every_ms || now < next_ns)
+		return;
+	next_ns = now + every_ms * NS_PER_MS;
 	record_begin("goodput");
 	record_put(",\"port\":%d,\"bytes\":%llu", port, (unsigned long long)received_bytes);
 	record_end();

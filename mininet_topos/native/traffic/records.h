@@ -17,8 +17,8 @@ __attribute__((format(printf, 1, 2))) void record_put(const char *format, ...);
 void record_tcp_info(int fd);
 void record_end(void);
 
-// Records what a sink has received at a port.
-void record_goodput(int port, uint64_t received_bytes);
+// Records what a sink has received at a port, if every_ms have passed since it did so last; 0: never.
+void record_goodput(int port, uint64_t received_bytes, uint32_t every_ms);
 
 // Writes an error record and ends the program.
 __attribute__((noreturn, format(printf, 1, 2))) void fail(const char *format, ...);

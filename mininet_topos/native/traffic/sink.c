@@ -13,7 +13,7 @@ int run_sink(void)
 {
 	struct epoll_event events[MAX_EVENTS];
 	struct connection *list = NULL;
-	uint64_t received_bytes = 0, next_report_ns = 0;
+	uint64_t received_bytes = 0;
 	int listener = listen_on_port(options.port, options.cc), count;
 	events_watch(listener, NULL, EPOLLIN, EPOLL_CTL_ADD);
 	record_begin("listening");
@@ -31,11 +31,8 @@ int run_sink(void)
 			else
 				received_bytes += (uint64_t)received;
 		}
-		uint64_t now = now_ns();
-		if (list && options.sample_ms && now >= next_report_ns) {
-			record_goodput(options.port, received_bytes);
-			next_report_ns = now + options.sample_ms * NS_PER_MS;
-		}
+		if (list)
+			record_goodput(options.port, received_bytes, options.sample_ms);
 	}
 	return 0;
 }

@@ -18,10 +18,7 @@
 #define CONNECTION_BYTES 40 // header and protection of a data packet (dcudp/WIRE.md)
 #define MESSAGE_PACKETS 6   // a sink counts whole messages, so they are short
 #define MESSAGE_BYTES (MESSAGE_PACKETS * (PAYLOAD_BYTES - CONNECTION_BYTES) - 1) // without the channel's byte
-#define FILL_MS 10   // how often the node is given more bytes
-#define UNSENT_MS 50 // for how long the bytes that the node has not sent last at the flow's rate
-#define LEAST_UNSENT_BYTES (128 * 1024)
-#define MS_PER_S 1000u
+#define FILL_MS 10 // how often the node is given more bytes
 
 static const uint8_t zeros[MESSAGE_BYTES];
 static dcudp_node *node;
@@ -108,13 +105,10 @@ static uint64_t unsent_bytes(const struct flow *f)
 	return s->send_buffer_bytes > sent_bytes ? s->send_buffer_bytes - sent_bytes : 0;
 }
 
-// Gives the node as much of a flow as lasts until the next time. The node is not given all, because the end of a run
-// would then have to wait for it.
+// Gives the node as much of a flow as lasts until the next time.
 static void fill(struct flow *f)
 {
-	uint64_t most_bytes = options.rate_bps / 8 * UNSENT_MS / MS_PER_S;
-	if (most_bytes < LEAST_UNSENT_BYTES)
-		most_bytes = LEAST_UNSENT_BYTES;
+	uint64_t most_bytes = flow_most_unsent_bytes();
 	for (uint64_t unsent = unsent_bytes(f); unsent < most_bytes;) {
 		size_t bytes = f->to_send < MESSAGE_BYTES ? (size_t)f->to_send : MESSAGE_BYTES;
 		int sent = dcudp_send_message(node, (uint32_t)f->handle, zeros, bytes);

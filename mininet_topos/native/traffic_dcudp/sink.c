@@ -29,18 +29,14 @@ int run_sink(void)
 {
 	struct epoll_event events[MAX_EVENTS];
 	struct totals totals = {0};
-	uint64_t next_report_ns = 0;
 	dcudp_node *node = node_open(options.port, true);
 	events_watch(dcudp_event_fd(node), node, EPOLLIN, EPOLL_CTL_ADD);
 	record_begin("listening");
 	record_end();
 	while (events_wait(events, totals.connections ? SINK_WAKE_MS : -1) >= 0) {
 		read_events(node, &totals);
-		uint64_t now = now_ns();
-		if (totals.connections && options.sample_ms && now >= next_report_ns) {
-			record_goodput(options.port, totals.received_bytes);
-			next_report_ns = now + options.sample_ms * NS_PER_MS;
-		}
+		if (totals.connections)
+			record_goodput(options.port, totals.received_bytes, options.sample_ms);
 	}
 	dcudp_close(node);
 	return 0;

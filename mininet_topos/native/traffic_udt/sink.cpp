@@ -41,7 +41,7 @@ int run_sink(void)
 {
 	struct epoll_event events[MAX_EVENTS];
 	std::vector<UDTSOCKET> connections;
-	uint64_t received_bytes = 0, next_report_ns = 0;
+	uint64_t received_bytes = 0;
 	UDT::startup();
 	UDTSOCKET listener = listen_on_port();
 	record_begin("listening");
@@ -61,11 +61,8 @@ int run_sink(void)
 			UDT::close(connections[i]);
 			connections.erase(connections.begin() + (long)i);
 		}
-		uint64_t now = now_ns();
-		if (!connections.empty() && options.sample_ms && now >= next_report_ns) {
-			record_goodput(options.port, received_bytes);
-			next_report_ns = now + options.sample_ms * NS_PER_MS;
-		}
+		if (!connections.empty())
+			record_goodput(options.port, received_bytes, options.sample_ms);
 	}
 	UDT::cleanup();
 	return 0;

@@ -17,9 +17,6 @@ extern "C" {
 
 #define PAYLOAD_BYTES 1456 // of a packet of 1500 bytes: without IP 20, UDP 8, UDT 16
 #define CHUNK_BYTES (64 * 1024)
-#define LEAST_UNSENT_BYTES (2 * CHUNK_BYTES)
-#define UNSENT_MS 50 // for how long the bytes that UDT has not sent last at the flow's rate
-#define MS_PER_S 1000u
 #define US_PER_MS 1000
 #define CONNECT_TIMEOUT_S 5
 #define FIRST_CHANCE_MS 1 // until the timer fires for the first time
@@ -88,13 +85,11 @@ void transport_put_figures(const struct flow *f)
 		figures.pktCongestionWindow, PAYLOAD_BYTES);
 }
 
-// Gives UDT as much of a flow as lasts until the next time, so that the end of a run need not wait for more.
+// Gives UDT as much of a flow as lasts until the next time.
 static void fill(struct flow *f)
 {
 	static const char zeros[CHUNK_BYTES] = {};
-	uint64_t most_bytes = options.rate_bps / 8 * UNSENT_MS / MS_PER_S;
-	if (most_bytes < LEAST_UNSENT_BYTES)
-		most_bytes = LEAST_UNSENT_BYTES;
+	uint64_t most_bytes = flow_most_unsent_bytes();
 	uint64_t in_flight = (uint64_t)figures_of(f).pktFlightSize, held = held_pkts(f);
 	uint64_t unsent = held > in_flight ? (held - in_flight) * PAYLOAD_BYTES : 0;
 	while (f->state == FLOW_SENDING && unsent < most_bytes) {
