@@ -2,7 +2,9 @@
 
 A session is *half-open* until its switch has sent its datapath id. A session *holds* the datapath id that it
 sent first. Another session that claims the same id waits until the holder has answered an echo request, and
-is then refused. If the holder does not answer in ``claim_s``, it is dead, and the claim is granted.
+is then refused. If the holder does not answer in ``claim_s``, it is dead, and the claim is granted. A switch
+may connect again before the controller has read its last messages and the end of its old connection, so a
+claim waits for at least ``settle_s`` before it is refused.
 
 The caller gives the time in seconds, and any hashable objects as sessions.
 """
@@ -23,6 +25,8 @@ class Limits:
     silence_s: float = 15.0
     """After this time without a message the controller sends an echo request. Twice of it ends a session."""
     claim_s: float = 3.0
+    settle_s: float = 0.5
+    """The shortest time from a claim to its refusal."""
     most_blocked_s: float = 5.0
     """How long a switch may take no message while the controller has one for it."""
     most_waits_s: float = 10.0
@@ -118,9 +122,10 @@ class Sessions:
         if state.claimed is None:
             state.claimed = now
             return Claim.WAIT, holder
-        if held.heard > state.claimed:
+        waited_s = now - state.claimed
+        if held.heard > state.claimed and waited_s >= self._limits.settle_s:
             return Claim.REFUSED, None
-        if now - state.claimed < self._limits.claim_s:
+        if held.heard > state.claimed or waited_s < self._limits.claim_s:
             return Claim.WAIT, None
         self.closed(holder)
         self._holders[dpid], state.dpid = session, dpid

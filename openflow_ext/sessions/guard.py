@@ -77,6 +77,11 @@ class Guard:
         with self._lock:
             self._sessions.closed(datapath)
 
+    @property
+    def has_native_threads(self) -> bool:
+        """Whether the engine's threads are threads of the operating system. It cannot kill these."""
+        return getattr(self._hub, "HUB_TYPE", "") == "native"
+
     def heard(self, datapath: Any) -> None:
         """A message has arrived."""
         with self._lock:
@@ -158,7 +163,7 @@ class Guard:
 
     def _shared(self, connection: ssl.SSLSocket) -> Any:
         """A connection that one thread reads while another one writes. Green threads need no lock."""
-        return TlsConnection(connection) if getattr(self._hub, "HUB_TYPE", "") == "native" else connection
+        return TlsConnection(connection) if self.has_native_threads else connection
 
     def _end(self, ends: Iterable[End]) -> None:
         for end in ends:
@@ -271,6 +276,7 @@ def _extend(datapath_class: Any, guard: Guard) -> None:
     A subclass in its place would not do: the class names itself in ``super(Datapath, self)``.
     """
     engine_serve, engine_send = datapath_class.serve, datapath_class.send
+    engine_receive = datapath_class._recv_loop
 
     def serve(self: Any) -> None:
         guard.opened(self)
@@ -278,6 +284,15 @@ def _extend(datapath_class: Any, guard: Guard) -> None:
             engine_serve(self)
         finally:
             guard.closed(self)
+
+    def receive(self: Any) -> None:
+        try:
+            engine_receive(self)
+        finally:
+            guard.closed(self)
+            # The engine waits for its sending thread, which it cannot kill, and which waits for a message.
+            with contextlib.suppress(AttributeError):  # that thread ends just now
+                engine_send(self, b"", close_socket=True)
 
     def hear(self: Any, msg: Any) -> bool:
         """Whether the engine may handle ``msg``; None: a message that was dropped."""
@@ -290,6 +305,8 @@ def _extend(datapath_class: Any, guard: Guard) -> None:
         return guard.sent(self, lambda: engine_send(self, buf, close_socket))
 
     datapath_class.serve, datapath_class.hear, datapath_class.send = serve, hear, send
+    if guard.has_native_threads:
+        datapath_class._recv_loop = receive
 
 
 def _context(keyfile: str, certfile: str, ca_certs: str | None) -> ssl.SSLContext:

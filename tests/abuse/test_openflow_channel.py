@@ -8,6 +8,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,24 +18,30 @@ from tests.support.controllers.processes import connect, controller, free_port
 from tests.support.fuzzing.engines import mangled
 from tests.support.openflow.scripted_switch import ScriptedSwitch
 from tests.support.openflow.switch_messages import message
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.beside_others]
 
 ENDLESS_HELLO = b"\4\0\0\x0c\0\0\0\1\0\2\0\0"
 HANDSHAKE_S, CLAIM_S, MOST_HALF_OPEN = 10.0, 3.0, 128
-HELLO, ERROR, ECHO_REQUEST, FEATURES_REPLY = 0, 1, 2, 6
+HELLO, ERROR, ECHO_REQUEST, ECHO_REPLY, FEATURES_REPLY = 0, 1, 2, 3, 6
 PORT_STATUS = 12
 ENDS = (HELLO, ERROR, FEATURES_REPLY)
 """Of these types, a wrong message may end the session of the switch that sends it."""
 
 
 @pytest.fixture(scope="module", params=engine.ENGINES)
-def of_port(request: pytest.FixtureRequest) -> Iterator[int]:
-    """The port of a controller on one engine."""
+def served(request: pytest.FixtureRequest) -> Iterator[tuple[int, int]]:
+    """The port of a controller on one engine, and its process id."""
     port = free_port()
     with controller(request.param, quiet_app.__file__, port) as process:
         connect(port, process).close()
-        yield port
+        yield port, process.pid
+
+
+@pytest.fixture
+def of_port(served: tuple[int, int]) -> int:
+    return served[0]
 
 
 @contextlib.contextmanager
@@ -80,6 +87,18 @@ def test_malformed_messages_of_a_switch_do_no_harm_to_another(of_port: int, swit
             hostile.send_raw(b"".join(messages))
             switch.is_served()
             hostile.barrier()
+
+
+def test_a_switch_that_reconnects_is_served_at_once_and_leaves_no_thread(served: tuple[int, int]) -> None:
+    of_port, pid = served
+    threads = Path(f"/proc/{pid}/task")
+    before = len(list(threads.iterdir()))
+    for _ in range(40):
+        with contextlib.closing(ScriptedSwitch(of_port, dpid=4)) as switch:
+            switch.joined()
+            for _ in range(30):  # the controller reads the last of these after the next session's claim
+                switch.send(ECHO_REPLY, b"")
+    wait_until(lambda: len(list(threads.iterdir())) <= before + 4, "the threads of ended sessions end")
 
 
 class Silent(ScriptedSwitch):

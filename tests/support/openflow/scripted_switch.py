@@ -168,6 +168,7 @@ class ScriptedSwitch:
         deadline = time.monotonic() + timeout_s
         with self._news:
             while not (found := look()):
+                assert not self.ended.is_set(), "the controller ended the session"
                 assert self._news.wait(deadline - time.monotonic()), (
                     f"the controller did not answer; received types: {[data[1] for data in self.received]}"
                 )
@@ -203,7 +204,9 @@ class ScriptedSwitch:
                 with self._news:
                     self.received.append(data)
                     self._news.notify_all()
-        self.ended.set()
+        with self._news:
+            self.ended.set()
+            self._news.notify_all()
 
     def _exactly(self, size):
         """The next ``size`` bytes, or fewer at the end of the connection."""

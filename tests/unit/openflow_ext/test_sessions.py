@@ -29,7 +29,7 @@ def test_a_live_session_keeps_its_datapath_id(sessions: Sessions) -> None:
     assert sessions.claim("second", 7, 1.0) == (Claim.WAIT, "first")
     assert sessions.claim("second", 7, 1.1) == (Claim.WAIT, None)
     sessions.heard("first", 1.2)
-    assert sessions.claim("second", 7, 1.3) == (Claim.REFUSED, None)
+    assert sessions.claim("second", 7, 1.6) == (Claim.REFUSED, None)
 
 
 def test_a_dead_session_loses_its_datapath_id_in_three_seconds(sessions: Sessions) -> None:
@@ -49,6 +49,16 @@ def test_a_session_that_ends_meanwhile_leaves_its_datapath_id(sessions: Sessions
     assert sessions.claim("second", 7, 1.0) == (Claim.WAIT, "first")
     sessions.closed("first")
     assert sessions.claim("second", 7, 1.1) == (Claim.GRANTED, None)
+
+
+def test_last_messages_of_a_session_do_not_keep_its_switch_out(sessions: Sessions) -> None:
+    joined(sessions, "first", 7)
+    sessions.opened("second", "10.0.0.1", 1.0)
+    assert sessions.claim("second", 7, 1.0) == (Claim.WAIT, "first")
+    sessions.heard("first", 1.1)
+    assert sessions.claim("second", 7, 1.1) == (Claim.WAIT, None)
+    sessions.closed("first")
+    assert sessions.claim("second", 7, 1.2) == (Claim.GRANTED, None)
 
 
 def test_a_session_cannot_change_its_datapath_id(sessions: Sessions) -> None:
