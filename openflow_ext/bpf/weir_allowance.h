@@ -10,7 +10,8 @@
  * Too large: the queue's least length during an interval exceeds a small target.
  *
  * A port without a common RTT sets no fair share, and only clamps of SDTCP limit flows. It begins with what fits into
- * its queue, and corrects the allowance while all active senders are punished.
+ * its queue, and corrects the allowance while all active senders are punished, or while it gives back: the link was idle
+ * although a punished flow went on as soon as its window allowed, because the other flows do not fill it.
  *
  * A correction takes effect after a round trip. So first the allowance departs once, and then an interval begins that
  * ends when the allowance has departed again. Together these take two round trips or longer.
@@ -126,7 +127,7 @@ static __always_inline __u64 allowance_note_departure(const struct weir_port *po
 
 /*
  * The link was idle before this segment of a flow. The time counts as starved, but not if the flow had been asked for
- * something: then nothing waited. A pause of the application may be long, and two round trips suffice for the largest
+ * something, for then nothing waited, or if no clamp limits the flow. A pause of the application may be long, and two round trips suffice for the largest
  * growth, so that the rest is left out of the interval.
  */
 static __always_inline void allowance_note_gap(const struct weir_flow *flow, const struct weir_port *port,
@@ -135,7 +136,7 @@ static __always_inline void allowance_note_gap(const struct weir_flow *flow, con
 	__u64 round_trip_ns = allowance_link_ns(port, allowance_bytes(port, state));
 	__u64 starved_ns = gap_ns < 2 * round_trip_ns ? gap_ns : 2 * round_trip_ns;
 
-	if (flow->flags & WEIR_ASKED)
+	if (flow->flags & WEIR_ASKED || !(port->bdp_bytes || flow->flags & WEIR_PUNISHED))
 		starved_ns = 0;
 	state->starved_ns += starved_ns;
 	state->interval_start_ns += gap_ns - starved_ns;
@@ -228,6 +229,19 @@ static __always_inline __u32 allowance_bound(__u64 most, __u64 fits)
 }
 
 /*
+ * An interval ends in which the port gave back. It does so no longer if its queue was never short
+ * during an alarm, if all flows are punished, or if SCCP limits all flows now.
+ */
+static __always_inline void allowance_take_again(const struct weir_port *port, struct weir_port_state *state,
+						 bool has_queue)
+{
+	bool congested = has_queue && state->alarm == WEIR_CONGESTED;
+
+	if (congested || port->bdp_bytes || share_all_are_small(port, state, state->tick_ns))
+		state->gives_back = 0;
+}
+
+/*
  * Ends the interval. `flows` of `segment_bytes` have windows of at least a segment each, whatever the allowance is.
  * Senders send what the allowance grows by at once. So it grows by no more than half of what fits into the queue, which
  * also holds their other bursts.
@@ -259,7 +273,11 @@ static __noinline int allowance_correct(const struct weir_port *port, struct wei
 	if (least < LEAST_ALLOWANCE_FRAMES * FRAME_BYTES)
 		least = LEAST_ALLOWANCE_FRAMES * FRAME_BYTES;
 	state->allowance_bytes = weir_next_allowance(allowance, &seen, target, least, most_now);
+	if (state->gives_back && state->allowance_bytes < allowance)
+		state->allowance_bytes = allowance; /* other flows fill the queue, too */
 	state->was_starved = weir_is_starved(&seen);
+	if (state->gives_back)
+		allowance_take_again(port, state, !state->was_starved && seen.queue_min_bytes > target);
 	state->allowance_limit = WEIR_LIMIT_NONE;
 	if (state->allowance_bytes <= least)
 		state->allowance_limit = WEIR_LIMIT_SEGMENTS;
@@ -306,8 +324,24 @@ static __always_inline bool allowance_rules_queue(const struct weir_port *port, 
 {
 	if (port_observes_share(port))
 		return false;
-	return share_all_are_small(port, state, state->tick_ns) ||
+	return state->gives_back || share_all_are_small(port, state, state->tick_ns) ||
 	       (port->bdp_bytes && !share_missing_weight(port, state, state->tick_ns));
+}
+
+/*
+ * Ends an interval in which only some of the flows were limited. If the link was idle while punished flows waited, the
+ * port gives back: these have the weight of others, until the queue shows that others need the link, too.
+ */
+static __always_inline void allowance_give_back(const struct weir_port *port, struct weir_port_state *state,
+						__u64 now_ns)
+{
+	struct weir_interval seen = {
+		.length_ns = now_ns > state->interval_start_ns ? now_ns - state->interval_start_ns : 0,
+		.starved_ns = state->starved_ns,
+	};
+
+	if (!port->bdp_bytes && !port_observes_share(port) && weir_is_starved(&seen))
+		state->gives_back = 1;
 }
 
 /* The local host sends payload, which may be a request. */
@@ -332,7 +366,11 @@ static __always_inline void allowance_note_payload(struct weir_flow *flow, const
 	if (state->settled && allowance_rules_queue(port, state)) {
 		allowance_correct(port, state, share_active_senders(port, state, state->tick_ns), flow->max_payload);
 	} else {
-		allowance_begin_interval(state, bpf_ktime_get_ns());
+		__u64 now_ns = bpf_ktime_get_ns();
+
+		if (state->settled)
+			allowance_give_back(port, state, now_ns);
+		allowance_begin_interval(state, now_ns);
 		state->settled = 1;
 	}
 }

@@ -159,7 +159,7 @@ static __always_inline bool share_is_small(const struct weir_flow *flow, const s
 	bool in_this_turn = flow->last_turn == state->turn && share_turns_passed(port, state, now_ns) < 1;
 	bool full_before = in_this_turn && flow->flags & WEIR_SENT_BEFORE && !(flow->flags & WEIR_SMALL_BEFORE);
 
-	return flow->flags & WEIR_SMALL_WEIGHT && !full_before;
+	return flow->flags & WEIR_SMALL_WEIGHT && !full_before && !state->gives_back;
 }
 
 static __always_inline void share_take_off(__u64 *sum, __u32 less)
@@ -242,11 +242,17 @@ static __always_inline __u64 share_sum(const __u64 *in_turn, const struct weir_p
 	return weir_active_senders(in_turn, state->turn, age, (__u64)WEIR_FULL_WEIGHT * state->n_i);
 }
 
+/* The weights by which the port is divided. Punished flows have full ones while the link would be idle otherwise. */
+static __always_inline const __u64 *share_weights_in_turn(const struct weir_port_state *state)
+{
+	return state->gives_back ? state->full_in_turn : state->weight_in_turn;
+}
+
 /* The sum of the weights of the active senders. */
 static __always_inline __u64 share_active_weight(const struct weir_port *port, const struct weir_port_state *state,
 						 __u64 now_ns)
 {
-	return port->link_ns ? share_sum(state->weight_in_turn, port, state, now_ns)
+	return port->link_ns ? share_sum(share_weights_in_turn(state), port, state, now_ns)
 			     : share_active_senders(port, state, now_ns);
 }
 
@@ -255,7 +261,7 @@ static __always_inline __u64 share_missing_weight(const struct weir_port *port, 
 						  __u64 now_ns)
 {
 	__u64 full = share_sum(state->full_in_turn, port, state, now_ns);
-	__u64 active = share_sum(state->weight_in_turn, port, state, now_ns);
+	__u64 active = share_sum(share_weights_in_turn(state), port, state, now_ns);
 
 	return full > active ? full - active : 0;
 }
