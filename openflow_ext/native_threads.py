@@ -10,7 +10,7 @@ class TaskExit(Exception):
 
 
 def repair(name: str) -> None:
-    """Let an app of the engine ``name`` ("ryu" or "os_ken") go on after an exception in a handler. Idempotent.
+    """Let apps of the engine ``name`` ("ryu" or "os_ken") go on after an exception in a handler. Idempotent.
 
     The hub of os-ken defines ``TaskExit``, at which an app's thread ends silently, as Exception. Then the
     app's queue fills, and the threads that read from switches wait for room in it for ever.
