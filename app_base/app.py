@@ -38,6 +38,8 @@ CONNECTED = [CONFIG_DISPATCHER, MAIN_DISPATCHER]
 _EXPERIMENTER_ERROR = 0xFFFF
 _TICK_MARGIN_S = 0.001
 """A tick may be this late."""
+_LOOK_S = 1.0
+"""How often the thread of ticks looks whether a tick that it has sent was handled."""
 
 
 class EventTick(EventBase):
@@ -80,13 +82,14 @@ class ControllerApp(App, Generic[SettingsT]):
         self.datapaths: dict[int, Any] = {}
         self._tick_waits = False
         self._tick_due_s = 0.0
-        self._interval_shrank = hub.Queue()  # os-ken's Event does not wake up after a timeout
+        self._due_changed = hub.Queue()  # os-ken's Event does not wake up after a timeout
 
     def start(self) -> Any:
         """The framework calls this when all apps have been made."""
         if address := getattr(self.settings, "metrics", None):
             self.metrics.serve_or_exit(address)
-        if self.tick_interval_s():
+        if interval_s := self.tick_interval_s():
+            self._tick_due_s = time.monotonic() + interval_s
             self.threads.append(hub.spawn(self._send_ticks))
         return super().start()
 
@@ -113,15 +116,21 @@ class ControllerApp(App, Generic[SettingsT]):
     @set_ev_cls(EventTick)
     def on_tick(self, _ev: EventTick | None) -> None:
         self._tick_waits = False
-        self.tick()
+        try:
+            self.tick()
+        finally:
+            self._tick_due_s = time.monotonic() + self.tick_interval_s()
+            self._due_changed.put(None)
 
     def _send_ticks(self) -> None:
+        """Send ticks. This thread may not read the state of the app, on which its interval depends."""
         while self.is_active:
-            interval_s = self.tick_interval_s()
-            self._tick_due_s = time.monotonic() + interval_s
             try:
-                self._interval_shrank.get(timeout=interval_s)
+                self._due_changed.get(timeout=max(0.0, self._tick_due_s - time.monotonic()))
             except hub.QueueEmpty:
+                if time.monotonic() < self._tick_due_s:
+                    continue
+                self._tick_due_s = time.monotonic() + _LOOK_S
                 if not self._tick_waits:
                     self._tick_waits = True
                     self.send_event(self.name, EventTick())
@@ -132,9 +141,10 @@ class ControllerApp(App, Generic[SettingsT]):
 
     def check_interval(self) -> None:
         """Call this if ``tick_interval_s`` may have become shorter, so that the next tick comes in time."""
-        if time.monotonic() + self.tick_interval_s() < self._tick_due_s - _TICK_MARGIN_S:
-            self._tick_due_s = 0.0
-            self._interval_shrank.put(None)
+        now_s, interval_s = time.monotonic(), self.tick_interval_s()
+        if now_s + interval_s < self._tick_due_s - _TICK_MARGIN_S:
+            self._tick_due_s = now_s + interval_s
+            self._due_changed.put(None)
 
     def switch_connected(self, datapath: Any) -> None:
         """A session with a switch began; ``datapaths`` has it."""

@@ -1,11 +1,16 @@
 """Measure the time from an alarm to the FLOW_MOD that answers it, with many known flows and under load.
 
-    python -m bench.decision_latency [--flows N] [--engine ryu|os-ken] [--rounds N] [--json]
+    python -m bench.decision_latency [--flows N] [--engine ryu|os-ken] [--rounds N] [--floods N] [--json]
 
 A real controller (fabric_app, sdtcp_app) reads the flows from a database and talks to one scripted switch
 with 100 ports. "calm": one alarm at a time. "load": 2,000 alarms a second over all ports for 10 s. The
 switch takes the times, from writing the alarm's bytes to its socket to reading the FLOW_MOD's bytes from
 it, so both ways through the kernel are included.
+
+--floods: "flood" is as "calm", while the last port sends 1,200 packet-ins a second: announcements (ARP) of
+200 and SYNs of 1,000 random hosts, as many as the fabric's meters let a port send. Windows of "quiet", which
+is as "calm", and of "flood" alternate. "ratio" is the p99 of a flood divided by that of the window before;
+alarms that wait for more than 1 s end the run.
 
 An alarm is "unanswered" if no FLOW_MOD answers it within 50 ms, when the next alarm of its port is due,
 nor in the 3/2 RTT before it. "late_ms" is the longest delay with which the switch sent an alarm: after a
@@ -44,6 +49,9 @@ MULTIPART_REQUEST, BARRIER_REQUEST, PORT_DESC = 18, 20, 13
 ADD, DELETE_STRICT = 0, 4
 PORTS, PER_S, LOAD_S = 100, 2000, 10
 CALM = 1000
+FLOOD_PER_S, ARP_PER_S = 1200, 200
+_FABRIC_COOKIE = 0x5745_4901_0000_0000
+PACKET_IN = 10
 PATIENCE_S = 60.0
 STEP_S = 1.5 * SdtcpSettings().rtt_us / 1e6
 ATTACHED = wire.PortCountersFlags.ATTACHED
@@ -88,6 +96,12 @@ class Switch:
         sent = time.perf_counter()
         self._socket.sendall(message)
         return sent
+
+    def packet_in(self, port_no: int, frame: bytes) -> None:
+        """Send a packet-in of the fabric's entries."""
+        match = struct.pack("!HHIII", 1, 12, 0x8000_0004, port_no, 0)
+        head = struct.pack("!IHBBQ", 0xFFFFFFFF, len(frame), 1, 2, _FABRIC_COOKIE)
+        self._send(PACKET_IN, head + match + b"\0\0" + frame, 0)
 
     def serve(self, until: float, enough: Callable[[], bool] = lambda: False) -> None:
         """Read messages until a time, or until ``enough`` holds."""
@@ -181,18 +195,72 @@ def controller(
         process.wait(30)
 
 
-def calm(switch: Switch, ports: int = PORTS) -> list[float]:
-    """The times from alarms, sent one at a time, to their FLOW_MODs, in ms."""
+def calm(
+    switch: Switch, ports: int = PORTS, between: Callable[[float], None] | None = None, alarms: int = CALM
+) -> list[float]:
+    """The times from alarms, sent one at a time, to their FLOW_MODs, in ms.
+
+    ``between`` is called until a time, before each alarm. By default the switch answers requests until then.
+    """
     chance, taken = random.Random(1), []  # noqa: S311 - an order, not a secret
-    for _ in range(CALM):
+    for _ in range(alarms):
         switch.clamped.clear()
         sent = switch.alarm(chance.randrange(ports) + 1)
         switch.serve(sent + 1, lambda: bool(switch.clamped))
         if not switch.clamped:
             raise click.ClickException("an alarm was not answered within 1 s")
         taken.append((switch.clamped[0][1] - sent) * 1000)
-        switch.serve(time.perf_counter() + 0.004)
+        (between or switch.serve)(time.perf_counter() + 0.004)
     return taken
+
+
+class Flood:
+    """Frames of random hosts at the last port, at a rate that does not depend on when they are sent."""
+
+    def __init__(self, switch: Switch) -> None:
+        self._switch, self._chance = switch, random.Random(1)  # noqa: S311 - not a secret
+        self._began, self._sent = time.perf_counter(), 0
+
+    def until(self, end: float) -> None:
+        """Send the frames that are due, and answer requests."""
+        while (now := time.perf_counter()) < end:
+            if self._sent < (now - self._began) * FLOOD_PER_S:
+                frame = self._arp() if self._sent % FLOOD_PER_S < ARP_PER_S else self._syn()
+                self._switch.packet_in(PORTS, frame)
+                self._sent += 1
+            else:
+                self._switch.serve(min(end, now + 1 / FLOOD_PER_S))
+
+    def _ethernet(self, to: bytes, eth_type: int, payload: bytes) -> bytes:
+        return to + b"\2" + self._chance.randbytes(5) + eth_type.to_bytes(2, "big") + payload
+
+    def _arp(self) -> bytes:
+        sender = b"\2" + self._chance.randbytes(5)
+        address = b"\x0a\xfe" + self._chance.randbytes(2)
+        body = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1) + sender + address + bytes(6) + address
+        return b"\xff" * 6 + sender + b"\x08\x06" + body
+
+    def _syn(self) -> bytes:
+        tcp = struct.pack("!HHIIBBHHH", self._chance.randrange(1024, 65536), 80, 1, 0, 5 << 4, 2, 64240, 0, 0)
+        head = struct.pack("!BBHHHBBH", 0x45, 0, 40, 0, 0, 64, 6, 0)
+        addresses = b"\x0a\xfe" + self._chance.randbytes(2) + b"\x0a\xc8\0\1"
+        return self._ethernet(b"\2" + bytes(5), 0x0800, head + addresses + tcp)
+
+
+def floods(switch: Switch, count: int) -> list[dict[str, Any]]:
+    """Rows of windows that are quiet and flooded in turn, and of all of them together."""
+    rows, every = [], {"quiet": list[float](), "flood": list[float]()}
+    for number in range(count):
+        quiet = calm(switch, PORTS - 1)
+        flood = Flood(switch)
+        flooded = calm(switch, PORTS - 1, flood.until)
+        ratio = quantile(flooded, 0.99) / quantile(quiet, 0.99)
+        rows.append(row(f"quiet {number + 1}", quiet))
+        rows.append(row(f"flood {number + 1}", flooded, ratio=f"{ratio:.2f}"))
+        every["quiet"] += quiet
+        every["flood"] += flooded
+    ratio = quantile(every["flood"], 0.99) / quantile(every["quiet"], 0.99)
+    return [*rows, row("all quiet", every["quiet"]), row("all flood", every["flood"], ratio=f"{ratio:.2f}")]
 
 
 def load(switch: Switch) -> tuple[list[float], int, float]:
@@ -240,8 +308,9 @@ def row(phase: str, taken: list[float], **more: Any) -> dict[str, Any]:
 @click.option("--flows", default=100_000, show_default=True, help="Number of known flows.")
 @click.option("--engine", type=click.Choice(["ryu", "os-ken"]), default="ryu", show_default=True)
 @click.option("--rounds", default=2, show_default=True, help="Number of rounds under load.")
+@click.option("--floods", "flooded", default=0, show_default=True, help="Number of windows with a flood.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def main(flows: int, engine: str, rounds: int, as_json: bool) -> None:
+def main(flows: int, engine: str, rounds: int, flooded: int, as_json: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/weir.db"
         remember(url, flows)
@@ -254,7 +323,9 @@ def main(flows: int, engine: str, rounds: int, as_json: bool) -> None:
                 switch.await_lifts(lifted + len(switch.clamped))
                 more = {"unanswered": unanswered, "late_ms": f"{late_ms:.1f}", **memory(process.pid)}
                 rows.append(row(f"load {number + 1}", taken, **more))
-    columns = ["phase", "alarms", "p50_ms", "p95_ms", "p99_ms", "max_ms", "unanswered", "late_ms"]
+            if flooded:
+                rows += floods(switch, flooded)
+    columns = ["phase", "alarms", "p50_ms", "p95_ms", "p99_ms", "max_ms", "ratio", "unanswered", "late_ms"]
     columns += ["rss_mb", "writer_mb"]
     present(f"alarm to FLOW_MOD, {engine}, {flows} flows known", columns, rows, as_json)
 

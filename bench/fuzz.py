@@ -9,7 +9,9 @@ The targets:
     ryu       Ryu's parsers of messages of a switch, behind the length check, OpenFlow 1.3 and 1.5
     os_ken    the same of os-ken
     packets   the BPF programs by BPF_PROG_TEST_RUN: frames with hostile headers (root)
-    api       the dashboard's JSON API: addresses, parameters, bodies
+    api       the dashboard's JSON API with a database: addresses, parameters, bodies
+    requests  the same requests to the application without a database
+    parameters  the same requests to what reads their addresses, parameters and bodies, alone
 
 Inputs come in blocks of 1,000, which depend on the seed and their number. With --record the progress is in a
 file: the same command with more inputs continues. --block runs one block again, to repeat a failure. A crash
@@ -31,7 +33,7 @@ from pathlib import Path
 import click
 
 from bench.figures import present
-from tests.support.fuzzing.api import ApiTarget
+from tests.support.fuzzing.api import ApiTarget, ParametersTarget, RequestsTarget
 from tests.support.fuzzing.codec import CodecTarget
 from tests.support.fuzzing.engines import EnginesTarget
 from tests.support.fuzzing.packets import PacketsTarget
@@ -45,6 +47,8 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "os_ken": lambda: EnginesTarget(("os_ken",)),
     "packets": PacketsTarget,
     "api": ApiTarget,
+    "requests": RequestsTarget,
+    "parameters": ParametersTarget,
 }
 COLUMNS = ("target", "seed", "inputs", "accepted", "inputs/s", "crashes", "hangs", "growth KB", "late KB")
 

@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from openflow_ext import engine, message_check, wire
+from openflow_ext import engine, message_check, native_threads, wire
 from openflow_ext.registry_classes import (
     action_class,
     controller2_class,
@@ -68,6 +68,7 @@ _FROM_SWITCH = {
 def install(name: str | None = None) -> None:
     """Add the extension to the engine ``name`` ("ryu" or "os_ken"; default: the chosen one). Idempotent."""
     name = name or engine.name
+    native_threads.repair(name)
     guard.install(name)
     ofproto_parser = engine.load("ofproto.ofproto_parser", name)
     if hasattr(engine.load("ofproto.ofproto_v1_3_parser", name), "OFPBufAlarm"):

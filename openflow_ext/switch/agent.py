@@ -7,7 +7,7 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from openflow_ext.switch.openflow.proxy import Controller, Proxy
 from openflow_ext.switch.openflow.session import Session
 from openflow_ext.switch.ovs import egress, takeover, tls
 from openflow_ext.switch.ovs.link_changes import LinkChanges
-from openflow_ext.switch.ovs.ovsdb import Ovsdb, Row, as_list
+from openflow_ext.switch.ovs.ovsdb import Ovsdb, as_list
 from openflow_ext.switch.ovs.ports import Link, Port, Ports
 
 log = logging.getLogger(__name__)
@@ -357,8 +357,8 @@ class Agent:
             await takeover.switch_off(self._db, name, off)
 
     def _sync_ports(self) -> None:
-        links = {e.bridge.name: links_of(self._db, e.bridge.name) for e in self._extended}
         known = {port.link for e in self._extended for port in e.bridge.ports}
+        links = {e.bridge.name: links_of(self._db, e.bridge.name, known) for e in self._extended}
         new = {link.ifindex: link.name for some in links.values() for link in some if link not in known}
         egresses = egress.read_egresses(self._netlink, new) if new else {}
         for extended in self._extended:
@@ -429,21 +429,29 @@ def check_running(rundir: Path, bridge: str) -> None:
             ) from error
 
 
-def links_of(db: Ovsdb, bridge_name: str) -> list[Link]:
-    """The ports of a bridge that can carry programs: those with a device, except the bridge's own port."""
+def links_of(db: Ovsdb, bridge_name: str, known: Collection[Link]) -> list[Link]:
+    """The ports of a bridge that can carry programs: those with a device, except the bridge's own port.
+
+    OVSDB does not store interface numbers. When its server has restarted, they are missing until Open vSwitch
+    has stated them again. Until then the ports that are ``known`` keep theirs.
+    """
     found = takeover.find_bridge(db, bridge_name)
     if found is None:
         return []
     ports = (db.tables["Port"].get(uuid) for uuid in as_list(found[1]["ports"]))
     uuids = [uuid for port in ports if port for uuid in as_list(port["interfaces"])]
     rows = [row for uuid in uuids if (row := db.tables["Interface"].get(uuid))]
-    return [Link(row["ifindex"], row["name"], row["ofport"]) for row in rows if _has_device(row, bridge_name)]
-
-
-def _has_device(row: Row, bridge_name: str) -> bool:
-    numbered = isinstance(row["ofport"], int) and 0 < row["ofport"] < _FIRST_RESERVED_OFPORT
-    linked = isinstance(row["ifindex"], int) and row["ifindex"] > 0
-    return numbered and linked and row["name"] != bridge_name
+    numbers = {(link.name, link.ofport): link.ifindex for link in known}
+    links = []
+    for row in rows:
+        name, ofport, ifindex = row["name"], row["ofport"], row["ifindex"]
+        if not isinstance(ofport, int) or not 0 < ofport < _FIRST_RESERVED_OFPORT or name == bridge_name:
+            continue
+        if not isinstance(ifindex, int):
+            ifindex = numbers.get((name, ofport), 0)
+        if ifindex > 0:
+            links.append(Link(ifindex, name, ofport))
+    return links
 
 
 async def detach(settings: SwitchSettings, remove_dataplane: Callable[[str], None]) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.faults.trial import PAUSE_S, all_is_over, order, visit
+from tests.support.faults.trial import PAUSE_S, all_is_over, begin, order, visit
 from tests.support.faults.world import world
 
 pytestmark = pytest.mark.beside_others
@@ -22,6 +22,7 @@ VISITS = 3
 def test_faults_lose_nothing_that_was_promised(tmp_path: Path) -> None:
     rng = random.Random(SEED)
     with world(tmp_path, "ryu", "sdtcp") as now:
+        begin(now)
         names = islice(order(rng, KINDS), VISITS)
         visits = [visit(now, name, round(rng.uniform(*PAUSE_S), 1)) for name in names]
         last = all_is_over(now)

@@ -19,13 +19,14 @@ from openflow_ext.switch.dataplane.removal import next_folder, old_folder, remov
 from openflow_ext.switch.dataplane.structs import constants as c
 from openflow_ext.switch.dataplane.upgrade import pins
 from tests.support.data_plane.bench import BRIDGE, OFPORT, PORT, Bench, reflex_entry, reverse, syn
-from tests.support.data_plane.packets import RST, Segment
+from tests.support.data_plane.packets import ACK, RST, SYN, Offer, Segment, window_of
 
 pytestmark = pytest.mark.beside_others
 
 LOCAL = Segment()
 OUT = reverse(LOCAL)
 NAME = f"weir-move-{os.getpid()}"
+OURS, THEIRS = Offer(scale=9), Offer(scale=5)
 FLOWS = 300
 MORE_FLOWS = 2000
 
@@ -87,6 +88,55 @@ def test_a_handshake_goes_on_after_a_move(earlier: Bench) -> None:
         Bench(later).ingress(flow(FLOWS))
         assert later.counters(PORT).n_i == FLOWS + 2
         assert later.sweep(SweepTimes(opening_s=0)) == 1, "a sweep finds the other one"
+    finally:
+        later.close()
+
+
+@pytest.mark.parametrize(
+    ("is_ours", "moment"), [(True, "before the move"), (False, "after its last round before the exchange")]
+)
+def test_a_handshake_spans_a_move(
+    earlier: Bench, monkeypatch: pytest.MonkeyPatch, is_ours: bool, moment: str
+) -> None:
+    """The SYN meets the earlier programs, and the SYN-ACK the new ones: the connection is as any other.
+
+    ``is_ours``: the host behind the port opens it.
+    """
+    local = flow(FLOWS)
+    exchange = pins.exchange
+
+    def open_connection() -> None:
+        if is_ours:
+            earlier.ingress(syn(local, OURS))
+        else:
+            earlier.egress(syn(reverse(local), THEIRS))
+
+    def exchange_after_opening(folder: Path) -> None:
+        open_connection()
+        exchange(folder)
+
+    if moment == "before the move":
+        open_connection()
+    else:
+        monkeypatch.setattr(pins, "exchange", exchange_after_opening)
+    later = KernelDataPlane(NAME, max_flows=MORE_FLOWS)
+    try:
+        bench = Bench(later)
+        assert later.counters(PORT).n_i == FLOWS + 1
+        if is_ours:
+            bench.egress(replace(syn(reverse(local), THEIRS), flags=SYN | ACK, ack=local.seq))
+            bench.ingress(replace(local, flags=ACK, options=b"", payload=b""))
+        else:
+            bench.ingress(replace(syn(local, OURS), flags=SYN | ACK, ack=reverse(local).seq))
+            bench.egress(replace(reverse(local), flags=ACK, options=b"", payload=b""))
+        assert later.counters(PORT).n_i == FLOWS + 2
+        (found,) = [one for one in later.pinned.flows() if one.local_port == local.src_port]
+        assert (found.state, found.counted) == ("established", True)
+        assert (found.local_scale, found.remote_scale) == (OURS.scale, THEIRS.scale)
+        clamped = window_of(bench.ingress(local), local)
+        assert clamped == window_of(bench.ingress(flow(4)), flow(4)) < local.window
+        bench.ingress(replace(local, flags=RST))
+        assert later.counters(PORT).n_i == FLOWS + 1
     finally:
         later.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from openflow_ext import wire
 from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
+from tests.support.agent.clamped_stream import await_clamps, clamp_all, streaming
 from tests.support.agent.switch_bench import Bench, Controller, run
 from tests.support.openflow.flow_mods import TCP4, ext, flow_mod, output
 from tests.support.waiting import wait_until
@@ -152,6 +154,39 @@ def test_the_agent_survives_a_restart_of_open_vswitch(bench: Bench, controller: 
     )
     assert agent.end() == 0
     assert bench.leftovers() == []
+
+
+def tracked(bench: Bench) -> set[tuple[int, str, int, int | None]]:
+    """The port, local end and window scale of the flows whose handshakes were seen."""
+    with contextlib.closing(PinnedMaps(bench.name)) as maps:
+        return {
+            (flow.ifindex, flow.local, flow.local_port, flow.local_scale)
+            for flow in maps.flows()
+            if flow.state != "opening"
+        }
+
+
+def test_a_restart_of_the_ovsdb_server_costs_no_flow(bench: Bench, controller: Controller) -> None:
+    """The interface numbers in OVSDB are missing until Open vSwitch has connected again."""
+    agent = bench.ready_agent(controller)
+    controller.accept()
+    clamp_all(controller)
+    vswitchd = int((bench.ovs.rundir / "ovs-vswitchd.pid").read_text())
+    with streaming(bench) as finish:
+        before = wait_until(lambda: tracked(bench), "the stream is tracked", lambda found: len(found) == 2)
+        bench.ovs.stop("ovsdb-server")
+        os.kill(vswitchd, signal.SIGSTOP)
+        try:
+            bench.ovs.start_server()
+            while agent.await_event("log")["message"] != "reconnected to OVSDB":
+                pass
+        finally:
+            os.kill(vswitchd, signal.SIGCONT)
+        await_clamps(bench, bench.port(2), "the stream is clamped afterwards")
+        assert tracked(bench) == before
+        sent, came = finish()
+    assert came == sent > 0
+    assert agent.end() == 0
 
 
 def test_an_agent_that_cannot_start_prints_the_reason_and_changes_nothing(

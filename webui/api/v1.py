@@ -183,7 +183,7 @@ ENDPOINTS.append(
 @blueprint.post("/commands")
 def ask() -> Response:
     actor = require_actor()
-    asked = check(CommandRequest, _body())
+    asked = asked_command()
     database = services().database
     number = database.ask(asked.kind, asked.arguments, actor)
     with database.reading() as session:
@@ -191,6 +191,11 @@ def ask() -> Response:
     if found is None:
         abort(404, MISSING)
     return Response(found.model_dump_json(), 201, mimetype="application/json")
+
+
+def asked_command() -> CommandRequest:
+    """The command in the request's body. Raises BadParameters, and an HTTP error for another body."""
+    return check(CommandRequest, _body())
 
 
 def _body() -> Any:

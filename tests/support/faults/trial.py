@@ -37,6 +37,12 @@ class Visit:
     memory_kb: dict[str, int] = field(default_factory=dict)
 
 
+def begin(world: World) -> None:
+    """Wait until the streams are recorded. A writer that is killed loses what it has not written."""
+    for check in (streams_go_on, state_is_right):
+        check(world)
+
+
 def order(rng: random.Random, kinds: Sequence[str]) -> Iterator[str]:
     """The faults without end: each once in every round, in an order of its own."""
     while True:
@@ -156,6 +162,7 @@ def trial(
     kinds: Sequence[str] = tuple(FAULTS),
 ) -> list[Visit]:
     """Visit faults for so long. The seed decides their order and how long each lasts."""
+    begin(world)
     rng = random.Random(seed)
     until, visits = time.monotonic() + seconds, []
     for name in order(rng, kinds):

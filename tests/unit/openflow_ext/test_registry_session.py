@@ -24,6 +24,8 @@ HELLO, ECHO_REQUEST, ECHO_REPLY, FEATURES_REQUEST, FEATURES_REPLY = 0, 2, 3, 5, 
 FLOW_REMOVED, FLOW_MOD = 11, 14
 PORT_DESC = 13
 DPID = 0x2A
+FAILS = 13
+"""The app raises an exception at an alarm with this N_i."""
 PORT = wire.OfpPort(3, "0a:00:00:00:00:03", b"s1-eth3")
 CONFIG = wire.PortConfig(3, wire.PortConfigFlags.ALARM, k_pkts=30, rtt_us=250)
 
@@ -43,6 +45,8 @@ class Probe(App):
 
     @set_ev_cls(ofp_event.EventOFPBufAlarm, MAIN_DISPATCHER)
     def alarm(self, ev):
+        if ev.msg.n_i == 13:
+            raise LookupError("a defect of the app")
         self.report(ev, port=ev.msg.port.port_no, name=ev.msg.port.name.decode(), n_i=ev.msg.n_i)
         datapath = ev.msg.datapath
         parser, ofproto = datapath.ofproto_parser, datapath.ofproto
@@ -120,6 +124,11 @@ class Switch:
         body = struct.pack("!HHI", PORT_DESC, 0, 0) + wire.encode_port(PORT, self.version)
         self.send(wire.OFPT_MULTIPART_REPLY, body, wire.decode_header(request).xid)
 
+    def said(self, text: str) -> bool:
+        """Whether the controller writes a line that contains ``text``. The lines before it are read."""
+        assert self._process.stdout
+        return any(text in line for line in self._process.stdout)
+
     def reported(self) -> dict[str, Any]:
         """The next event that the application reports."""
         assert self._process.stdout
@@ -164,6 +173,14 @@ def test_a_session_survives_malformed_messages(switch: Switch) -> None:
     assert switch.reported() == alarm_report(3, dropped=4)
     switch.send(ECHO_REQUEST, b"still there?", xid=77)
     assert switch.wait_for(ECHO_REPLY)[8:] == b"still there?"
+
+
+def test_an_exception_in_a_handler_is_logged_and_does_not_end_its_app(switch: Switch) -> None:
+    for _ in range(200):  # more than an app's queue holds
+        switch.send_message(alarm(FAILS))
+    switch.send_message(alarm(3))
+    assert switch.said("LookupError: a defect of the app")
+    assert switch.reported() == alarm_report(3, dropped=0)
 
 
 def test_an_app_configures_a_port_reads_counters_and_clamps(switch: Switch) -> None:

@@ -55,9 +55,10 @@ MAY_IMPORT = {
     "libbpf_cffi": set(),
     "openflow_ext.sessions": COMMON | {"openflow_ext.engine"},
     "openflow_ext.message_check": {"openflow_ext.wire"},
+    "openflow_ext.native_threads": {"openflow_ext.engine"},
     "openflow_ext.registry": COMMON
     | {"openflow_ext.registry_classes", "openflow_ext.message_check", "openflow_ext.sessions"}
-    | {"openflow_ext.wire", "openflow_ext.engine"},
+    | {"openflow_ext.native_threads", "openflow_ext.wire", "openflow_ext.engine"},
     "openflow_ext.registry_classes": {"openflow_ext.wire"},
     "openflow_ext.switch": COMMON | {LIBBPF, "openflow_ext.wire", "openflow_ext.registry"},
     "openflow_ext.switch.dataplane": COMMON | {LIBBPF},

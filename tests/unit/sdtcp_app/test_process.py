@@ -15,7 +15,15 @@ from flowdb.models import AlarmRow, ClampRow, DecisionRow, FlowRow, HostRow, Run
 from openflow_ext import wire
 from tests.support.controllers.processes import free_port
 from tests.support.database.rows import rows
-from tests.support.openflow.scripted_switch import PACKET_IN, ScriptedSwitch, handshake, mac, segment
+from tests.support.openflow.scripted_switch import (
+    PACKET_IN,
+    SYN,
+    ScriptedSwitch,
+    arp,
+    handshake,
+    mac,
+    segment,
+)
 from tests.support.waiting import wait_until
 from weir_base.paths import PROJECT
 
@@ -139,6 +147,25 @@ def test_an_alarm_slows_the_longest_lived_flow(start, connect, engine):
     assert row.lift_reason == "normal and burst over"
     assert {host.mac for host in controller.rows(HostRow)} == {mac(1), mac(2), mac(3)}
     assert controller.rows(RunRow)[0].ended_ns is not None
+
+
+def test_alarms_of_a_port_are_answered_while_another_port_floods(start, connect, engine):
+    """Before each alarm, port 2 announces 240 hosts, and sends as many SYNs of hosts that do not exist."""
+    controller = start(engine)
+    switch = connect(controller)
+    switch.wait(lambda: switch.flow_mods(table_id=3, priority=0))
+    open_two(switch)
+    for number in range(1, 4):
+        for host in range(10, 250):
+            switch.packet_in(2, arp(1, host, host))
+            switch.packet_in(2, segment(host, 3, SYN, sport=1000 + number))
+        switch.extension(alarm())
+        switch.wait(lambda number=number: len(clamps(switch)) == number)
+        switch.extension(wire.BufNormal(wire.OfpPort(3), 0, 0, 100_000_000, SDTCP, 0, 2, time.time_ns()))
+        switch.packet_in(2, segment(2, 3, 0x11, sport=1002))  # the burst flow ends, if it has not ended yet
+        switch.wait(lambda number=number: len(switch.flow_mods(table_id=0, command=4)) == number)
+    assert "Traceback" not in controller.stop().replace("KeyboardInterrupt", "")
+    assert [row.kind for row in controller.rows(AlarmRow)] == ["alarm", "normal"] * 3
 
 
 def test_a_new_controller_takes_over(start, connect, engine):

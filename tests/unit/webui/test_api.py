@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from flowdb.models import OBSERVES, PortSampleRow, SwitchRow
 from tests.support.dashboard.application import make, told_in
 from tests.support.database.rows import wait_written
-from tests.support.fuzzing.api import ApiTarget
+from tests.support.fuzzing.api import ApiTarget, ParametersTarget, RequestsTarget
 from tests.support.fuzzing.short import assert_withstands
 from webui.access.accounts import Accounts
 from webui.api import endpoint, v1
@@ -59,6 +59,11 @@ def test_every_answer_matches_the_openapi_document(recorded, endpoint):
 
 def test_no_request_causes_an_internal_error():
     assert_withstands("api", ApiTarget(), 2_000, accepted=(0.1, 0.9))
+
+
+@pytest.mark.parametrize(("name", "target"), [("requests", RequestsTarget), ("parameters", ParametersTarget)])
+def test_no_request_fails_before_its_first_query(name, target):
+    assert_withstands(name, target(), 1_000, accepted=(0.1, 0.9))
 
 
 def test_json_that_is_nested_too_deeply_is_refused(recorded, tmp_path):

@@ -161,8 +161,24 @@ def test_links_are_the_ports_with_a_device_and_a_number() -> None:
             "i5": interface("s1-eth5", 5, 15),
         },
     )
-    assert links_of(db, "s1") == [Link(11, "s1-eth1", 1), Link(14, "s1-eth4", 4), Link(15, "s1-eth5", 5)]
-    assert links_of(db, "s9") == []
+    links = [Link(11, "s1-eth1", 1), Link(14, "s1-eth4", 4), Link(15, "s1-eth5", 5)]
+    assert links_of(db, "s1", ()) == links
+    assert links_of(db, "s1", links) == links
+    assert links_of(db, "s9", ()) == []
+
+
+def test_a_known_port_keeps_its_interface_number_while_ovsdb_does_not_state_it() -> None:
+    def described(ofport: int, ifindex: Any) -> Any:
+        interface = {"name": "s1-eth1", "ofport": ofport, "ifindex": ifindex, "type": ""}
+        port = {"name": "s1-eth1", "interfaces": "i"}
+        return replica(Bridge={"b": bridge(ports="p")}, Port={"p": port}, Interface={"i": interface})
+
+    known = [Link(11, "s1-eth1", 1)]
+    assert links_of(described(1, []), "s1", known) == known
+    assert links_of(described(1, []), "s1", ()) == []
+    assert links_of(described(2, []), "s1", known) == [], "another port of this name"
+    assert links_of(described(-1, []), "s1", known) == [], "its device is gone"
+    assert links_of(described(1, 12), "s1", known) == [Link(12, "s1-eth1", 1)]
 
 
 def test_bridges_keep_their_numbers_and_new_ones_get_free_numbers() -> None:
