@@ -3,9 +3,9 @@
 Figure 1 is the completion time of a window by the number of flows, equations (5) and (6). Figure 3 is the
 normalized goodput by the interval, equation (12). B is 100 packets of 1500 bytes, and C is 10 Gbit/s.
 
-Inferred, because the paper does not state them: RTT and RTO of figure 1, 400 us and 200 ms, are those of its
-figure 2, and its interval spreads the window over the RTT. The RTT of figure 3 is 300 us, as in section IV.
-Its numbers of flows are chosen here.
+Inferred, as the paper does not state them: figure 1 has the RTT of figure 2, 400 us, and an RTO of 200 ms.
+Its interval spreads the window over the RTT. The RTT of figure 3 is 300 us, as in section IV. Its numbers of
+flows are chosen here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Each congestion control against a model in Python, over every call of whole connections.
 
 A connection has marks, losses, timeouts, overtaken segments, delayed ACKs, pauses and skipped calls.
-After every call cwnd and ssthresh are those of the model, which goes on from its own windows. Where alpha has
+After every call cwnd and ssthresh equal the model's, which goes on from its own windows. Where alpha has
 an exponent, a reduction may differ by a segment, because alpha^d is rounded; then the model goes on from the
 kernel's window.
 """
