@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import shutil
@@ -11,11 +10,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -26,15 +23,12 @@ from tests.support.confined import NOBODY, service
 from tests.support.controllers.processes import free_port
 from tests.support.openflow.flow_mods import TCP4, ext, flow_mod, output
 from tests.support.waiting import wait_until
-from transports import pacing_paths
-from transports.congestion import loaded
 from weir_base.paths import PROJECT
 
 pytestmark = pytest.mark.beside_others
 
 PACKAGING = PROJECT / "packaging"
 MOST_EXPOSURE = 3.0
-FOLLOWED = "192.0.2.9"
 
 
 def confined(unit: str) -> list[str]:
@@ -103,39 +97,6 @@ def test_the_agent_does_its_work_with_the_rights_of_its_unit(bench: Bench, contr
         )
         assert successor.end() == 0
         assert bench.leftovers() == []
-
-
-class Bottlenecks(BaseHTTPRequestHandler):
-    """A dashboard that knows one bottleneck."""
-
-    def do_GET(self) -> None:
-        item = {"to": FOLLOWED, "n_i": 7, "capacity_bps": 10**8, "buffer_bytes": 150_000}
-        body = json.dumps([item | {"allowance_bytes": 0, "age_s": 0.1}]).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-
-def test_the_follower_does_its_work_with_the_rights_of_its_unit(tmp_path: Path) -> None:
-    """It writes the path of a destination, and removes it at its end."""
-    token, network = tmp_path / "token", ipaddress.ip_network(FOLLOWED)
-    token.write_text("a token\n")
-    with loaded("weir_ap_reno"), ThreadingHTTPServer(("127.0.0.1", 0), Bottlenecks) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        options = ["--controller", f"http://127.0.0.1:{server.server_address[1]}", "--token-file", str(token)]
-        weir = [sys.executable, "-m", "weir", "transports", "follow", *options, "--to", FOLLOWED]
-        follower = subprocess.Popen([*confined("follow"), *weir])
-        try:
-            path = wait_until(lambda: pacing_paths.paths().get(network), "the follower writes the path")
-            assert path.flows == 7
-            assert "Seccomp:\t2" in Path(f"/proc/{follower.pid}/status").read_text()
-        finally:
-            follower.terminate()
-            ended = follower.wait(30)
-            server.shutdown()
-        assert ended == 0
-        assert network not in pacing_paths.paths()
 
 
 @pytest.fixture
