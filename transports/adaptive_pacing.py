@@ -1,4 +1,4 @@
-"""The model of Adaptive Pacing: equations (1) to (16) of Zou and others, without figures 1 and 3.
+"""The model of Adaptive Pacing: equations (1) to (16) of Zou and others; model_figures.py draws two figures.
 
 | symbol | argument | unit |
 |---|---|---|

@@ -1,9 +1,10 @@
-"""The commands `weir transports list`, `load`, `unload` and `sockets`."""
+"""The commands `weir transports list`, `load`, `unload`, `sockets` and `figures`."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ import click
 from transports.congestion import TRANSPORTS, available, load, unload
 from transports.follow_cli import follow_command
 from transports.ictcp_cli import ictcp_group
+from transports.model_figures import draw
 from transports.pacing_cli import path_group
 from transports.sockets import socket_reader
 from weir_base import tables
@@ -123,6 +125,20 @@ def sockets_command(as_json: bool, columns: tuple[str, ...], sort: str | None) -
         tables.show(
             SOCKET_COLUMNS, rows_in_order, empty="no connections", only=columns, choose_with="--columns"
         )
+
+
+@transports.command("figures")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+def figures_command(folder: Path) -> None:
+    """Draw figures 1 and 3 of the paper on Adaptive Pacing from its model, as SVG files."""
+    try:
+        written = draw(folder)
+    except ImportError as error:
+        raise click.ClickException(f"{error}: install weir[lab], or run `make setup`") from error
+    except OSError as error:
+        raise click.ClickException(f"cannot write the figures: {error}") from error
+    for path in written:
+        click.echo(path)
 
 
 def _print_state(name: str, state: str, as_json: bool) -> None:

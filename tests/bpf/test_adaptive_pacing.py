@@ -7,6 +7,8 @@ import json
 import os
 import socket
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,13 +19,19 @@ from click.testing import CliRunner
 from tests.support.data_plane.scripted_wire import MSS, Connection, Wire, compiled_script
 from transports import cli, pacing_paths
 from transports.congestion import BPFFS, TransportError, loaded
+from transports.congestion import PATHS as PATHS_MAP
 from transports.pacing_paths import FlowsFrom, PacingPath
 from transports.sockets import DctcpSocket, socket_reader
+from weir_base.paths import PROJECT
 
 CONTROLS = ("weir_ap_reno", "weir_ap_dctcp", "weir_ap_d2tcp", "weir_ap_l2dct")
 RENO = CONTROLS[0]
 PACING_RATE_AT, SEND_WINDOW_AT = 104, 228
 """tcpi_pacing_rate and tcpi_snd_wnd in struct tcp_info."""
+CWND_AT = 80
+"""tcpi_snd_cwnd."""
+PATHS = 16_384
+"""The room of the map of paths (weir_pacing.bpf.h)."""
 HEADERS = 66
 """Of a segment in a queue: Ethernet, IPv4, TCP with timestamps."""
 RESET_AT_CLOSE = struct.pack("ii", 1, 0)
@@ -70,6 +78,11 @@ def pacing_rate(connection: Connection) -> int:
 def send_window(connection: Connection) -> int:
     info = connection.client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
     return int(struct.unpack_from("=I", info, SEND_WINDOW_AT)[0])
+
+
+def cwnd(connection: Connection) -> int:
+    info = connection.client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    return int(struct.unpack_from("=I", info, CWND_AT)[0])
 
 
 @pytest.mark.parametrize("name", CONTROLS)
@@ -228,6 +241,94 @@ def test_paths_are_set_listed_and_removed(wire: Wire) -> None:
 def test_absurd_paths_are_refused(path: PacingPath, named: str) -> None:
     with pytest.raises(TransportError, match=named):
         pacing_paths.set_path(ipaddress.ip_network("10.9.0.0/16"), path)
+
+
+def test_a_full_map_of_paths_refuses_more_and_keeps_pacing(wire: Wire, network: pacing_paths.Network) -> None:
+    others = [ipaddress.ip_network(f"10.9.{at // 256}.{at % 256}") for at in range(PATHS)]
+    wire.sender.run(lambda: pacing_paths.set_path(network, SCARCE))
+    written: list[pacing_paths.Network] = []
+
+    def fill() -> None:
+        for other in others:
+            pacing_paths.set_path(other, AMPLE)
+            written.append(other)
+
+    try:
+        with pytest.raises(TransportError, match="remove paths that are not used"):
+            fill()
+        wire.play()
+        with wire.connection(RENO, RENO) as connection:
+            connection.send(50)
+            assert held(wire, connection).flows == SCARCE.flows
+    finally:
+        for other in written:
+            pacing_paths.remove_path(other)
+    assert PATHS - len(written) < 10, "other tests may have a few paths"
+
+
+def test_a_user_without_rights_is_refused(wire: Wire) -> None:
+    """Root's maps cannot be read by others, and the error says how."""
+    command = ("setpriv", "--reuid", "65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all")
+    weir = (sys.executable, "-m", "weir", "transports", "path", "list")
+    refused = subprocess.run((*command, *weir), cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert refused.returncode != 0
+    assert "run it as root" in refused.stderr
+
+
+def forge(network: pacing_paths.Network, **values: int) -> None:
+    """Write values into the map as they are, as a program with root's rights could."""
+    with pacing_paths._pinned(PATHS_MAP, "struct ap_path_key", "struct weir_ap_path") as paths:
+        usual = {
+            "buffer_bytes": 1,
+            "bytes_per_s": 1000,
+            "n_updated_ns": 1,
+            "flows": 60,
+            "k": 256,
+            "source": 2,
+        }
+        paths.put(pacing_paths._key(paths, network, None), paths.value(usual | values))
+
+
+@pytest.mark.parametrize(
+    ("forged", "flows", "flows_from"),
+    [
+        ({"flows": 1}, 1, "operator"),
+        ({"flows": 65_536}, 65_536, "operator"),
+        ({"flows": 2**32 - 1}, 1, "counted"),
+        ({"k": 2**32 - 1}, 0, "not_paced"),
+        ({"bytes_per_s": 0}, 0, "not_paced"),
+        ({"buffer_bytes": 0}, 0, "not_paced"),
+        ({"n_updated_ns": 2**64 - 1, "n_lifetime_ns": 1}, 1, "counted"),
+        ({"allowance_bytes": 2**32 - 1, "flows": 2**32 - 1}, None, "window"),
+    ],
+)
+def test_forged_values_stall_nothing(
+    wire: Wire, network: pacing_paths.Network, forged: dict[str, int], flows: int | None, flows_from: str
+) -> None:
+    """t is at most RTT / w, and a value that cannot be is not used."""
+    wire.sender.run(lambda: forge(network, **forged))
+    wire.play()
+    with wire.connection(RENO, RENO) as connection:
+        connection.send(200)
+        found = held(wire, connection)
+    assert found.flows_from == flows_from
+    assert flows in (None, found.flows)
+    assert found.interval_us <= found.srtt_us
+
+
+def test_a_sender_that_believes_in_one_flow_has_the_windows_of_reno(
+    wire: Wire, network: pacing_paths.Network
+) -> None:
+    """n = 1 is the least that a host can claim: it sends then as plain TCP does, and no faster."""
+    path = PacingPath(buffer_bytes=1 << 30, rate_bps=10**9, flows=1)
+    wire.sender.run(lambda: pacing_paths.set_path(network, path))
+    cwnds = []
+    for control in (RENO, "reno"):
+        wire.play()
+        with wire.connection(control, control) as connection:
+            connection.send(10)
+            cwnds.append(cwnd(connection))
+    assert cwnds[0] <= cwnds[1]
 
 
 def test_without_a_control_the_error_says_what_to_load(

@@ -12,7 +12,9 @@
 #define TC_ACT_OK 0
 #define TC_ACT_STOLEN 4 // dropped, without an error for the sender
 
-enum step { STEP_PASS, STEP_MARK, STEP_DROP };
+#define LATE_CLASS 0x10002 // of the qdisc that Wire.reordering() adds
+
+enum step { STEP_PASS, STEP_MARK, STEP_DROP, STEP_LATE };
 
 struct script {
 	__u32 next;
@@ -73,6 +75,8 @@ int follow_script(struct __sk_buff *skb)
 		return TC_ACT_STOLEN;
 	if (now->steps[at] == STEP_MARK)
 		bpf_skb_ecn_set_ce(skb);
+	if (now->steps[at] == STEP_LATE)
+		skb->priority = LATE_CLASS;
 	return TC_ACT_OK;
 }
 

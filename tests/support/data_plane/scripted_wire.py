@@ -50,11 +50,12 @@ _ACK = struct.Struct("III")
 
 
 class Step(IntEnum):
-    """The fate of a segment with data."""
+    """The fate of a segment with data. LATE: with Wire.reordering(), later segments overtake it."""
 
     PASS = 0
     MARK = 1
     DROP = 2
+    LATE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,20 @@ class Wire:
             subprocess.run(("ip", "netns", "exec", space, "sh", "-c", threaded), check=True)
         shape = ("root", "tbf", "rate", f"{ACKS_A_S * 66 * 8}bit", "burst", "150", "limit", "1000000")
         subprocess.run(("tc", "-n", b, "qdisc", "add", "dev", "rcv", *shape), check=True)
+
+    @contextlib.contextmanager
+    def reordering(self) -> Iterator[None]:
+        """Late segments wait in a slow class of their own. Of several in a row the first is not late."""
+        tc, on = ("tc", "-n", self.sender.name), ("dev", "snd")
+        one_segment = ("burst", "1600", "cburst", "1600", "quantum", "1600")
+        subprocess.run((*tc, "qdisc", "add", *on, "root", "handle", "1:", "htb", "default", "1"), check=True)
+        try:
+            for number, rate, burst in (("1:1", "10gbit", ()), ("1:2", "4mbit", one_segment)):
+                name = ("classid", number, "htb", "rate", rate, *burst)
+                subprocess.run((*tc, "class", "add", *on, "parent", "1:", *name), check=True)
+            yield
+        finally:
+            subprocess.run((*tc, "qdisc", "delete", *on, "root"), check=True)
 
     def close(self) -> None:
         self._undo.close()

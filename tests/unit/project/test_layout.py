@@ -32,6 +32,7 @@ SLEEPS = {
     "tests/support/lab/forged_arp.py": (1, "the sender's pace"),
     "tests/support/lab/inject.py": (1, "the sender's pace"),
     "tests/support/lab/diamond.py": (1, "tcpdump prints a packet that it has received some ms later"),
+    "tests/bpf/test_conformance.py": (1, "a connection is idle for longer than an RTO"),
     "tests/bpf/test_release.py": (1, "an entry's hard timeout passes in the programs"),
     "tests/bpf/test_window_limits.py": (1, "a round trip lasts for some time"),
     "tests/bpf/test_allowance.py": (
