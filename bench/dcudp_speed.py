@@ -193,6 +193,8 @@ def main(
     seconds: int,
     as_json: bool,
 ) -> None:
+    if one_core and realtime:
+        raise click.UsageError("iperf3 waits for its next packet by spinning: on one core, omit --realtime")
     sandbox.enter()
     link_hosts(offloads)
     with tempfile.TemporaryDirectory() as folder:
