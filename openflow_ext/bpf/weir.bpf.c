@@ -65,7 +65,7 @@ static __always_inline void packet_count_flow(struct packet *p, const struct rul
 					      enum weir_direction direction)
 {
 	flow_count(p->flow, p->port, p->state, packet_sender(q, direction), q->now_ns);
-	crowd_note(p->port, p->state, q->now_ns);
+	crowd_note(p->port, p->state, p->state->n_i, q->now_ns);
 }
 
 /* Lowers the window of a SYN-ACK, which no rule matches. */

@@ -10,9 +10,8 @@
  * nevertheless gets two segments (flow_note_ack), and so does each flow if there are few
  * (docs/decisions/0013-segment-fitting.md).
  *
- * How many flows to expect follows from the crowd, the remembered peak of N_i, because rounds repeat. While there are
- * more flows than that, the port expects twice as many as there are; SYNs of a burst that have no answer are counted
- * too. A SYN whose first option is not the MSS is not changed; all known hosts send the MSS first.
+ * How many flows to expect follows from the crowd (weir_crowd.h). While there are more flows than that, the port expects
+ * twice as many as there are; SYNs of a burst that have no answer are counted too. A SYN whose first option is not the MSS is not changed; all known hosts send the MSS first.
  */
 #ifndef WEIR_MSS_H
 #define WEIR_MSS_H
@@ -23,6 +22,7 @@
 
 #include "weir_allowance.h"
 #include "weir_consts.h"
+#include "weir_crowd.h"
 #include "weir_edit.h"
 #include "weir_flow.h"
 #include "weir_parse.h"
@@ -40,34 +40,6 @@ struct header_edit {
 };
 
 enum syn_edit { EDIT_MSS, EDIT_SCALE, EDIT_WINDOW, SYN_EDITS };
-
-static __always_inline __u32 crowd_remembered(const struct weir_port_state *state, __u64 now_ns)
-{
-	__u64 age_ns = now_ns > state->crowd_ns ? now_ns - state->crowd_ns : 0; /* it may be that of the last tick */
-	__u64 halvings;
-
-	if (age_ns < CROWD_HALVING_NS) /* a division costs as much as the rest */
-		return state->crowd;
-	halvings = age_ns / CROWD_HALVING_NS;
-	return halvings < MAX_HALVINGS ? state->crowd >> halvings : 0;
-}
-
-/* A flow more is counted. */
-static __always_inline void crowd_note(const struct weir_port *port, struct weir_port_state *state, __u64 now_ns)
-{
-	if (port->omits & WEIR_OMIT_CROWD || state->n_i < crowd_remembered(state, now_ns))
-		return;
-	state->crowd = state->n_i;
-	state->crowd_ns = now_ns;
-}
-
-/* The number of flows in the next round, as far as the port knows. */
-static __always_inline __u32 crowd_now(const struct weir_port_state *state, __u64 now_ns)
-{
-	__u32 crowd = crowd_remembered(state, now_ns);
-
-	return state->n_i > crowd ? state->n_i : crowd;
-}
 
 /* The number of flows for which the port must be ready while `flow` and others are being opened. */
 static __always_inline __u32 crowd_expected(const struct weir_port_state *state, const struct weir_flow *flow,

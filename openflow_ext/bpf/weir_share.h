@@ -22,6 +22,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "weir_consts.h"
+#include "weir_crowd.h"
 #include "weir_host.h"
 #include "weir_structs.h"
 #include "weir_window.h"
@@ -138,6 +139,8 @@ static __always_inline void share_count_sender(struct weir_flow *flow, const str
 	__sync_fetch_and_add(&state->sent_in_turn[odd], 1);
 	if (!port->link_ns)
 		return;
+	if (!port->bdp_bytes)
+		crowd_note(port, state, state->sent_in_turn[odd], state->tick_ns);
 	weight = state->by_host_turns & 1 ? host_count_sender(port->ifindex, state, host) : WEIR_FULL_WEIGHT;
 	__sync_fetch_and_add(&state->full_in_turn[odd], weight);
 	if (share_becomes_small(flow, port)) {
