@@ -10,8 +10,8 @@
  * Too large: the queue's least length during an interval exceeds a small target.
  *
  * A port without a common RTT sets no fair share, and only clamps of SDTCP limit flows. It begins with what fits into
- * its queue, and corrects the allowance while all active senders are punished, or while it gives back: the link was idle
- * although a punished flow went on as soon as its window allowed, because the other flows do not fill it.
+ * its queue, and corrects the allowance while all active senders are punished, or while it gives back: the link was
+ * idle although a punished flow went on as soon as its window allowed, because the other flows do not fill it.
  *
  * A correction takes effect after a round trip. So first the allowance departs once, and then an interval begins that
  * ends when the allowance has departed again. Together these take two round trips or longer.
@@ -127,8 +127,8 @@ static __always_inline __u64 allowance_note_departure(const struct weir_port *po
 
 /*
  * The link was idle before this segment of a flow. The time counts as starved, but not if the flow had been asked for
- * something, for then nothing waited, or if no clamp limits the flow. A pause of the application may be long, and two round trips suffice for the largest
- * growth, so that the rest is left out of the interval.
+ * something, for then nothing waited, or if no clamp limits the flow. A pause of the application may be long, and two
+ * round trips suffice for the largest growth, so that the rest is left out of the interval.
  */
 static __always_inline void allowance_note_gap(const struct weir_flow *flow, const struct weir_port *port,
 					       struct weir_port_state *state, __u64 gap_ns)

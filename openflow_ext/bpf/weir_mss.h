@@ -10,8 +10,9 @@
  * nevertheless gets two segments (flow_note_ack), and so does each flow if there are few
  * (docs/decisions/0013-segment-fitting.md).
  *
- * How many flows to expect follows from the crowd (weir_crowd.h). While there are more flows than that, the port expects
- * twice as many as there are; SYNs of a burst that have no answer are counted too. A SYN whose first option is not the MSS is not changed; all known hosts send the MSS first.
+ * How many flows to expect follows from the crowd (weir_crowd.h). While there are more flows than that, the port
+ * expects twice as many as there are; SYNs of a burst that have no answer are counted too. A SYN whose first option is
+ * not the MSS is not changed; all known hosts send the MSS first.
  */
 #ifndef WEIR_MSS_H
 #define WEIR_MSS_H

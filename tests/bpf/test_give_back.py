@@ -1,4 +1,4 @@
-"""Under SDTCP alone a port whose link is idle gives punished flows the weight of others (weir_allowance.h)."""
+"""Under SDTCP alone a port whose link is idle gives punished flows the weight of others."""
 
 from __future__ import annotations
 
