@@ -35,6 +35,7 @@ SLEEPS = {
     "tests/bpf/test_conformance.py": (1, "a connection is idle for longer than an RTO"),
     "tests/bpf/test_release.py": (1, "an entry's hard timeout passes in the programs"),
     "tests/bpf/test_window_limits.py": (1, "a round trip lasts for some time"),
+    "tests/bpf/test_give_back.py": (1, "the link is idle"),
     "tests/bpf/test_allowance.py": (
         5,
         "link and port are idle, an application pauses, a handshake takes its RTT",
