@@ -133,6 +133,7 @@ pub struct Connection {
     peer_rtt_us: Option<Micros>,
     control_sequence: Seq,
     last_report: Option<Seq>,
+    loss_epoch: u64,
     next_send_us: f64,
     idle: bool,
     last_heard_us: Micros,
@@ -186,6 +187,7 @@ impl Connection {
             peer_rtt_us: None,
             control_sequence: opening.control_sequence,
             last_report: None,
+            loss_epoch: 0,
             next_send_us: 0.0,
             idle: true,
             last_heard_us: now,
@@ -466,19 +468,13 @@ impl Connection {
             return true;
         }
         let had_data = !self.send.is_empty();
-        let age_us = self.send.age_us(now, report.end);
-        let acknowledged = match self.send.acknowledge(report.next_expected, report.end, report.window_end) {
-            Ok(packets) => packets,
-            Err(_) => return false,
-        };
+        if self.send.acknowledge(report.next_expected, report.end, report.window_end).is_err() {
+            return false;
+        }
         self.last_feedback(now);
-        self.rate.on_progress(acknowledged, report.next_expected == report.end);
         if self.last_report.map_or(true, |last| last.before(header.sequence)) {
             self.last_report = Some(header.sequence);
             self.rate.set_ecn_works(!report.no_ecn);
-            if let Some(age_us) = age_us {
-                self.rate.set_path_rtt(age_us);
-            }
             self.due.keep_alive |= report.reply;
             // Packets with a later sending time may have been handed out before the report was.
             let wait_us = self.rtt_us() / 2 + self.config.pacing_ahead_us + 1000;
@@ -505,14 +501,16 @@ impl Connection {
     }
 
     fn on_losses(&mut self, now: Micros, report: &Report) -> bool {
-        let periods = self.rate.loss_periods();
-        let guard_us = self.rtt_us().max(self.rate.path_rtt_us());
-        let lost = match self.send.mark_lost(now, &report.losses, guard_us, periods) {
-            Ok(lost) => lost,
+        let (lost, lost_end) = match self.send.mark_lost(now, &report.losses, self.rtt_us()) {
+            Ok(result) => result,
             Err(_) => return false,
         };
-        self.counts.lost += lost.packets;
-        self.rate.on_losses(lost, self.send.sendings());
+        self.counts.lost += lost;
+        // Losses of packets that left before the last cut by a loss are the same congestion.
+        if lost > 0 && lost_end > self.loss_epoch {
+            self.loss_epoch = self.send.next_position();
+            self.rate.on_loss();
+        }
         true
     }
 

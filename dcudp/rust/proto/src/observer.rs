@@ -69,8 +69,6 @@ pub struct Observer {
     marked: usize,
     delays: VecDeque<u64>,
     portions: VecDeque<usize>,
-    /// RTTs measured since the last mark.
-    unmarked_acks: usize,
 }
 
 impl Observer {
@@ -98,7 +96,6 @@ impl Observer {
             marked: 0,
             delays: VecDeque::new(),
             portions: VecDeque::new(),
-            unmarked_acks: 0,
         }
     }
 
@@ -188,7 +185,6 @@ impl Observer {
 
     fn on_mark(&mut self, now: Micros) {
         self.echo = true;
-        self.unmarked_acks = 0;
         if self.state == Observation::Quiet {
             self.delays.clear();
             self.sent.clear();
@@ -259,7 +255,6 @@ impl Observer {
             return true;
         }
         let (rtt, idle) = (self.rtt_us.unwrap_or(FIRST_RTT_US), self.rtt_idle_us.unwrap_or(FIRST_RTT_US));
-        self.unmarked_acks += 1;
         push_bounded(&mut self.delays, (rtt / idle * RTT_STEPS) as u64, self.window);
         if self.state == Observation::Congested {
             self.interval_us = rtt.min(self.newest_us);
@@ -276,10 +271,8 @@ impl Observer {
         };
         if self.state == Observation::Congested {
             // The paper's condition 1 needs RTTs that grow while marks end. K portions without a mark are
-            // Weir's addition: without it a congestion that ends while RTTs fall is never left. K RTTs without
-            // a mark too, because on a long path K portions can be less than an RTT.
-            let unmarked =
-                self.portions.iter().all(|portion| *portion == 0) && self.unmarked_acks >= self.window;
+            // Weir's addition: without it a congestion that ends while RTTs fall is never left.
+            let unmarked = self.portions.iter().all(|portion| *portion == 0);
             if (ecn < self.theta_ecn && delay < self.theta_rtt) || unmarked {
                 self.state = Observation::Easing;
                 self.interval_us = self.beta * idle_us;

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::sender::Losses;
 use crate::wire::LossRange;
 use crate::{seq::Seq, Micros};
 
@@ -22,8 +21,6 @@ pub struct Outgoing {
     pub message: u64,
     sent_us: Micros,
     sendings: u32,
-    /// The number of its last sending among all sendings of the connection.
-    sending: u64,
 }
 
 /// A report contradicts what was sent. It is dropped as a whole.
@@ -41,8 +38,6 @@ pub struct SendBuffer {
     lost: BTreeSet<u64>,
     bytes: usize,
     messages: u64,
-    sendings: u64,
-    reported_end: u64,
 }
 
 impl SendBuffer {
@@ -57,8 +52,6 @@ impl SendBuffer {
             lost: BTreeSet::new(),
             bytes: 0,
             messages: 0,
-            sendings: 0,
-            reported_end: 0,
         }
     }
 
@@ -83,8 +76,7 @@ impl SendBuffer {
             let payload = data[index * payload_bytes..end].to_vec();
             self.bytes += payload.len() + 64;
             let (first, last) = (index == 0, index + 1 == count);
-            let (sent_us, sendings, sending) = (0, 0, 0);
-            self.packets.push_back(Outgoing { payload, first, last, message, sent_us, sendings, sending });
+            self.packets.push_back(Outgoing { payload, first, last, message, sent_us: 0, sendings: 0 });
         }
         message
     }
@@ -97,11 +89,6 @@ impl SendBuffer {
     /// The position of the next new packet.
     pub fn next_position(&self) -> u64 {
         self.next
-    }
-
-    /// How often packets were sent, retransmissions included.
-    pub fn sendings(&self) -> u64 {
-        self.sendings
     }
 
     /// How many packets the peer acknowledged.
@@ -150,8 +137,6 @@ impl SendBuffer {
         }
         let packet = &mut self.packets[(position - self.base) as usize];
         packet.sent_us = now;
-        packet.sending = self.sendings;
-        self.sendings += 1;
         packet.sendings = packet.sendings.saturating_add(1);
         let again = packet.sendings > 1;
         Some((position, packet, again))
@@ -164,19 +149,6 @@ impl SendBuffer {
             return Some(self.base + offset as u64);
         }
         self.base.checked_sub(u64::from(offset.unsigned_abs()))
-    }
-
-    /// The time since the sending of the last packet before `end`, if a report names this end for the first
-    /// time and the packet was sent once. It is the RTT, if the peer reports at once.
-    pub fn age_us(&mut self, now: Micros, end: Seq) -> Option<Micros> {
-        let last = self.position(end)?.checked_sub(self.base.max(self.reported_end) + 1)?;
-        let at = last + self.reported_end.saturating_sub(self.base);
-        let packet = self.packets.get(at as usize)?;
-        if self.base + at >= self.next {
-            return None;
-        }
-        self.reported_end = self.base + at + 1;
-        (packet.sendings == 1).then(|| now.saturating_sub(packet.sent_us))
     }
 
     /// Takes the acknowledgement and the window of a report.
@@ -206,8 +178,7 @@ impl SendBuffer {
         Ok(acknowledged)
     }
 
-    /// Takes the losses of a report, and returns how many are new, and how many of these were sent in
-    /// the last two periods, which begin with the given numbers of sendings.
+    /// Takes the losses of a report, and returns how many are new and the position after the last of them.
     ///
     /// A packet that was sent again less than `guard_us` ago may still be on its way.
     pub fn mark_lost(
@@ -215,9 +186,8 @@ impl SendBuffer {
         now: Micros,
         ranges: &[LossRange],
         guard_us: Micros,
-        periods: [u64; 2],
-    ) -> Result<Losses, Contradiction> {
-        let (mut lost, mut from) = (Losses::default(), 0);
+    ) -> Result<(u64, u64), Contradiction> {
+        let (mut lost, mut lost_end, mut from) = (0, 0, 0);
         for range in ranges {
             let first = self.position(range.first).ok_or(Contradiction)?;
             let last = self.position(range.last).ok_or(Contradiction)?;
@@ -230,15 +200,11 @@ impl SendBuffer {
                 let packet = &self.packets[(position - self.base) as usize];
                 let on_its_way = packet.sendings > 1 && now.saturating_sub(packet.sent_us) < guard_us;
                 if !on_its_way && self.lost.insert(position) {
-                    lost.packets += 1;
-                    if packet.sending >= periods[1] {
-                        lost.in_period += 1;
-                    } else if packet.sending >= periods[0] {
-                        lost.in_period_before += 1;
-                    }
+                    lost += 1;
+                    lost_end = position + 1;
                 }
             }
         }
-        Ok(lost)
+        Ok((lost, lost_end))
     }
 }

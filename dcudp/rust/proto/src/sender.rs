@@ -27,18 +27,10 @@ const REACHED_PART: f64 = 1.0 / 16.0;
 const PROBE_PARTS: f64 = 64.0;
 /// The same, at least, in parts of the link's rate: on long paths a packet per RTT is little.
 const LINK_PARTS: f64 = 512.0;
-/// After so many unmarked ACKs each further one also doubles the step: other senders have left the link.
-const LINEAR_PROBES: u32 = 6;
-/// But not more often than so many times.
-const MAX_DOUBLINGS: u32 = 20;
-/// If ECN says nothing, the i-th RTT after a cut raises Rate_max by i of these parts of it.
-const BLIND_PART: f64 = 1.0 / 2048.0;
+/// An unmarked ACK raises Rate_max by this part of it if ECN says nothing: a full queue is the first signal then.
+const BLIND_PART: f64 = 1.0 / 256.0;
 /// A loss counts as this share of marked ACKs then: the rate falls to 0.7 of what it was, as in CUBIC (RFC 9438).
 const BLIND_SHARE: f64 = 0.6;
-/// And it falls to at most this part of what the path delivered, so that the queue drains.
-const BLIND_DRAIN: f64 = 0.85;
-/// The part of the packets of a period that was lost is one of at least so many.
-const LEAST_SENDINGS: u64 = 8;
 /// An unmarked ACK raises Rate_max by at most this part of it.
 const GROWTH_PART: f64 = 0.5;
 /// The weight of the newest RTT in the least rate.
@@ -61,38 +53,6 @@ pub enum Reaction {
     Changed,
 }
 
-/// Losses of a report that were not known before.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Losses {
-    /// All of them.
-    pub packets: u64,
-    /// Those that were sent in the present period, which began with the last cut by a loss.
-    pub in_period: u64,
-    /// Those that were sent in the period before it.
-    pub in_period_before: u64,
-}
-
-/// What was sent between two cuts by losses.
-#[derive(Debug, Clone, Copy, Default)]
-struct Period {
-    /// The number of its first sending.
-    first: u64,
-    /// How many of its packets were lost.
-    lost: u64,
-    /// Packets per second at its end.
-    rate_pps: f64,
-}
-
-/// What the path delivered while nothing was missing.
-#[derive(Debug, Clone, Copy)]
-struct Delivery {
-    began_us: Micros,
-    packets: u64,
-    whole: bool,
-    /// Packets per second of the last measurement.
-    pps: f64,
-}
-
 /// The mode and the rate of one direction.
 #[derive(Debug, Clone)]
 pub struct RateControl {
@@ -101,23 +61,13 @@ pub struct RateControl {
     limit_pps: f64,
     rate_pps: f64,
     rate_max_pps: f64,
-    /// What the path was seen to carry, which limits the UDP Mode. No source: the paper has no such limit.
+    /// What a path without marks was seen to carry. No source: the paper knows marks only.
     ceiling_pps: f64,
     raised_us: Micros,
     /// Packets were lost since the UDP Mode last began.
     lossy: bool,
-    period: Period,
-    period_before: Period,
-    /// The RTT at the last loss without marks: the queue was full.
-    full_rtt_us: f64,
-    delivery: Delivery,
-    now_us: Micros,
-    grown_us: Micros,
-    blind_rtts: f64,
     rtt_us: f64,
     smooth_us: f64,
-    path_rtt_us: f64,
-    idle_rtt_us: Option<f64>,
     marked_acks: u32,
     acks: u32,
     frozen: bool,
@@ -142,17 +92,8 @@ impl RateControl {
             ceiling_pps: f64::INFINITY,
             raised_us: 0,
             lossy: false,
-            period: Period::default(),
-            period_before: Period { rate_pps: f64::INFINITY, ..Period::default() },
-            full_rtt_us: 0.0,
-            delivery: Delivery { began_us: 0, packets: 0, whole: false, pps: f64::INFINITY },
-            now_us: 0,
-            grown_us: 0,
-            blind_rtts: 0.0,
             rtt_us: 1000.0,
             smooth_us: 1000.0,
-            path_rtt_us: 1.0,
-            idle_rtt_us: None,
             marked_acks: 0,
             acks: 0,
             frozen: false,
@@ -204,23 +145,6 @@ impl RateControl {
         self.smooth_us += RTT_WEIGHT * (self.rtt_us - self.smooth_us);
     }
 
-    /// The time from the sending of a packet to the report that it arrived. Unlike the RTT in ACKs it is not
-    /// smoothed, and it includes the wait of the report.
-    pub fn set_path_rtt(&mut self, path_rtt_us: Micros) {
-        self.path_rtt_us = path_rtt_us.max(1) as f64;
-        self.idle_rtt_us = Some(self.idle_rtt_us.map_or(self.path_rtt_us, |idle| idle.min(self.path_rtt_us)));
-    }
-
-    /// The part of the RTT for which packets wait in queues; all of it while that is not known.
-    fn waiting_part(&self) -> f64 {
-        self.idle_rtt_us.map_or(1.0, |idle| 1.0 - idle / self.path_rtt_us)
-    }
-
-    /// The newest of these times.
-    pub fn path_rtt_us(&self) -> Micros {
-        self.path_rtt_us as Micros
-    }
-
     /// Step 2 of the mode switch: the first rate of the Congestion Mode.
     fn enter(&mut self) {
         self.mode = Mode::Congestion;
@@ -232,11 +156,13 @@ impl RateControl {
         self.probes = 0;
     }
 
-    /// The UDP Mode begins. The sender does not return to its full rate at once: the packets that it sends until
-    /// the first mark or loss comes back would fill the queue again.
+    /// The UDP Mode begins. If packets were lost, the path did not mark in time, so the sender does not return
+    /// to its full rate at once: it would lose as many packets again.
     fn leave(&mut self) {
         self.mode = Mode::Udp;
-        self.ceiling_pps = self.rate_pps.max(self.floor_pps());
+        if self.lossy {
+            self.ceiling_pps = self.rate_pps.max(self.floor_pps());
+        }
         self.lossy = false;
     }
 
@@ -263,24 +189,15 @@ impl RateControl {
             }
             (Mode::Congestion, true) => {
                 self.count_ack(ece);
-                self.adjust(ece);
+                if self.settling {
+                    self.settling = false;
+                } else if ece {
+                    self.cut(self.marked_share(), MAX_PART);
+                } else {
+                    self.grow();
+                }
                 Reaction::Same
             }
-        }
-    }
-
-    /// If ECN says nothing, ECE repeats a loss. Reports name losses, and `on_losses` cuts once for each period,
-    /// but in a long queue several ACKs come within an RTT.
-    fn adjust(&mut self, ece: bool) {
-        if self.settling {
-            self.settling = false;
-            return;
-        }
-        match (self.ecn_works, ece) {
-            (true, true) => self.cut(self.marked_share(), MAX_PART),
-            (true, false) => self.grow(),
-            (false, true) => {}
-            (false, false) => self.grow_blind(),
         }
     }
 
@@ -293,8 +210,7 @@ impl RateControl {
         self.marked_acks += u32::from(ece);
     }
 
-    /// Equation (1), derived: Rate_max <- Rate_max (1 - n_ecn / 8), Rate_data <- Rate_data (1 - n_ecn / 8 - w),
-    /// but at least Rate_data (1 - n_ecn / 2). w is the part of the RTT for which packets wait in the queue.
+    /// Equation (1), derived: Rate_data <- Rate_data (1 - n_ecn / 2), Rate_max <- Rate_max (1 - n_ecn / 8).
     ///
     /// It is smoother than halving, which it equals only if every ACK of the period was marked. The deep cut
     /// of Rate_data empties the queue; the small cut of Rate_max is what lasts.
@@ -308,14 +224,12 @@ impl RateControl {
         let (floor, part) = (self.floor_pps(), share / 2.0);
         let max_part = if self.ecn_works { max_part } else { 1.0 };
         self.rate_max_pps = (self.rate_max_pps * (1.0 - part * max_part)).max(floor);
-        // To empty the queue within an RTT, the rate need not fall further below Rate_max than by this part.
-        let deep_part = part.min(part * max_part + self.waiting_part());
-        self.rate_pps = (self.rate_pps * (1.0 - deep_part)).max(floor);
+        self.rate_pps = (self.rate_pps * (1.0 - part)).max(floor);
     }
 
     /// Equation (2), derived: an unmarked ACK returns Rate_data to Rate_max. Once it is there, further
     /// unmarked ACKs raise both by i units, i = 1, 2, 3, ..., up to the link's rate. A unit is 1 / 64 packet
-    /// per RTT, or 1 / 512 of the link's rate if that is more. From the seventh on the unit doubles each time.
+    /// per RTT, or 1 / 512 of the link's rate if that is more.
     ///
     /// So the first steps add little to a queue, and bandwidth that others leave is taken up after some ten
     /// RTTs.
@@ -326,81 +240,24 @@ impl RateControl {
         }
         self.probes += 1;
         let unit = (1e6 / self.rtt_us / PROBE_PARTS).max(self.link_pps / LINK_PARTS);
-        let doublings = self.probes.saturating_sub(LINEAR_PROBES).min(MAX_DOUBLINGS);
-        self.raise(unit * f64::from(self.probes) * f64::from(doublings).exp2());
-    }
-
-    fn raise(&mut self, step_pps: f64) {
+        let step =
+            if self.ecn_works { unit * f64::from(self.probes) } else { self.rate_max_pps * BLIND_PART };
         let limit = self.link_pps.max(self.floor_pps());
-        self.rate_max_pps = (self.rate_max_pps + step_pps.min(self.rate_max_pps * GROWTH_PART)).min(limit);
+        self.rate_max_pps = (self.rate_max_pps + step.min(self.rate_max_pps * GROWTH_PART)).min(limit);
         self.rate_pps = self.rate_max_pps;
     }
 
-    /// Growth if ECN says nothing. Its measure is the RTT at the last loss, when the queue was full: with a queue
-    /// that is long for the path, a step for each ACK would overrun it before the first loss is known.
-    fn grow_blind(&mut self) {
-        let elapsed_us = self.now_us.saturating_sub(self.grown_us);
-        self.grown_us = self.grown_us.max(self.now_us);
-        let rtts = (elapsed_us as f64 / self.full_rtt_us.max(self.rtt_us)).min(1.0);
-        self.blind_rtts += rtts;
-        self.raise(self.rate_max_pps * BLIND_PART * self.blind_rtts * rtts);
-    }
-
-    /// A report acknowledged packets; `whole` if no packet before the last one that arrived is missing. Then the
-    /// count is what the path delivered since the report before.
-    pub fn on_progress(&mut self, packets: u64, whole: bool) {
-        let delivery = &mut self.delivery;
-        delivery.packets += packets;
-        let took_us = self.now_us.saturating_sub(delivery.began_us);
-        if !whole || !delivery.whole {
-            *delivery = Delivery { began_us: self.now_us, packets: 0, whole, ..*delivery };
-        } else if took_us >= CEILING_STEP_US.max(self.path_rtt_us as Micros / 4) {
-            let pps = delivery.packets as f64 * 1e6 / took_us as f64;
-            *delivery = Delivery { began_us: self.now_us, packets: 0, whole, pps };
-        }
-    }
-
-    /// The numbers of the sendings with which the last two periods between cuts by losses began.
-    pub fn loss_periods(&self) -> [u64; 2] {
-        [self.period_before.first, self.period.first]
-    }
-
-    /// A report named losses. "If the sender gets NAK, it also slows down", once for each period: losses of
-    /// packets that left before the last cut are the same congestion. `sendings` is how often packets were
-    /// sent, retransmissions included.
+    /// A NAK reported packets that were sent after the last cut by a loss. "If the sender gets NAK, it also
+    /// slows down."
     ///
     /// Rate_max is cut as much, so that the rate does not return to where packets were lost. If ECN
-    /// says nothing, a loss is the only signal, and the rate also falls below what the path delivered.
-    pub fn on_losses(&mut self, losses: Losses, sendings: u64) {
-        self.period_before.lost += losses.in_period_before;
-        if losses.in_period == 0 {
-            return;
-        }
+    /// says nothing, a loss is the only signal.
+    pub fn on_loss(&mut self) {
         self.lossy = true;
-        let rate_pps = self.allowed_pps();
         if self.mode == Mode::Congestion {
             let share = if self.ecn_works { self.marked_share().max(0.5) } else { BLIND_SHARE };
             self.cut(share, 1.0);
-            if !self.ecn_works {
-                let carried_pps = self.delivered_pps().min(self.delivery.pps) * BLIND_DRAIN;
-                self.rate_max_pps = self.rate_max_pps.min(carried_pps).max(self.floor_pps());
-                self.rate_pps = self.rate_pps.min(self.rate_max_pps);
-                self.full_rtt_us = self.path_rtt_us.max(self.rtt_us);
-                // The first RTT after a cut shows its effect only.
-                self.grown_us = self.now_us + self.full_rtt_us as Micros;
-                self.blind_rtts = 0.0;
-            }
         }
-        self.period_before = Period { lost: losses.in_period, rate_pps, ..self.period };
-        self.period = Period { first: sendings, ..Period::default() };
-    }
-
-    /// Packets per second that the path delivered in the period before the present one. Its losses are all
-    /// known, because a packet was lost that was sent after it.
-    fn delivered_pps(&self) -> f64 {
-        let before = self.period_before;
-        let sent = (self.period.first - before.first).max(LEAST_SENDINGS);
-        before.rate_pps * (1.0 - before.lost.min(sent) as f64 / sent as f64)
     }
 
     /// A data packet was sent at its time: "it sets freeze as false".
@@ -415,7 +272,6 @@ impl RateControl {
 
     /// Feedback arrived. Each report doubles a rate that silence halved. In the UDP Mode the ceiling grows.
     pub fn on_feedback(&mut self, now: Micros) {
-        self.now_us = now;
         self.halvings = self.halvings.saturating_sub(1);
         let step_us = CEILING_STEP_US.max(self.rtt_us as Micros);
         if self.mode == Mode::Udp && !self.lossy && now >= self.raised_us.saturating_add(step_us) {

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{connected, Network};
-use dcudp_proto::sender::{largest_th_max, Losses, RateControl, Reaction, SwitchSetting};
+use dcudp_proto::sender::{largest_th_max, RateControl, Reaction, SwitchSetting};
 use dcudp_proto::seq::Seq;
 use dcudp_proto::{Config, Mode};
 
@@ -29,11 +29,6 @@ impl Driver {
         self.next += 1;
         self.rate.on_ack(Seq::new(self.next), obs, ece)
     }
-
-    /// A packet of the present period is lost.
-    fn lose(&mut self) {
-        self.rate.on_losses(Losses { packets: 1, in_period: 1, in_period_before: 0 }, 1000);
-    }
 }
 
 #[test]
@@ -43,49 +38,7 @@ fn udp_mode_allows_the_configured_rate_and_the_first_ack_sets_the_link_s() {
     assert_eq!(driver.ack(true, true), Reaction::Changed);
     assert_eq!((driver.rate.mode(), driver.rate.allowed_pps()), (Mode::Congestion, LINK_PPS));
     assert_eq!(driver.ack(false, false), Reaction::Changed);
-    // It returns to the configured rate step by step while reports arrive.
-    assert_eq!((driver.rate.mode(), driver.rate.allowed_pps()), (Mode::Udp, LINK_PPS));
-    driver.rate.on_feedback(10_000);
-    assert_eq!(driver.rate.allowed_pps(), LINK_PPS * 17.0 / 16.0);
-    for step in 2..20 {
-        driver.rate.on_feedback(step * 10_000);
-    }
-    assert_eq!(driver.rate.allowed_pps(), 2.0 * LINK_PPS);
-}
-
-#[test]
-fn a_cut_is_less_deep_if_packets_wait_for_a_small_part_of_the_rtt() {
-    // 2 marks of at least 3 ACKs: Rate_max loses a twelfth, and Rate_data a third at most.
-    for (path_rtt_us, part) in [(10_000, 1.0 / 12.0), (11_111, 1.0 / 12.0 + 0.1), (100_000, 1.0 / 3.0)] {
-        let mut driver = Driver::new();
-        driver.rate.set_path_rtt(10_000);
-        driver.rate.set_path_rtt(path_rtt_us);
-        driver.ack(true, true);
-        driver.ack(true, true);
-        let cut = 1.0 - driver.rate.allowed_pps() / LINK_PPS;
-        assert!((cut - part).abs() < 1e-4, "{cut} with an RTT of {path_rtt_us} us");
-    }
-}
-
-#[test]
-fn without_marks_a_loss_cuts_to_what_the_path_delivered() {
-    let mut driver = Driver::new();
-    driver.rate.set_ecn_works(false);
-    driver.ack(true, true);
-    // A tenth of the link's rate is delivered: 100 packets in 10 ms.
-    for step in 1..4 {
-        driver.rate.on_feedback(step * 10_000);
-        driver.rate.on_progress(LINK_PPS as u64 / 1000, true);
-    }
-    driver.lose();
-    assert!((driver.rate.allowed_pps() / (LINK_PPS / 10.0 * 0.85) - 1.0).abs() < 1e-9);
-    // Further ACKs with ECE name the same losses.
-    let after_cut = driver.rate.allowed_pps();
-    for _ in 0..8 {
-        driver.rate.on_data_sent();
-        driver.ack(true, true);
-    }
-    assert_eq!(driver.rate.allowed_pps(), after_cut);
+    assert_eq!((driver.rate.mode(), driver.rate.allowed_pps()), (Mode::Udp, 2.0 * LINK_PPS));
 }
 
 #[test]
@@ -135,7 +88,7 @@ fn freeze_holds_until_a_data_packet_is_sent() {
     let after_cut = driver.rate.allowed_pps();
     for _ in 0..4 {
         driver.ack(true, true);
-        driver.lose();
+        driver.rate.on_loss();
     }
     assert_eq!(driver.rate.allowed_pps(), after_cut);
     driver.rate.on_data_sent();
@@ -185,7 +138,7 @@ fn a_loss_cuts_to_0_7_if_ecn_says_nothing() {
         let mut driver = Driver::new();
         driver.ack(true, true);
         driver.rate.set_ecn_works(ecn_works);
-        driver.lose();
+        driver.rate.on_loss();
         assert!((driver.rate.allowed_pps() / LINK_PPS - part).abs() < 1e-9);
     }
 }
