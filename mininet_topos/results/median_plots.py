@@ -8,7 +8,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mininet_topos.experiments.schemes import style_of
-from mininet_topos.results.comparisons import medians
 from mininet_topos.results.summary import Row
 
 PANEL_IN = (3.4, 2.3)
@@ -16,9 +15,11 @@ SPREAD = 0.6
 """The part of the distance between two cases that the markers of one case take."""
 
 
-def median_plot(rows: Sequence[Row]) -> Figure:
-    """Draw the medians of each figure by case. A median of too few repeats has no interval."""
-    found = medians(rows)
+def median_plot(found: Sequence[Row]) -> Figure:
+    """Draw the medians (``comparisons.medians``) of each figure by case.
+
+    A median of too few repeats has no interval.
+    """
     figures = list(dict.fromkeys(row["figure"] for row in found))
     cases = list(dict.fromkeys(row["case"] for row in found))
     schemes = list(dict.fromkeys(row["scheme"] for row in found))

@@ -15,7 +15,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.experiments.schemes import style_of
 from mininet_topos.records.raw_records import goodput_points, queries, query_span_ns, read_run
-from mininet_topos.results.comparisons import repeated
+from mininet_topos.results.comparisons import medians, repeated
 from mininet_topos.results.flow_plots import completion_times, flows_over_time, queue_distribution
 from mininet_topos.results.median_plots import median_plot
 from mininet_topos.results.summary import Row, load_experiment
@@ -51,8 +51,8 @@ def plot(folder: Path, rows: list[Row]) -> list[Path]:
     sampled = {case: some for case, some in by_case.items() if some[0]["goodput_mbps"] is not None}
     planned = {case: some for case, some in by_case.items() if some[0]["flows_done"]}
     drawn = [("query_times", query_times(folder, asked))] if asked and len(asked) <= MOST_PANELS else []
-    if repeated(rows):
-        drawn.append(("medians", median_plot(rows)))
+    if repeated(rows) and (found := medians(rows)):
+        drawn.append(("medians", median_plot(found)))
     if swept := _swept([some[0] for some in asked.values()]):
         drawn.append((swept, by_number_of(swept, folder, rows)))
     if len(asked) <= MOST_PANELS:

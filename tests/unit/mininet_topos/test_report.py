@@ -64,6 +64,21 @@ def test_a_report_of_long_flows_and_of_a_sweep_of_workers(
     assert "TCP+DCTCP" in shown
 
 
+def test_a_report_of_repeats_that_are_all_void(tmp_path: Path) -> None:
+    case = Case("S", "10 workers", workers=10, queries=4)
+    experiment = replace(THREE_SCHEMES, cases=(case,), schemes=("plain",), repeats=2)
+    metadata = {"experiment": experiment.to_json(), "git": {"commit": "abc", "changed": []}, "sysctl": {}}
+    (tmp_path / "metadata.json").write_text(
+        json.dumps(metadata | {"kernel": "6", "head": {"title": "T", "reproduces": "nothing"}})
+    )
+    for repeat in ("", "-r2"):
+        write_run(tmp_path, case.name, f"plain{repeat}", 1, False, False)
+    result = CliRunner().invoke(lab, ["report", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "2 of 2 runs are void" in (tmp_path / "report.html").read_text()
+    assert not (tmp_path / "plots" / "medians.svg").exists()
+
+
 def test_each_step_can_be_repeated_alone(folder: Path) -> None:
     missing = CliRunner().invoke(lab, ["plot", str(folder)])
     assert (missing.exit_code, missing.stderr.count("\n")) == (1, 1)
