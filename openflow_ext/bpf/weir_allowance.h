@@ -169,6 +169,12 @@ static __always_inline void allowance_note_handshake(const struct weir_port *por
 	allowance_set_turns(port, state);
 }
 
+/* How long the interval has lasted; 0 if it began after now_ns. */
+static __always_inline __u64 allowance_interval_ns(const struct weir_port_state *state, __u64 now_ns)
+{
+	return now_ns > state->interval_start_ns ? now_ns - state->interval_start_ns : 0;
+}
+
 static __always_inline void allowance_begin_interval(struct weir_port_state *state, __u64 now_ns)
 {
 	state->interval_start_ns = now_ns;
@@ -255,7 +261,7 @@ static __noinline int allowance_correct(const struct weir_port *port, struct wei
 	__u64 most = allowance_most(port, state, fits, segment_bytes);
 	__u64 most_now = allowance + fits / GROWTH_ROOM_FRACTION;
 	struct weir_interval seen = {
-		.length_ns = now_ns > state->interval_start_ns ? now_ns - state->interval_start_ns : 0,
+		.length_ns = allowance_interval_ns(state, now_ns),
 		.starved_ns = state->starved_ns,
 		.departed_bytes = state->departed_bytes,
 		.queue_min_bytes = state->queue_min_bytes,
@@ -273,11 +279,12 @@ static __noinline int allowance_correct(const struct weir_port *port, struct wei
 	if (least < LEAST_ALLOWANCE_FRAMES * FRAME_BYTES)
 		least = LEAST_ALLOWANCE_FRAMES * FRAME_BYTES;
 	state->allowance_bytes = weir_next_allowance(allowance, &seen, target, least, most_now);
-	if (state->gives_back && state->allowance_bytes < allowance)
-		state->allowance_bytes = allowance; /* other flows fill the queue, too */
 	state->was_starved = weir_is_starved(&seen);
-	if (state->gives_back)
+	if (state->gives_back) {
+		if (state->allowance_bytes < allowance)
+			state->allowance_bytes = allowance; /* other flows fill the queue, too */
 		allowance_take_again(port, state, !state->was_starved && seen.queue_min_bytes > target);
+	}
 	state->allowance_limit = WEIR_LIMIT_NONE;
 	if (state->allowance_bytes <= least)
 		state->allowance_limit = WEIR_LIMIT_SEGMENTS;
@@ -336,7 +343,7 @@ static __always_inline void allowance_give_back(const struct weir_port *port, st
 						__u64 now_ns)
 {
 	struct weir_interval seen = {
-		.length_ns = now_ns > state->interval_start_ns ? now_ns - state->interval_start_ns : 0,
+		.length_ns = allowance_interval_ns(state, now_ns),
 		.starved_ns = state->starved_ns,
 	};
 

@@ -142,7 +142,7 @@ struct weir_port_state {
 	__u32 turn;
 	__u32 allowance_limit; /* enum weir_allowance_limit */
 	__u64 crowd_ns;        /* when the port had that many flows: */
-	__u32 crowd;           /* the remembered peak of N_i (weir_crowd.h) */
+	__u32 crowd;           /* the remembered peak of the flows (weir_crowd.h) */
 	__u32 burst_flows;     /* flows and connections being opened, since a burst of SYNs began */
 	__u64 burst_start_ns;  /* when that burst began */
 	__u64 next_growth_ns;  /* no flow's share may grow before this time (share_may_grow) */
