@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from openflow_ext import engine
+from openflow_ext.native_threads import has_native_threads
 from openflow_ext.sessions.core import Claim, End, Sessions
 from weir_base.log_limit import LogLimit
 
@@ -49,9 +50,12 @@ def install(name: str) -> None:
     engine.load("base.app_manager", name)  # it and the controller import each other: only this order works
     controller = engine.load("controller.controller", name)
     if not hasattr(controller.Datapath, "hear"):
-        guard = Guard(name, engine.load("lib.hub", name))
+        hub = engine.load("lib.hub", name)
+        guard = Guard(name, hub)
+        if has_native_threads(hub):
+            _end_with_its_switch(controller.Datapath, guard)
         _extend(controller.Datapath, guard)
-        controller.StreamServer = _listener(engine.load("lib.hub", name), guard)
+        controller.StreamServer = _listener(hub, guard)
 
 
 class Guard:
@@ -76,11 +80,6 @@ class Guard:
         """A session has ended."""
         with self._lock:
             self._sessions.closed(datapath)
-
-    @property
-    def has_native_threads(self) -> bool:
-        """Whether the engine's threads are threads of the operating system. It cannot kill these."""
-        return getattr(self._hub, "HUB_TYPE", "") == "native"
 
     def heard(self, datapath: Any) -> None:
         """A message has arrived."""
@@ -163,7 +162,7 @@ class Guard:
 
     def _shared(self, connection: ssl.SSLSocket) -> Any:
         """A connection that one thread reads while another one writes. Green threads need no lock."""
-        return TlsConnection(connection) if self.has_native_threads else connection
+        return TlsConnection(connection) if has_native_threads(self._hub) else connection
 
     def _end(self, ends: Iterable[End]) -> None:
         for end in ends:
@@ -276,7 +275,6 @@ def _extend(datapath_class: Any, guard: Guard) -> None:
     A subclass in its place would not do: the class names itself in ``super(Datapath, self)``.
     """
     engine_serve, engine_send = datapath_class.serve, datapath_class.send
-    engine_receive = datapath_class._recv_loop
 
     def serve(self: Any) -> None:
         guard.opened(self)
@@ -284,15 +282,6 @@ def _extend(datapath_class: Any, guard: Guard) -> None:
             engine_serve(self)
         finally:
             guard.closed(self)
-
-    def receive(self: Any) -> None:
-        try:
-            engine_receive(self)
-        finally:
-            guard.closed(self)
-            # The engine waits for its sending thread, which it cannot kill, and which waits for a message.
-            with contextlib.suppress(AttributeError):  # that thread ends just now
-                engine_send(self, b"", close_socket=True)
 
     def hear(self: Any, msg: Any) -> bool:
         """Whether the engine may handle ``msg``; None: a message that was dropped."""
@@ -305,8 +294,24 @@ def _extend(datapath_class: Any, guard: Guard) -> None:
         return guard.sent(self, lambda: engine_send(self, buf, close_socket))
 
     datapath_class.serve, datapath_class.hear, datapath_class.send = serve, hear, send
-    if guard.has_native_threads:
-        datapath_class._recv_loop = receive
+
+
+def _end_with_its_switch(datapath_class: Any, guard: Guard) -> None:
+    """Let a session end when its switch has ended it, on an engine with native threads.
+
+    The engine waits for its sending thread, which it cannot kill, and which waits for a message.
+    """
+    engine_receive, engine_send = datapath_class._recv_loop, datapath_class.send
+
+    def receive(self: Any) -> None:
+        try:
+            engine_receive(self)
+        finally:
+            guard.closed(self)
+            with contextlib.suppress(AttributeError):  # that thread ends just now
+                engine_send(self, b"", close_socket=True)
+
+    datapath_class._recv_loop = receive
 
 
 def _context(keyfile: str, certfile: str, ca_certs: str | None) -> ssl.SSLContext:

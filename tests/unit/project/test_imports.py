@@ -53,7 +53,7 @@ MAY_IMPORT = {
     "openflow_ext.engine": set(),
     "weir_base": set(),
     "libbpf_cffi": set(),
-    "openflow_ext.sessions": COMMON | {"openflow_ext.engine"},
+    "openflow_ext.sessions": COMMON | {"openflow_ext.native_threads", "openflow_ext.engine"},
     "openflow_ext.message_check": {"openflow_ext.wire"},
     "openflow_ext.native_threads": {"openflow_ext.engine"},
     "openflow_ext.registry": COMMON
