@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from openflow_ext.switch.dataplane.interface import PortSettings
-from tests.support.data_plane.bench import PORT, Bench, clear_turn, reflex_entry, reverse
+from tests.support.data_plane.bench import PORT, Bench, clear_turn, reflex_entry, send
 from tests.support.data_plane.packets import Offer, Segment, window_of
 
 pytestmark = pytest.mark.beside_others
@@ -29,7 +27,7 @@ def port(bench: Bench) -> Bench:
     bench.set_queue_bytes(MSS)  # so the turn lasts
     for flow in FLOWS:
         bench.ingress(flow)
-        bench.egress(replace(reverse(flow), payload=b"x" * MSS))
+        send(bench, flow)
     bench.set_queue_bytes(0)
     return bench
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from openflow_ext.switch.dataplane.interface import PortSettings
-from tests.support.data_plane.bench import PORT, Bench, reflex_entry, reverse
+from tests.support.data_plane.bench import PORT, Bench, reflex_entry, send
 from tests.support.data_plane.packets import Offer, Segment, window_of
 
 pytestmark = pytest.mark.beside_others
@@ -20,11 +20,6 @@ MSS, STEP = 1448, 128
 PAUSE_S = 0.006
 """Longer than the link needs for what the flows send between two pauses."""
 PUNISHED, FREE = Segment(src_port=1), Segment(src_port=2)
-
-
-def send(bench: Bench, flow: Segment, segments: int = 1) -> None:
-    for _ in range(segments):
-        bench.egress(replace(reverse(flow), payload=b"x" * MSS))
 
 
 def window(bench: Bench) -> int:

@@ -11,7 +11,7 @@ import pytest
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
 from openflow_ext.switch.dataplane.structs import constants
-from tests.support.data_plane.bench import BRIDGE, PORT, Bench, reflex_entry, reverse, syn
+from tests.support.data_plane.bench import BRIDGE, PORT, Bench, reflex_entry, reverse, send, syn
 from tests.support.data_plane.packets import ACK, FIN, Offer, Segment, window_of
 
 pytestmark = pytest.mark.beside_others
@@ -58,11 +58,6 @@ def opened(bench: Bench, flows: Sequence[Segment], settings: PortSettings = BY_H
     for flow in flows:
         window(bench, flow)
     return bench
-
-
-def send(bench: Bench, flow: Segment, segments: int = 1) -> None:
-    for _ in range(segments):
-        bench.egress(replace(reverse(flow), payload=b"x" * MSS))
 
 
 def next_turn(bench: Bench, senders: Sequence[Segment]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
 from openflow_ext.switch.dataplane.structs import constants
-from tests.support.data_plane.bench import BRIDGE, PORT, Bench, clear_turn, reflex_entry, reverse
+from tests.support.data_plane.bench import BRIDGE, PORT, Bench, clear_turn, reflex_entry, send
 from tests.support.data_plane.packets import Offer, Segment, window_of
 
 pytestmark = pytest.mark.beside_others
@@ -38,11 +38,6 @@ def port(bench: Bench, request: pytest.FixtureRequest) -> Bench:
         bench.handshake(flow, Offer(scale=7), Offer(scale=7))
         send(bench, flow)
     return bench
-
-
-def send(bench: Bench, flow: Segment, segments: int = 1) -> None:
-    for _ in range(segments):
-        bench.egress(replace(reverse(flow), payload=b"x" * MSS))
 
 
 def window(bench: Bench, flow: Segment) -> int:

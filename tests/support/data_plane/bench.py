@@ -129,6 +129,12 @@ def syn(segment: Segment, offer: Offer | None = None) -> Segment:
     return replace(segment, flags=SYN, seq=segment.seq - 1, payload=b"", options=(offer or Offer()).pack())
 
 
+def send(bench: Bench, flow: Segment, segments: int = 1) -> None:
+    """The remote host sends full segments to the local one."""
+    for _ in range(segments):
+        bench.egress(replace(reverse(flow), payload=b"x" * 1448))
+
+
 def reverse(segment: Segment) -> Segment:
     """The answer of the other side, which has received all before the segment."""
     return replace(

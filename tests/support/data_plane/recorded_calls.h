@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Included before a congestion control, records each call of it: the connection before the call and after it. It can
- * leave calls out. recorded_calls.py compiles controls with it, and declares the same structs.
+ * leave calls out. recorded_calls.py compiles controls with it, and reads struct call here.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_endian.h>

@@ -7,6 +7,7 @@ scripted_wire.py. It is registered under another name beside the real one. Its c
 from __future__ import annotations
 
 import mmap
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,23 +21,23 @@ from tests.support.data_plane.host_c import INCLUDES
 from transports.congestion import BPFFS, TRANSPORTS, loaded
 from weir_base.paths import PROJECT, build_dir
 
-RECORDS = 1 << 16
+HEADER = Path(__file__).with_name("recorded_calls.h")
 BEFORE, AFTER, LEFT_OUT = range(3)
 
+
+def _declared(name: str) -> str:
+    """A #define or a struct of the header."""
+    found = re.search(rf"^(#define {name} [^\n]*|struct {name} {{.*?^}};)$", HEADER.read_text(), re.M | re.S)
+    assert found, f"{HEADER} does not declare {name}"
+    return re.sub(r"\s*//.*", "", found[0])
+
+
+RECORDS = 1 << int(_declared("RECORDS").rstrip(")").rpartition("<<")[2])
+
 _ffi = FFI()
-_ffi.cdef("""
-struct call {
-    uint64_t now_ns, sent_bytes, acked_bytes;
-    uint32_t moment, argument, state, cwnd;
-    uint32_t cwnd_cnt, ssthresh, prior_cwnd, high_seq;
-    uint32_t una, snd_nxt, delivered, is_cwnd_limited;
-    uint32_t max_packets_out, in_flight, data_segs_out, srtt_us;
-    uint32_t least_rtt_us, mss, idle_jiffies, rto;
-    uint32_t slow_ns, padding;
-    char name[24];
-};
-struct head { uint32_t count, skip_period, seen, padding; };
-""")
+_ffi.cdef("typedef uint32_t __u32; typedef uint64_t __u64;")
+_ffi.cdef(_declared("NAME_BYTES") + "\n" + _declared("call"))
+_ffi.cdef("struct head { uint32_t count, skip_period, seen, padding; };")
 _HEAD_BYTES = _ffi.sizeof("struct head")
 _CALL_BYTES = _ffi.sizeof("struct call")
 
@@ -123,7 +124,7 @@ def recorder(control: str, folder: Path) -> Iterator[Recorder]:
 def _compiled(control: str, name: str, folder: Path) -> Path:
     source, out = folder / f"{name}.bpf.c", folder / f"{name}.bpf.o"
     text = (PROJECT / "transports" / f"{control}.bpf.c").read_text().replace(f'"{control}"', f'"{name}"')
-    source.write_text(f'#include "{Path(__file__).with_name("recorded_calls.h")}"\n{text}')
+    source.write_text(f'#include "{HEADER}"\n{text}')
     options = ("-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror", "-Wno-int-conversion")
     includes = (f"-I{include}" for include in (build_dir(), *reversed(INCLUDES)))
     subprocess.run(("clang", *options, *includes, "-c", source, "-o", out), check=True)
