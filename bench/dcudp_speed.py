@@ -69,8 +69,8 @@ def link_hosts(offloads: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Path2:
-    """The two ends of a run, each on a core."""
+class Ends:
+    """The two ends of a run, and what holds for both."""
 
     rate_mbps: int
     seconds: int
@@ -104,22 +104,22 @@ def serving(argv: list[str], ready: str) -> Iterator[subprocess.Popen[str]]:
             process.communicate()
 
 
-def dcudp_run(path: Path2) -> Run:
+def dcudp_run(ends: Ends) -> Run:
     """A measurement by `weir dcudp bench`."""
-    weir = (sys.executable, "-m", "weir", "dcudp", "bench", "--json", "--key-file", str(path.key))
-    address, rate = f"{ADDRESS}:{PORT}", str(path.rate_mbps)
-    with serving(path.at_receiver(*weir, "--listen", address), "listening"):
-        sender = (*weir, address, "--link-mbps", rate, "--seconds", str(path.seconds))
-        said = json.loads(sandbox.run(*path.at_sender(*sender)))
+    weir = (sys.executable, "-m", "weir", "dcudp", "bench", "--json", "--key-file", str(ends.key))
+    address, rate = f"{ADDRESS}:{PORT}", str(ends.rate_mbps)
+    with serving(ends.at_receiver(*weir, "--listen", address), "listening"):
+        sender = (*weir, address, "--link-mbps", rate, "--seconds", str(ends.seconds))
+        said = json.loads(sandbox.run(*ends.at_sender(*sender)))
     return Run.of(said["bytes"], said["seconds"], said["sender_cpu_seconds"], said["receiver_cpu_seconds"])
 
 
-def udt_run(path: Path2) -> Run:
+def udt_run(ends: Ends) -> Run:
     """An endless flow of weir-traffic-udt, without its first second."""
     program, port = str(artifact("weir-traffic-udt")), ("--port", str(PORT))
-    sink = path.at_receiver(program, "sink", "--host", RECEIVER, *port)
-    rate = ("--rate-bps", str(path.rate_mbps * 1_000_000))
-    source = path.at_sender(program, "source", "--host", SENDER, *port, *rate, "--to", ADDRESS)
+    sink = ends.at_receiver(program, "sink", "--host", RECEIVER, *port)
+    rate = ("--rate-bps", str(ends.rate_mbps * 1_000_000))
+    source = ends.at_sender(program, "source", "--host", SENDER, *port, *rate, "--to", ADDRESS)
     with (
         serving(sink, "listening") as receiver,
         subprocess.Popen(source, stdout=subprocess.DEVNULL) as sender,
@@ -127,7 +127,7 @@ def udt_run(path: Path2) -> Run:
         assert receiver.stdout is not None  # noqa: S101 - it is a pipe
         time.sleep(WARM_UP_S)
         before, begun_ns = (cpu_s(sender.pid), cpu_s(receiver.pid)), time.monotonic_ns()
-        time.sleep(path.seconds)
+        time.sleep(ends.seconds)
         after, ended_ns = (cpu_s(sender.pid), cpu_s(receiver.pid)), time.monotonic_ns()
         sender.send_signal(signal.SIGTERM)
         sender.wait()
@@ -143,26 +143,26 @@ def udt_run(path: Path2) -> Run:
     return Run.of(bytes_each_s * elapsed_s, elapsed_s, after[0] - before[0], after[1] - before[1])
 
 
-def tcp_run(path: Path2) -> Run:
+def tcp_run(ends: Ends) -> Run:
     """One TCP connection of iperf3, without its first second."""
-    server = path.at_receiver("iperf3", "-s", "-1", "--forceflush", "-p", str(PORT))
-    timing = ("-t", str(path.seconds), "-O", str(WARM_UP_S), "-b", f"{path.rate_mbps}M", "-J")
+    server = ends.at_receiver("iperf3", "-s", "-1", "--forceflush", "-p", str(PORT))
+    timing = ("-t", str(ends.seconds), "-O", str(WARM_UP_S), "-b", f"{ends.rate_mbps}M", "-J")
     with serving(server, "listening"):
-        said = json.loads(sandbox.run(*path.at_sender("iperf3", "-c", ADDRESS, "-p", str(PORT), *timing)))
+        said = json.loads(sandbox.run(*ends.at_sender("iperf3", "-c", ADDRESS, "-p", str(PORT), *timing)))
     got, cpu = said["end"]["sum_received"], said["end"]["cpu_utilization_percent"]
-    ends = (cpu["host_total"] / 100 * got["seconds"], cpu["remote_total"] / 100 * got["seconds"])
-    return Run.of(got["bytes"], got["seconds"], *ends)
+    spent_s = (cpu["host_total"] / 100 * got["seconds"], cpu["remote_total"] / 100 * got["seconds"])
+    return Run.of(got["bytes"], got["seconds"], *spent_s)
 
 
-TRANSPORTS: dict[str, Callable[[Path2], Run]] = {"dcudp": dcudp_run, "udt": udt_run, "tcp": tcp_run}
+TRANSPORTS: dict[str, Callable[[Ends], Run]] = {"dcudp": dcudp_run, "udt": udt_run, "tcp": tcp_run}
 
 
-def measure(path: Path2, rounds: int) -> list[dict[str, Any]]:
+def measure(ends: Ends, rounds: int) -> list[dict[str, Any]]:
     """The rows of the transports."""
     runs: dict[str, list[Run]] = {name: [] for name in TRANSPORTS}
     for number in range(rounds):
         for name in list(TRANSPORTS)[:: -1 if number % 2 else 1]:
-            runs[name].append(TRANSPORTS[name](path))
+            runs[name].append(TRANSPORTS[name](ends))
     tcp_mbps = [run.mbps for run in runs["tcp"]]
     return [
         {
@@ -200,7 +200,7 @@ def main(
     with tempfile.TemporaryDirectory() as folder:
         key = Path(folder) / "key"
         CliRunner().invoke(dcudp_command, ["key", str(key)], catch_exceptions=False)
-        rows = measure(Path2(rate_mbps, seconds, one_core, realtime, key), rounds)
+        rows = measure(Ends(rate_mbps, seconds, one_core, realtime, key), rounds)
     cores = "one core" if one_core else "a core for each end"
     title = f"At most {rate_mbps} Mbit/s, {cores}, {'with' if offloads else 'without'} offloads"
     title += ", SCHED_FIFO" if realtime else ""

@@ -43,6 +43,7 @@ from flowdb.flow import FiveTuple, Flow, Hop
 from openflow_ext import wire
 from sdtcp_app.config import SdtcpSettings
 from sdtcp_app.stage import STAGE
+from tests.support.lab.forged_arp import announcement
 
 HELLO, ECHO_REQUEST, ECHO_REPLY, FEATURES_REQUEST, FLOW_MOD = 0, 2, 3, 5, 14
 MULTIPART_REQUEST, BARRIER_REQUEST, PORT_DESC = 18, 20, 13
@@ -231,20 +232,16 @@ class Flood:
             else:
                 self._switch.serve(min(end, now + 1 / FLOOD_PER_S))
 
-    def _ethernet(self, to: bytes, eth_type: int, payload: bytes) -> bytes:
-        return to + b"\2" + self._chance.randbytes(5) + eth_type.to_bytes(2, "big") + payload
-
     def _arp(self) -> bytes:
         sender = b"\2" + self._chance.randbytes(5)
-        address = b"\x0a\xfe" + self._chance.randbytes(2)
-        body = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1) + sender + address + bytes(6) + address
-        return b"\xff" * 6 + sender + b"\x08\x06" + body
+        return announcement(sender, b"\x0a\xfe" + self._chance.randbytes(2))
 
     def _syn(self) -> bytes:
         tcp = struct.pack("!HHIIBBHHH", self._chance.randrange(1024, 65536), 80, 1, 0, 5 << 4, 2, 64240, 0, 0)
         head = struct.pack("!BBHHHBBH", 0x45, 0, 40, 0, 0, 64, 6, 0)
         addresses = b"\x0a\xfe" + self._chance.randbytes(2) + b"\x0a\xc8\0\1"
-        return self._ethernet(b"\2" + bytes(5), 0x0800, head + addresses + tcp)
+        ethernet = b"\2" + bytes(5) + b"\2" + self._chance.randbytes(5) + b"\x08\x00"
+        return ethernet + head + addresses + tcp
 
 
 def floods(switch: Switch, count: int) -> list[dict[str, Any]]:

@@ -366,7 +366,7 @@ def released_mbps(records: list[Record]) -> float | None:
     """Return the long flows' goodput just after planned flows have ended: the median over these ends.
 
     It is the goodput from RELEASED_AFTER_S to RELEASED_UNTIL_S after an end. An end does not count if another
-    planned flow is open in this time. None: no end counts, or there is no long flow.
+    planned flow is open in this time. None: no end counts, or no flow is endless.
     """
     begun = [entry for entry in records if entry["event"] == "connected" and "flow" in entry]
     points = while_sending(goodput_points(records))
