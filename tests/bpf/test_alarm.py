@@ -20,6 +20,7 @@ from tests.support.data_plane.slow_port import (
     K_PKTS,
     RTT_US,
     SLOW_BRIDGE,
+    await_empty_queue,
     events_until_normal,
     send_frames,
 )
@@ -176,7 +177,7 @@ def test_drops_are_those_that_the_qdisc_counts(port: tuple[str, KernelDataPlane]
     drops = plane.counters(ifindex).drops
     assert 10 <= drops <= 20
     assert plane.counters_of([ifindex])[ifindex].drops == drops, "the queue is full, so its qdisc is asked"
-    wait_until(lambda: not plane.counters(ifindex).queue_pkts, "the queue is empty")
+    await_empty_queue(name, plane)
     assert (plane.counters(ifindex).drops, plane.counters_of([ifindex])[ifindex].drops) == (drops, drops)
 
 
@@ -186,7 +187,7 @@ def test_sampling_asks_no_qdisc_whose_drops_the_tracepoints_saw(
     name, plane = port
     ifindex = socket.if_nametoindex(name)
     send_frames(name, 60)
-    wait_until(lambda: not plane.counters(ifindex).queue_pkts, "the queue is empty")
+    await_empty_queue(name, plane)
     drops = plane.counters(ifindex).drops
     monkeypatch.setattr(Netlink, "_call", None)  # a request would fail
     assert plane.counters_of([ifindex])[ifindex].drops == drops > 0
@@ -197,15 +198,15 @@ def test_drops_go_on_with_a_new_qdisc(port: tuple[str, KernelDataPlane]) -> None
     name, plane = port
     ifindex = socket.if_nametoindex(name)
     send_frames(name, 60)
-    wait_until(lambda: not plane.counters(ifindex).queue_pkts, "the queue is empty")
+    await_empty_queue(name, plane)
     before = plane.counters(ifindex).drops
     new = ("root", "handle", "7:", "tbf", "rate", "1mbit", "burst", "1600", "limit", "6000")
     subprocess.run(["tc", "qdisc", "replace", "dev", name, *new], check=True)
     send_frames(name, 1)
-    wait_until(lambda: not plane.counters(ifindex).queue_pkts, "the queue is empty")
+    await_empty_queue(name, plane)
     assert plane.counters(ifindex).drops == before
     send_frames(name, 20)
-    wait_until(lambda: not plane.counters(ifindex).queue_pkts, "the queue is empty")
+    await_empty_queue(name, plane)
     assert plane.counters(ifindex).drops > before + 5
     assert plane.counters_of([ifindex])[ifindex].drops == plane.counters(ifindex).drops
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -26,8 +25,6 @@ GREEDY_FLOWS = 8
 LONE = Segment(dst="10.0.0.3", src_port=100)
 GREEDY = [Segment(dst="10.0.0.2", src_port=number) for number in range(1, 1 + GREEDY_FLOWS)]
 EVERYBODY = [LONE, *GREEDY]
-SHORT_TURN_S = 0.012
-"""Longer than a turn while the queue is empty: two common RTTs."""
 SEGMENTS_THAT_FIT = 6
 """Of flows of one host, beside a flow of another one: twice as many fit into the queue."""
 FULL_QUEUE = BUFFER_BYTES // MSS + 2
@@ -36,6 +33,7 @@ FULL_QUEUE = BUFFER_BYTES // MSS + 2
 
 def configure(bench: Bench, settings: PortSettings) -> None:
     bench.plane.configure(PORT, settings, CAPACITY_BPS, BUFFER_BYTES)
+    bench.hold_turns()
 
 
 @pytest.fixture
@@ -61,12 +59,12 @@ def opened(bench: Bench, flows: Sequence[Segment], settings: PortSettings = BY_H
 
 
 def next_turn(bench: Bench, senders: Sequence[Segment]) -> None:
-    """A short turn passes, so that the next payload begins another one, in which these flows send."""
-    time.sleep(SHORT_TURN_S)
+    """A turn passes, and these flows send in the next one."""
+    bench.end_turn()
     for flow in senders:
         send(bench, flow)
     with bench.changed_state() as state:
-        state.turn_start_ns, state.next_growth_ns = time.monotonic_ns(), 0  # the next turn is not too near
+        state.next_growth_ns = 0
 
 
 def window(bench: Bench, flow: Segment) -> int:

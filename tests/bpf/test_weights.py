@@ -32,6 +32,7 @@ def port(bench: Bench, request: pytest.FixtureRequest) -> Bench:
     """A port with two flows that both send."""
     settings = PortSettings(**{"common_rtt_us": COMMON_RTT_US, "corrects_allowance": True} | request.param)
     bench.plane.configure(PORT, settings, CAPACITY_BPS, BUFFER_BYTES)
+    bench.hold_turns()
     bench.count_by_flags()
     bench.put(Rule(1, 50, 0, EVERY_TCP_SEGMENT, WindowOp.FAIR_SHARE))
     for flow in (LONG, SHORT):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,8 @@ from tests.support.data_plane.packets import ACK, SYN, Offer, Segment
 from weir_base.port_counters import PortCountersRecord
 
 PORT, BRIDGE, OFPORT = 1, 3, 7
+_HELD_TURN_SHIFT = 62
+"""A turn of 146 years."""
 
 
 def clear_turn(state: Any, turn: int) -> None:
@@ -113,6 +116,18 @@ class Bench:
         state = states.get(key)
         yield state
         states.put(key, state)
+
+    def hold_turns(self) -> None:
+        """The next payload begins a turn. From then on a turn ends only when the test ends it."""
+        key, port = self.plane.pinned.find_port(PORT)
+        port.turn_shift, port.short_turn_ns = _HELD_TURN_SHIFT, 1 << _HELD_TURN_SHIFT
+        self.plane.pinned.maps["ports"].put(key, port)
+        self.end_turn()
+
+    def end_turn(self) -> None:
+        """One held turn passes, so that the next payload begins another one."""
+        with self.changed_state() as state:
+            state.turn_start_ns = (time.monotonic_ns() - (3 << _HELD_TURN_SHIFT - 1)) % (1 << 64)  # 1.5 turns
 
     def set_queue_bytes(self, nbytes: int) -> None:
         """Set the length of the port's queue, as the tracepoints would."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from openflow_ext.switch.dataplane.interface import QueueEvent
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
+from tests.support.waiting import wait_until
 
 SLOW_BRIDGE = 1
 K_PKTS = 10
@@ -60,3 +61,18 @@ def send_frames(name: str, frames: int, frame: bytes = FRAME) -> None:
         for _ in range(frames):
             with contextlib.suppress(OSError):  # ENOBUFS: the queue is full
                 out.send(frame)
+
+
+def await_empty_queue(name: str, plane: KernelDataPlane) -> None:
+    """Wait until the data plane sees an empty queue. A failure shows the kernel's own count beside it."""
+    ifindex = socket.if_nametoindex(name)
+
+    def waiting() -> tuple[int, str]:
+        queue_pkts = plane.counters(ifindex).queue_pkts
+        return queue_pkts, _qdisc(name) if queue_pkts else ""
+
+    wait_until(waiting, "the queue is empty", lambda state: not state[0])
+
+
+def _qdisc(name: str) -> str:
+    return subprocess.run(["tc", "-s", "qdisc", "show", "dev", name], capture_output=True, text=True).stdout

@@ -19,7 +19,7 @@ from flowdb.models import FlowRow, HopRow, SwitchRow
 from flowdb.writing import store as store_module
 from tests.support.database.postgres import Postgres
 from tests.support.database.rows import new_flow, rows, wait_written
-from tests.support.waiting import wait_until
+from tests.support.waiting import DEADLINE_S, wait_until
 from weir_base.paths import PROJECT
 
 
@@ -258,15 +258,15 @@ def test_kill_9_loses_at_most_the_last_second(url, tmp_path, store):
     log = tmp_path / "log"
     with log.open("wb") as out:
         command = [sys.executable, "-c", WRITER, url, store]
-        writer = subprocess.Popen(command, cwd=PROJECT, stdout=out, stderr=subprocess.STDOUT)
+        writer = subprocess.Popen(command, cwd=PROJECT, stdout=out, stderr=subprocess.PIPE)
     try:
         wait_until(
             lambda: log.read_bytes().count(b"\n"), "20,000 flows are recorded", lambda lines: lines > 200
         )
     finally:
         writer.send_signal(signal.SIGKILL)
-        writer.wait()
-    killed_s = time.monotonic()
+        killed_s = time.monotonic()
+        writer.communicate(timeout=DEADLINE_S)  # the writer process holds this pipe too
     reported = [line.split() for line in log.read_text().splitlines()[:-1]]
     due = max(int(number) for number, at_s in reported if float(at_s) < killed_s - 1)
     there = [flow.src_port for flow in rows(url, FlowRow)]
