@@ -50,6 +50,8 @@ MULTIPART_REQUEST, BARRIER_REQUEST, PORT_DESC = 18, 20, 13
 ADD, DELETE_STRICT = 0, 4
 PORTS, PER_S, LOAD_S = 100, 2000, 10
 CALM = 1000
+LEAST_FLOWS = PER_S * LOAD_S * 3 // 2
+"""Each alarm of a round punishes another flow of its port. A port without one more answers no alarm."""
 FLOOD_PER_S, ARP_PER_S = 1200, 200
 _FABRIC_COOKIE = 0x5745_4901_0000_0000
 PACKET_IN = 10
@@ -302,7 +304,13 @@ def row(phase: str, taken: list[float], **more: Any) -> dict[str, Any]:
 
 
 @click.command(help=__doc__)
-@click.option("--flows", default=100_000, show_default=True, help="Number of known flows.")
+@click.option(
+    "--flows",
+    type=click.IntRange(LEAST_FLOWS),
+    default=100_000,
+    show_default=True,
+    help="Number of known flows.",
+)
 @click.option("--engine", type=click.Choice(["ryu", "os-ken"]), default="ryu", show_default=True)
 @click.option("--rounds", default=2, show_default=True, help="Number of rounds under load.")
 @click.option("--floods", "flooded", default=0, show_default=True, help="Number of windows with a flood.")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * The state of one connection. Every congestion control of this folder has the same layout in the kernel's
- * icsk_ca_priv, so that transport_sockets.bpf.c can read all of them. A control leaves members of others at 0.
+ * icsk_ca_priv, so that dctcp_sockets.bpf.c can read all of them. A control leaves members of others at 0.
  */
 #ifndef WEIR_FLOW_H
 #define WEIR_FLOW_H

@@ -5,7 +5,7 @@
  *
  * alpha and the result are fractions of WEIR_DCTCP_ONE = 2^16, and so is the exponent, which may be up to 4. The result
  * is 2^(d log2 alpha), rounded to the nearest 1/2^16. Its error is below 0.501/2^16, as
- * tests/unit/transports/test_power.py checks for every alpha. With d = 1 the result is alpha.
+ * tests/unit/transports/test_family_arithmetic.py checks for every alpha. With d = 1 the result is alpha.
  */
 #ifndef WEIR_POWER_H
 #define WEIR_POWER_H
