@@ -32,6 +32,8 @@ class LabHost(Host):
     """The settings of its route; `set_route` changes them."""
     window_bytes = 0
     """The largest window that its connections advertise; 0: the kernel's. `set_window` changes it."""
+    tcp_ecn: int | None = None
+    """How its connections use ECN (net.ipv4.tcp_ecn), once `set_ecn` has set it."""
     _kernels_buffers: Sequence[str] = ()
 
     def config(self, **params: str) -> dict[str, Any]:
@@ -60,6 +62,14 @@ class LabHost(Host):
         if answer := self.cmd(f"ip route change {route} dev {ifname} {wanted.attributes}").strip():
             raise LabError(f"host {self.name} cannot have {wanted.attributes or 'its old route'}: {answer}")
         self.route = wanted
+
+    def set_ecn(self, tcp_ecn: int) -> None:
+        """Set how new connections use ECN, a value of net.ipv4.tcp_ecn. Raises LabError."""
+        if tcp_ecn == self.tcp_ecn:
+            return
+        if answer := self.cmd(f"sysctl -q -w net.ipv4.tcp_ecn={tcp_ecn}").strip():
+            raise LabError(f"host {self.name} cannot have net.ipv4.tcp_ecn={tcp_ecn}: {answer}")
+        self.tcp_ecn = tcp_ecn
 
     def set_window(self, window_bytes: int) -> None:
         """Set the largest window that new connections advertise; 0: the kernel's. Raises LabError.

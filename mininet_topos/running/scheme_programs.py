@@ -169,8 +169,7 @@ def deal(net: Network, transports: Sequence[HostTransport]) -> dict[str, int]:
     senders = {host.name for host in (*net.workers, *net.senders)}
     receivers_ecn = ECN_ALWAYS if all(one.tcp_ecn == ECN_ALWAYS for one in transports) else ECN_IF_ASKED
     for host in net.hosts:
-        tcp_ecn = transports[dealt[host.name]].tcp_ecn if host.name in senders else receivers_ecn
-        host.cmd(f"sysctl -q -w net.ipv4.tcp_ecn={tcp_ecn}")
+        host.set_ecn(transports[dealt[host.name]].tcp_ecn if host.name in senders else receivers_ecn)
     return dealt
 
 

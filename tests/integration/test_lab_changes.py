@@ -133,3 +133,13 @@ def test_a_receiver_never_advertises_more_than_its_window(net: Network) -> None:
         net.root.set_window(0)
     assert 1448 < max(windows) <= 2896
     assert net.root.cmd("sysctl -n net.ipv4.tcp_rmem") == buffers
+
+
+def test_ecn_is_set_and_a_value_that_the_kernel_refuses_is_named(net: Network) -> None:
+    host = net.root
+    for value in (1, 0):
+        host.set_ecn(value)
+        assert host.cmd("sysctl -n net.ipv4.tcp_ecn").strip() == str(value)
+    with pytest.raises(LabError, match="tcp_ecn=99"):
+        host.set_ecn(99)
+    assert host.tcp_ecn == 0
