@@ -60,12 +60,15 @@ static __always_inline const __u32 *packet_sender(const struct rule_query *q, en
 	return direction == WEIR_INGRESS ? q->segment.dst : q->segment.src;
 }
 
-/* The flow is in N_i, and so in the remembered crowd. */
-static __always_inline void packet_count_flow(struct packet *p, const struct rule_query *q,
-					      enum weir_direction direction)
+/* The flow is in N_i, and so in the remembered crowd. A global function, which the verifier checks once. */
+__noinline int packet_count_flow(struct weir_flow *flow, const struct weir_port *port, struct weir_port_state *state,
+				 const struct rule_query *q, enum weir_direction direction)
 {
-	flow_count(p->flow, p->port, p->state, packet_sender(q, direction), q->now_ns);
-	crowd_note(p->port, p->state, p->state->n_i, q->now_ns);
+	if (!flow || !port || !state || !q)
+		return 0;
+	flow_count(flow, port, state, packet_sender(q, direction), q->now_ns);
+	crowd_note(port, state, state->n_i, q->now_ns);
+	return 0;
 }
 
 /* Lowers the window of a SYN-ACK, which no rule matches. */
@@ -176,7 +179,7 @@ static __noinline int packet_establish(struct packet *p, const struct rule_query
 	p->flow->last_ns = now_ns;
 	p->flow->flags |= direction == WEIR_INGRESS ? WEIR_ESTABLISHED | WEIR_HALF_SEGMENTS : WEIR_ESTABLISHED;
 	if (p->flow->flags & WEIR_TO_COUNT)
-		packet_count_flow(p, q, direction);
+		packet_count_flow(p->flow, p->port, p->state, q, direction);
 	allowance_note_handshake(p->port, p->state, rtt_ns);
 	report_send(&key, p->flow, p->port, WEIR_FLOW_OPENED, WEIR_NOT_CLOSED, rtt_ns);
 	return 1;
@@ -564,8 +567,7 @@ static __always_inline void count_matching_packet(struct weir_port_state *state,
 	}
 }
 
-static __always_inline void count_segment(struct packet *p, const struct rule_query *q,
-					  const struct weir_settings *host)
+static __noinline int count_segment(struct packet *p, const struct rule_query *q, const struct weir_settings *host)
 {
 	bool counts = host->simple_count || !p->disbelieved;
 	__u32 count_op = counts ? rule_count_op(q, p->port) : WEIR_COUNT_NONE;
@@ -577,10 +579,11 @@ static __always_inline void count_segment(struct packet *p, const struct rule_qu
 	} else if (p->flow && count_op == WEIR_INCREMENT_NI) {
 		p->flow->flags |= WEIR_TO_COUNT;
 		if (p->flow->flags & WEIR_ESTABLISHED)
-			packet_count_flow(p, q, WEIR_EGRESS);
+			packet_count_flow(p->flow, p->port, p->state, q, WEIR_EGRESS);
 	} else if (p->flow && count_op == WEIR_DECREMENT_NI) {
 		flow_end_count(p->flow, p->state);
 	}
+	return 0;
 }
 
 SEC("tc")
@@ -591,7 +594,7 @@ int weir_egress(struct __sk_buff *skb)
 	struct packet p = {};
 	struct cursor c;
 	__u64 gap_ns;
-	bool is_tcp;
+	bool is_tcp, is_syn, is_pushed;
 
 	skb_fill_query(&q, skb);
 	if (!host || !port_find(skb->ifindex, &p.port, &p.state))
@@ -607,22 +610,19 @@ int weir_egress(struct __sk_buff *skb)
 	if (!p.tcp)
 		return TC_ACT_UNSPEC;
 	q.now_ns = packet_time_ns(&q.segment, p.state);
-	packet_follow_flow(&p, &q, &c, WEIR_EGRESS);
-	if (p.flow && q.segment.payload) {
-		limit_note_payload(p.flow, p.port, p.state, c, p.tcp, q.segment.payload);
-		allowance_note_payload(p.flow, p.port, p.state, gap_ns);
-	}
+	is_syn = !packet_follow_flow(&p, &q, &c, WEIR_EGRESS);
 	if (rule_by_flags(&q, p.port, WEIR_EGRESS) != WEIR_NO_RULE)
 		count_segment(&p, &q, host);
-	if (p.flow && q.segment.payload) {
-		bool is_pushed = p.flow->flags & WEIR_ONE_SEGMENT && !(p.flow->flags & WEIR_SIGNED) &&
-				 !(p.port->omits & WEIR_OMIT_PSH) && !port_observes_share(p.port);
-
-		if (is_pushed != !!(p.flow->flags & WEIR_PUSHED))
-			p.flow->flags ^= WEIR_PUSHED;
-		if (is_pushed)
-			segment_push(skb, &q.segment, p.tcp);
-	}
+	if (is_syn || !p.flow || !q.segment.payload)
+		return TC_ACT_UNSPEC;
+	limit_note_payload(p.flow, p.port, p.state, c, p.tcp, q.segment.payload);
+	allowance_note_payload(p.flow, p.port, p.state, gap_ns);
+	is_pushed = p.flow->flags & WEIR_ONE_SEGMENT && !(p.flow->flags & WEIR_SIGNED) &&
+		    !(p.port->omits & WEIR_OMIT_PSH) && !port_observes_share(p.port);
+	if (is_pushed != !!(p.flow->flags & WEIR_PUSHED))
+		p.flow->flags ^= WEIR_PUSHED;
+	if (is_pushed)
+		segment_push(skb, &q.segment, p.tcp);
 	return TC_ACT_UNSPEC;
 }
 

@@ -248,14 +248,14 @@ static __always_inline void allowance_take_again(const struct weir_port *port, s
 }
 
 /*
- * Ends the interval. `flows` of `segment_bytes` have windows of at least a segment each, whatever the allowance is.
- * Senders send what the allowance grows by at once. So it grows by no more than half of what fits into the queue, which
- * also holds their other bursts.
+ * Corrects the allowance. `flows` of `segment_bytes` have windows of at least a segment each, whatever the allowance
+ * is. Senders send what the allowance grows by at once. So it grows by no more than half of what fits into the queue,
+ * which also holds their other bursts.
  */
-static __noinline int allowance_correct(const struct weir_port *port, struct weir_port_state *state, __u32 flows,
-					__u32 segment_bytes)
+static __always_inline void allowance_correct(const struct weir_port *port, struct weir_port_state *state, __u32 flows,
+					      __u32 segment_bytes, __u64 now_ns)
 {
-	__u64 now_ns = bpf_ktime_get_ns(), allowance = allowance_bytes(port, state);
+	__u64 allowance = allowance_bytes(port, state);
 	__u64 fits = allowance_payload_bytes(weir_queue_room_bytes(port->buffer_bytes), segment_bytes);
 	__u64 target = allowance / TARGET_FRACTION, least = allowance_least(port, state, flows, segment_bytes);
 	__u64 most = allowance_most(port, state, fits, segment_bytes);
@@ -299,7 +299,6 @@ static __noinline int allowance_correct(const struct weir_port *port, struct wei
 	state->settled = 0;
 	allowance_begin_interval(state, now_ns);
 	allowance_set_turns(port, state);
-	return 0;
 }
 
 /*
@@ -358,6 +357,28 @@ static __always_inline void allowance_note_request(struct weir_flow *flow, const
 		flow->flags |= WEIR_ASKED;
 }
 
+/*
+ * Ends an interval. The first one after a correction only waits until its windows are in force. A global function, so
+ * that the verifier does not follow it for each way through the packet's program.
+ */
+__noinline int allowance_end_interval(const struct weir_port *port, struct weir_port_state *state, __u32 segment_bytes)
+{
+	__u64 now_ns = bpf_ktime_get_ns();
+
+	if (!port || !state)
+		return 0;
+	if (state->settled && allowance_rules_queue(port, state)) {
+		allowance_correct(port, state, share_active_senders(port, state, state->tick_ns), segment_bytes,
+				  now_ns);
+		return 0;
+	}
+	if (state->settled)
+		allowance_give_back(port, state, now_ns);
+	allowance_begin_interval(state, now_ns);
+	state->settled = 1;
+	return 0;
+}
+
 /* Payload of a flow leaves by the port, after the link was idle for gap_ns. */
 static __always_inline void allowance_note_payload(struct weir_flow *flow, const struct weir_port *port,
 						   struct weir_port_state *state, __u64 gap_ns)
@@ -368,18 +389,8 @@ static __always_inline void allowance_note_payload(struct weir_flow *flow, const
 		allowance_note_gap(flow, port, state, gap_ns);
 	if (flow->flags & WEIR_ASKED)
 		flow->flags &= ~WEIR_ASKED;
-	if (state->departed_bytes < allowance_bytes(port, state))
-		return;
-	if (state->settled && allowance_rules_queue(port, state)) {
-		allowance_correct(port, state, share_active_senders(port, state, state->tick_ns), flow->max_payload);
-	} else {
-		__u64 now_ns = bpf_ktime_get_ns();
-
-		if (state->settled)
-			allowance_give_back(port, state, now_ns);
-		allowance_begin_interval(state, now_ns);
-		state->settled = 1;
-	}
+	if (state->departed_bytes >= allowance_bytes(port, state))
+		allowance_end_interval(port, state, flow->max_payload);
 }
 
 /*

@@ -99,55 +99,64 @@ static __always_inline void offer_begin_anew(struct weir_flow *flow, const struc
 	}
 }
 
-static __always_inline void offer_place_syn(struct syn_in_hand *syn, const struct weir_flow *flow,
-					    enum weir_direction direction)
+/* Places a SYN. A global function, which the verifier checks once. */
+__noinline int offer_place_syn(struct syn_in_hand *syn, const struct weir_flow *flow, enum weir_direction direction)
 {
-	__u32 bit = offer_bit(direction), isn = direction == WEIR_INGRESS ? flow->local_isn : flow->remote_isn;
+	__u32 bit = offer_bit(direction), isn;
 	struct weir_reoffer *aside;
 
+	if (!syn || !flow)
+		return 0;
+	isn = direction == WEIR_INGRESS ? flow->local_isn : flow->remote_isn;
 	syn->place = OFFER_IN_FLOW;
-	if (flow->flags & bit && isn == syn->offer.isn)
-		return offer_recall_flow(syn, flow, direction);
+	if (flow->flags & bit && isn == syn->offer.isn) {
+		offer_recall_flow(syn, flow, direction);
+		return 0;
+	}
 	if (!(flow->flags & bit) && !flow_ended(flow))
-		return;
+		return 0;
 	syn->place = OFFER_ASIDE;
 	if (!(flow->flags & WEIR_REOFFERED))
-		return;
+		return 0;
 	aside = bpf_map_lookup_elem(&reoffers, &syn->key);
 	if (!aside || aside->isn != syn->offer.isn || !(aside->flags & bit))
-		return;
+		return 0;
 	syn->repeated = 1;
 	syn->offer = *aside;
 	syn->offer.flags |= WEIR_SYN_REPEATED;
+	return 0;
 }
 
-static __always_inline void offer_place_answer(struct syn_in_hand *syn, struct weir_flow *flow,
-					       struct weir_port_state *state, enum weir_direction direction,
-					       __u64 now_ns)
+/* Places a SYN-ACK. A global function, which the verifier checks once. */
+__noinline int offer_place_answer(struct syn_in_hand *syn, struct weir_flow *flow, struct weir_port_state *state,
+				  enum weir_direction direction, __u64 now_ns)
 {
-	bool in = direction == WEIR_INGRESS;
-	__u32 bit = offer_bit(direction), others = offer_bit(!direction);
-	__u32 others_isn = in ? flow->remote_isn : flow->local_isn;
-	__u32 others_end = in ? flow->remote_edges.end : flow->local_edges.end;
+	bool in = direction == WEIR_INGRESS, known;
+	__u32 bit = offer_bit(direction), others = offer_bit(!direction), others_isn, others_end;
 	struct weir_reoffer *aside;
-	bool known = flow->flags & bit && (in ? flow->local_isn : flow->remote_isn) == syn->offer.isn;
 
+	if (!syn || !flow || !state)
+		return 0;
+	others_isn = in ? flow->remote_isn : flow->local_isn;
+	others_end = in ? flow->remote_edges.end : flow->local_edges.end;
+	known = flow->flags & bit && (in ? flow->local_isn : flow->remote_isn) == syn->offer.isn;
 	if (flow->flags & others && offer_acknowledges(syn->ack, others_isn, others_end) &&
 	    (known || !(flow->flags & WEIR_ESTABLISHED)) && !flow_ended(flow)) {
 		syn->place = OFFER_IN_FLOW;
 		if (known)
 			offer_recall_flow(syn, flow, direction);
-		return;
+		return 0;
 	}
 	if (!(flow->flags & WEIR_REOFFERED))
-		return;
+		return 0;
 	aside = bpf_map_lookup_elem(&reoffers, &syn->key);
 	if (!aside || !(aside->flags & others) || !offer_acknowledges(syn->ack, aside->isn, aside->end))
-		return;
+		return 0;
 	syn->place = OFFER_IN_FLOW;
 	offer_begin_anew(flow, aside, state, now_ns);
 	flow->flags &= ~WEIR_REOFFERED;
 	bpf_map_delete_elem(&reoffers, &syn->key);
+	return 0;
 }
 
 /* Stores the SYN or SYN-ACK in the flow. */

@@ -290,6 +290,32 @@ static __always_inline void parse_copy_options(struct cursor *c, const struct tc
 }
 
 /*
+ * Takes in the option at an offset. Returns the offset of the next one; a malformed option and the last one end the
+ * list. A global function: its result is any number for the verifier, which therefore need not follow each way
+ * through an option with each way through the options before it.
+ */
+__noinline __u32 parse_option(struct tcp_options *options, struct weir_offer *offer, __u32 at)
+{
+	__u32 len;
+	__u8 kind;
+
+	if (!options || !offer)
+		return OPTIONS_MASK;
+	kind = options->bytes[at & OPTIONS_MASK];
+	len = kind == TCPOPT_NOP ? 1 : options->bytes[(at + 1) & OPTIONS_MASK];
+	if (kind == TCPOPT_END || !len || (len == 1 && kind != TCPOPT_NOP) || at + len > options->len)
+		return OPTIONS_MASK;
+	options->is_signed |= TCPOPT_SIGNATURES >> (kind & 63) & 1;
+	if (kind == TCPOPT_MSS && len == TCPOPT_MSS_LEN)
+		offer->mss = options->bytes[(at + 2) & OPTIONS_MASK] << 8 | options->bytes[(at + 3) & OPTIONS_MASK];
+	else if (kind == TCPOPT_SCALE && len == TCPOPT_SCALE_LEN)
+		offer->scale = options->bytes[options->scale_offset = (at + 2) & OPTIONS_MASK];
+	else if (kind == TCPOPT_TIMESTAMPS && len == TCPOPT_TIMESTAMPS_LEN)
+		offer->timestamps = 1;
+	return at + len;
+}
+
+/*
  * What a SYN or SYN-ACK offers (MSS: RFC 9293; window scale and timestamps: RFC 7323). A malformed option ends the
  * list. A global function, which the verifier checks once. Return a scalar: see packet_take_offer.
  */
@@ -302,22 +328,8 @@ __noinline int parse_offer(struct tcp_options *options, struct weir_offer *offer
 	offer->mss = DEFAULT_MSS_OFFER;
 	offer->scale = WEIR_NO_SCALE;
 	offer->timestamps = 0;
-	for (int i = 0; i < MAX_TCP_OPTIONS && at < options->len; i++) {
-		__u8 kind = options->bytes[at & OPTIONS_MASK];
-		__u32 len = kind == TCPOPT_NOP ? 1 : options->bytes[(at + 1) & OPTIONS_MASK];
-
-		if (kind == TCPOPT_END || !len || (len == 1 && kind != TCPOPT_NOP) || at + len > options->len)
-			break;
-		options->is_signed |= TCPOPT_SIGNATURES >> (kind & 63) & 1; /* no branch, for the verifier */
-		if (kind == TCPOPT_MSS && len == TCPOPT_MSS_LEN)
-			offer->mss =
-				options->bytes[(at + 2) & OPTIONS_MASK] << 8 | options->bytes[(at + 3) & OPTIONS_MASK];
-		else if (kind == TCPOPT_SCALE && len == TCPOPT_SCALE_LEN)
-			offer->scale = options->bytes[options->scale_offset = (at + 2) & OPTIONS_MASK];
-		else if (kind == TCPOPT_TIMESTAMPS && len == TCPOPT_TIMESTAMPS_LEN)
-			offer->timestamps = 1;
-		at = (at + len) & OPTIONS_MASK;
-	}
+	for (int i = 0; i < MAX_TCP_OPTIONS && at < options->len; i++)
+		at = parse_option(options, offer, at);
 	if (offer->scale != WEIR_NO_SCALE && offer->scale > WEIR_MAX_SCALE)
 		offer->scale = WEIR_MAX_SCALE;
 	return 0;

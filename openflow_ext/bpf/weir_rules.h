@@ -81,14 +81,16 @@ struct rule_query {
 	__u8 scale;           /* and the scale of that field */
 };
 
-/* The combined actions of the rules that matched so far. */
+/* Rules that are in no list, as values of rule_candidate.id. */
+enum { NO_CLAMPER = 0xffffffff, EXACT_RULE = 0xfffffffe, ARMED_RULE = 0xfffffffd };
+
+/* The combined actions of the rules that matched so far. Without pointers, so that global functions can take it. */
 struct rule_result {
 	__u32 tables;       /* bit t: a rule of table t has matched */
 	__u32 window_bytes; /* the least window of these rules; NO_WINDOW: none sets one */
 	__u32 count_op;
-	struct weir_counts *clamper; /* counts of the rule that set window_bytes */
-	bool clamper_shared;
-	bool observed; /* a rule that only observes would have lowered the window */
+	__u32 clamper;  /* rule_candidate.id of the rule that set window_bytes; NO_CLAMPER: none did */
+	__u32 observed; /* 1: a rule that only observes would have lowered the window */
 };
 
 /* A rule that may match, and its counts, which all CPUs share if the rule is exact. */
@@ -96,16 +98,19 @@ struct rule_candidate {
 	struct weir_rule *rule; /* NULL: none */
 	struct weir_counts *counts;
 	bool shared;
+	__u32 id; /* of a listed rule: the index of its tally */
 };
 
-static __always_inline struct rule_candidate rule_candidate_exact(struct weir_rule *rule)
+#define NO_RULE_YET ((struct rule_result){.window_bytes = NO_WINDOW, .clamper = NO_CLAMPER})
+
+static __always_inline struct rule_candidate rule_candidate_exact(struct weir_rule *rule, __u32 id)
 {
-	return (struct rule_candidate){rule, rule ? &rule->tally.counts : NULL, true};
+	return (struct rule_candidate){rule, rule ? &rule->tally.counts : NULL, true, id};
 }
 
 static __always_inline struct rule_candidate rule_candidate_listed(__u32 index)
 {
-	struct rule_candidate listed = {};
+	struct rule_candidate listed = {.id = index};
 
 	listed.counts = bpf_map_lookup_elem(&list_counts, &index);
 	if (listed.counts)
@@ -179,7 +184,7 @@ static __always_inline void rule_observe(struct rule_result *result, const struc
 	if (!rule_would_lower(q, window_bytes))
 		return;
 	rule_add_count(&candidate->counts->clamped, 1, candidate->shared);
-	result->observed = true;
+	result->observed = 1;
 }
 
 static __always_inline void rule_apply_window(struct rule_result *result, const struct rule_query *q,
@@ -200,8 +205,7 @@ static __always_inline void rule_apply_window(struct rule_result *result, const 
 		rule_observe(result, q, window, candidate);
 	} else if (window < result->window_bytes) {
 		result->window_bytes = window;
-		result->clamper = candidate->counts;
-		result->clamper_shared = candidate->shared;
+		result->clamper = candidate->id;
 	}
 }
 
@@ -284,26 +288,31 @@ static __always_inline void rule_hit_window(struct rule_result *result, const st
 	rule_apply_window(result, q, port, candidate);
 }
 
-/* An armed (reflex) entry is the rule of its table while its rank is below the port's reflex_level. */
-static __always_inline void rule_hit_armed(struct rule_result *result, const struct rule_query *q,
-					   const struct weir_port *port, const struct weir_port_state *state)
+/*
+ * An armed (reflex) entry is the rule of its table while its rank is below the port's reflex_level. Returns the flow's
+ * entry in force; NULL if there is none.
+ */
+static __always_inline struct weir_rule *rule_hit_armed(struct rule_result *result, const struct rule_query *q,
+							const struct weir_port *port,
+							const struct weir_port_state *state)
 {
 	struct weir_exact_key key = {};
 	struct rule_candidate candidate;
 	struct weir_rule *armed;
 
 	if (!port->armed_entries || !state->reflex_level)
-		return;
+		return NULL;
 	rule_exact_key(&key, q, port->bridge);
 	armed = bpf_map_lookup_elem(&armed_rules, &key);
 	if (!armed || armed->action.armed_ifindex != port->ifindex || armed->action.rank >= state->reflex_level)
-		return;
+		return NULL;
 	if (armed->tally.epoch != state->reflex_epoch) {
 		armed->tally.epoch = state->reflex_epoch;
 		armed->tally.window_bytes = armed->action.window_bytes;
 	}
-	candidate = rule_candidate_exact(armed);
+	candidate = rule_candidate_exact(armed, ARMED_RULE);
 	rule_hit_window(result, q, port, &candidate);
+	return armed;
 }
 
 static __always_inline struct weir_list *rule_list_of(const struct weir_port *port, __u32 direction)
@@ -337,13 +346,14 @@ static __always_inline struct weir_listed *rule_next_hit(const struct rule_query
 	return &list->rules[i];
 }
 
-/* The new window field, and RULE_OBSERVED. */
-static __always_inline __u32 rule_window_field(const struct rule_result *result, const struct rule_query *q)
+/* The new window field, and RULE_OBSERVED. `clamper`: the rule with the id result->clamper, if there is one. */
+static __always_inline __u32 rule_window_field(const struct rule_result *result, const struct rule_query *q,
+					       const struct rule_candidate *clamper)
 {
 	__u32 field = rule_lowered_field(q, result->window_bytes);
 
-	if (field != q->field && result->clamper)
-		rule_add_count(&result->clamper->clamped, 1, result->clamper_shared);
+	if (field != q->field && clamper->counts)
+		rule_add_count(&clamper->counts->clamped, 1, clamper->shared);
 	return result->observed ? field | RULE_OBSERVED : field;
 }
 
@@ -363,26 +373,42 @@ __noinline __u32 rule_field_by_two(const struct rule_query *q, const struct weir
 				   __u32 index)
 {
 	struct rule_candidate first, listed = rule_candidate_listed(index);
-	struct rule_result result = {.window_bytes = NO_WINDOW};
+	struct rule_result result = NO_RULE_YET;
 
 	if (!q || !port)
 		return 0;
 	if (exact && !rule_is_alive(&exact->action, &exact->tally, q->now_ns))
 		exact = NULL;
 	rule_settle(&exact, &listed.rule);
-	first = rule_candidate_exact(exact);
+	first = rule_candidate_exact(exact, EXACT_RULE);
 	if (first.rule)
 		rule_hit_window(&result, q, port, &first);
 	if (listed.rule)
 		rule_hit_window(&result, q, port, &listed);
-	return rule_window_field(&result, q);
+	return rule_window_field(&result, q, result.clamper == EXACT_RULE ? &first : &listed);
+}
+
+/* Applies a listed rule, unless it has expired. A global function, which the verifier checks once. */
+__noinline int rule_hit_listed(struct rule_result *result, const struct rule_query *q, const struct weir_port *port,
+			       __u32 tally)
+{
+	struct rule_candidate listed = rule_candidate_listed(tally);
+
+	if (!result || !q || !port || !listed.rule)
+		return 0;
+	if (rule_is_alive(&listed.rule->action, &listed.rule->tally, q->now_ns))
+		rule_hit_window(result, q, port, &listed);
+	return 0;
 }
 
 /* As rule_window_field, by all rules of the ingress; `exact` may be NULL. */
 __noinline __u32 rule_field_by_all(const struct rule_query *q, const struct weir_port *port,
 				   const struct weir_port_state *state, struct weir_rule *exact)
 {
-	struct rule_result result = {.window_bytes = NO_WINDOW};
+	struct rule_candidate first = rule_candidate_exact(exact, EXACT_RULE), clamper;
+	struct rule_result result = NO_RULE_YET;
+	struct weir_listed *listed;
+	struct weir_rule *armed;
 	struct weir_list *list;
 	__u32 from = 0;
 
@@ -392,28 +418,48 @@ __noinline __u32 rule_field_by_all(const struct rule_query *q, const struct weir
 	if (exact && !rule_is_alive(&exact->action, &exact->tally, q->now_ns))
 		exact = NULL;
 	for (int hit = 0; hit < MAX_HITS; hit++) {
-		struct weir_listed *listed = rule_next_hit(q, list, port->ofport, result.tables, &from);
-		struct rule_candidate next;
-
+		listed = rule_next_hit(q, list, port->ofport, result.tables, &from);
 		if (exact && (!listed || exact->action.priority >= listed->action.priority)) {
-			next = rule_candidate_exact(exact);
-			rule_hit_window(&result, q, port, &next);
+			rule_hit_window(&result, q, port, &first);
 			exact = NULL;
 		}
 		if (!listed)
 			break;
-		next = rule_candidate_listed(listed->tally);
-		if (next.rule && rule_is_alive(&next.rule->action, &next.rule->tally, q->now_ns))
-			rule_hit_window(&result, q, port, &next);
+		rule_hit_listed(&result, q, port, listed->tally);
 	}
-	rule_hit_armed(&result, q, port, state);
-	return rule_window_field(&result, q);
+	armed = rule_hit_armed(&result, q, port, state);
+	if (result.clamper == EXACT_RULE)
+		clamper = first;
+	else if (result.clamper == ARMED_RULE)
+		clamper = rule_candidate_exact(armed, ARMED_RULE);
+	else
+		clamper = rule_candidate_listed(result.clamper);
+	return rule_window_field(&result, q, &clamper);
+}
+
+/* Takes in a listed rule of the egress, unless it has expired. A global function, which the verifier checks once. */
+__noinline int rule_count_listed(struct rule_result *result, const struct rule_query *q, const struct weir_port *port,
+				 __u32 tally)
+{
+	struct rule_candidate listed = rule_candidate_listed(tally);
+	const struct weir_action *action;
+
+	if (!result || !q || !port || !listed.rule)
+		return 0;
+	action = &listed.rule->action;
+	if (!rule_is_alive(action, &listed.rule->tally, q->now_ns))
+		return 0;
+	rule_hit(result, &listed, q);
+	if (action->count_ofport == WEIR_ANY_PORT || action->count_ofport == port->ofport)
+		result->count_op = action->count_op;
+	return 0;
 }
 
 /* The action on N_i of the rules of the egress: enum weir_count_op. */
 __noinline __u32 rule_count_op(const struct rule_query *q, const struct weir_port *port)
 {
-	struct rule_result result = {};
+	struct rule_result result = NO_RULE_YET;
+	struct weir_listed *listed;
 	struct weir_list *list;
 	__u32 from = 0;
 
@@ -421,19 +467,10 @@ __noinline __u32 rule_count_op(const struct rule_query *q, const struct weir_por
 		return 0;
 	list = rule_list_of(port, WEIR_EGRESS);
 	for (int hit = 0; hit < MAX_HITS; hit++) {
-		struct weir_listed *listed = rule_next_hit(q, list, port->ofport, result.tables, &from);
-		const struct weir_action *action;
-		struct rule_candidate next;
-
+		listed = rule_next_hit(q, list, port->ofport, result.tables, &from);
 		if (!listed)
 			break;
-		next = rule_candidate_listed(listed->tally);
-		if (!next.rule || !rule_is_alive(&next.rule->action, &next.rule->tally, q->now_ns))
-			continue;
-		rule_hit(&result, &next, q);
-		action = &next.rule->action;
-		if (action->count_ofport == WEIR_ANY_PORT || action->count_ofport == port->ofport)
-			result.count_op = action->count_op;
+		rule_count_listed(&result, q, port, listed->tally);
 	}
 	return result.count_op;
 }

@@ -147,6 +147,15 @@ static __always_inline void sweep_reoffer(const struct weir_flow_key *key, struc
 	bpf_map_delete_elem(&reoffers, key);
 }
 
+/* Visits a flow. 0: it was removed. A global function, which the verifier checks once. */
+__noinline int sweep_visit(const struct weir_flow_key *key, struct weir_flow *flow, struct weir_sweep *s)
+{
+	if (!key || !flow || !s)
+		return 0;
+	sweep_reoffer(key, flow, s);
+	return sweep_flow(key, flow, s);
+}
+
 /*
  * Visits the next of the flows that are being opened. The key of one whose handshake is complete is dropped, for it is
  * in flow_keys. A key without an interface marks the end.
@@ -172,8 +181,7 @@ static __noinline long sweep_next_opening(struct weir_sweep *s)
 	flow = flow_find(&key);
 	if (!flow || flow->flags & WEIR_KEPT)
 		return 0;
-	sweep_reoffer(&key, flow, s);
-	if (sweep_flow(&key, flow, s) && bpf_map_push_elem(&opening_keys, &key, 0))
+	if (sweep_visit(&key, flow, s) && bpf_map_push_elem(&opening_keys, &key, 0))
 		flow_delete(&key, flow);
 	return 0;
 }
@@ -199,8 +207,7 @@ static long sweep_next(struct bpf_map *map, __u32 *step, __u8 *nothing, struct w
 		return 1;
 	}
 	flow->swept = s->now_ns;
-	sweep_reoffer(&key, flow, s);
-	if (sweep_flow(&key, flow, s))
+	if (sweep_visit(&key, flow, s))
 		bpf_map_push_elem(&flow_keys, &key, 0);
 	return 0;
 }

@@ -124,6 +124,7 @@ def test_repeated_syn_keeps_the_offer_of_the_first_one(bench: Bench) -> None:
 def test_port_that_observes_sets_no_push(bench: Bench) -> None:
     share_rules(bench)
     observe(bench, SHARE_PORT, observes=False)
+    bench.hold_turns()
     for number in range(120):
         bench.handshake_in(replace(LOCAL, src_port=100 + number), Offer(), Offer(scale=9))
     flow = replace(LOCAL, src_port=100)

@@ -1,0 +1,36 @@
+"""The kernel's verifier checks each program in a part of the instructions that it checks at most.
+
+Other kernels, and other versions of clang, need more instructions for a program. A program near the limit
+of 1,000,000 does not load there. It also takes seconds to load, and an agent waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from openflow_ext.switch.dataplane.kernel import KernelDataPlane
+
+pytestmark = pytest.mark.beside_others
+
+MOST_INSTRUCTIONS = 300_000
+PROGRAMS = (
+    "weir_ingress",
+    "weir_ingress_tc",
+    "weir_egress",
+    "weir_enqueue",
+    "weir_dequeue",
+    "weir_sweep",
+    "weir_move",
+)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_verifier_checks_less_than_a_third_of_its_limit(plane: KernelDataPlane, program: str) -> None:
+    shown = Path(f"/proc/{os.getpid()}/fdinfo/{plane.program(program)}").read_text()
+    found = re.search(r"^verified_insns:\s*(\d+)$", shown, re.MULTILINE)
+    assert found, "Linux shows this number from version 5.16 on"
+    assert 0 < int(found[1]) <= MOST_INSTRUCTIONS
