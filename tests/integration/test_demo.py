@@ -1,4 +1,4 @@
-"""`make demo`, and what its rows must show. On a busy machine a run may be void; the test then repeats it."""
+"""`make demo`, and what its rows must show."""
 
 from __future__ import annotations
 
@@ -18,40 +18,17 @@ from tests.support.lab.void_runs import shown
 from weir_base.paths import PROJECT
 
 BOUND_S = 600
-ATTEMPTS = 3
-pytestmark = pytest.mark.timeout(ATTEMPTS * BOUND_S + 60)
+pytestmark = pytest.mark.timeout(BOUND_S + 60)
 RowOf = Callable[[str, str], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
 def row() -> Iterator[RowOf]:
-    """Return the row of a case and a scheme from the first demo in which no run of the case is void.
-
-    If there is a void run in each of ATTEMPTS demos, the test shows nothing. After a demo in which every run
-    is void there is no other, because the machine has too much other work.
-    """
-    folders: list[Path] = []
-    cases: dict[str, dict[str, dict[str, Any]]] = {}
-    while len(folders) < ATTEMPTS and not (cases and all(map(_shows, cases.values()))):
-        folders.append(_demo_folder())
-        found = _cases(folders[-1])
-        for case, schemes in found.items():
-            if not _shows(cases.get(case, {})):
-                cases[case] = schemes
-        if not any(row["valid"] for schemes in found.values() for row in schemes.values()):
-            break
-
-    def row_of(case: str, scheme: str) -> dict[str, Any]:
-        return shown(cases[case][scheme])
-
-    yield row_of
-    for folder in folders:
-        shutil.rmtree(folder)
-
-
-def _shows(schemes: dict[str, dict[str, Any]]) -> bool:
-    """Whether a case was run, and none of its runs is void."""
-    return bool(schemes) and all(row["valid"] for row in schemes.values())
+    """Return the row of a case and a scheme. A void run shows nothing; the demo has repeated it."""
+    folder = _demo_folder()
+    cases = _cases(folder)
+    yield lambda case, scheme: shown(cases[case][scheme])
+    shutil.rmtree(folder)
 
 
 def _demo_folder() -> Path:
