@@ -48,7 +48,6 @@ SLEEPS = {
     "tests/bpf/test_mss.py": (3, "SYNs of a burst are counted within 10 ms; a receiver delays its ACK"),
     "tests/bpf/test_reference.py": (1, "turns pass while random segments are sent"),
     "tests/bpf/test_share.py": (6, "turns pass, in which a port counts its active senders"),
-    "tests/bpf/test_shares_by_host.py": (1, "turns pass, in which a port counts its active senders"),
     "tests/bpf/test_turns.py": (2, "turns pass, in which a port counts its active senders"),
     "tests/integration/test_fabric.py": (3, "frames are counted over a second; a failure may last 2 s"),
     "tests/integration/test_sccp_counts.py": (
