@@ -25,6 +25,7 @@ from flowdb.native_threads import native_threading
 from flowdb.writing.changes import Change
 from flowdb.writing.command_inbox import CommandInbox
 from flowdb.writing.run_store import RunSpec
+from flowdb.writing.sent_changes import SentChanges
 from flowdb.writing.store import Notice, StoreCounters, log_notices
 
 EXCHANGE_S = 0.05
@@ -39,9 +40,11 @@ _ZERO = StoreCounters(0, 0, 0, 0, 0.0)
 class WriterRequest:
     """From the controller to the writer process.
 
-    ``changes`` holds ``count`` packed changes, one after the other. ``is_last``: write everything, then end.
+    ``number``: of the request. ``changes`` holds ``count`` packed changes, one after the other. ``is_last``:
+    write everything, then end.
     """
 
+    number: int
     wanted_commands: frozenset[str]
     is_last: bool
     count: int
@@ -50,8 +53,12 @@ class WriterRequest:
 
 @dataclass(frozen=True, slots=True)
 class WriterReply:
-    """From the writer process: its counters, and the notices and commands since the last reply."""
+    """From the writer process: its counters, and the notices and commands since the last reply.
 
+    ``written``: the changes of all requests up to this number are written, or refused by the database.
+    """
+
+    written: int
     counters: StoreCounters
     notices: list[Notice]
     commands: list[Command]
@@ -108,8 +115,9 @@ class _WriterProcess:
 class ProcessStore:
     """The interface of RunStore, over a writer process; raises nothing. A killed writer is restarted.
 
-    Changes that a killed writer had not written are lost, and counted. If the controller is killed, its
-    writer ends at once, because the next controller may already run; unwritten changes are lost.
+    The next writer gets the changes that a killed one had not written (``sent_changes.py``). If the
+    controller is killed, its writer ends at once, because the next controller may already run; unwritten
+    changes are lost.
     """
 
     def __init__(self, spec: RunSpec) -> None:
@@ -118,6 +126,7 @@ class ProcessStore:
         self._lock = threading.Lock()
         self._waiting: list[bytes] = []
         self._sent = 0
+        self._unwritten = SentChanges(spec.max_pending)
         self._waiting_since_s = self._replied_s = time.monotonic()
         self._ended_writers = self._replied = _ZERO
         self._lost = 0
@@ -152,7 +161,7 @@ class ProcessStore:
         with self._lock:
             if not self._waiting and not self._sent:
                 self._waiting_since_s = time.monotonic()
-            room = self._spec.max_pending - self._sent - len(self._waiting)
+            room = max(0, self._spec.max_pending - self._sent - len(self._waiting))
             self._waiting += packed[:room]
             self._lost += len(packed[room:])
             if room < len(packed) and not self._full:
@@ -191,8 +200,10 @@ class ProcessStore:
             self._writer = _WriterProcess(self._spec)
         with self._lock:
             packed, self._waiting, self._sent = self._waiting, [], len(self._waiting)
-        request = WriterRequest(self.commands.kinds, is_last, len(packed), b"".join(packed))
+        number = self._unwritten.add(packed)
+        request = WriterRequest(number, self.commands.kinds, is_last, len(packed), b"".join(packed))
         reply = self._writer.exchange(request)
+        self._unwritten.written(reply.written)
         with self._lock:
             self._replied, self._sent = reply.counters, 0
             self._replied_s = self._waiting_since_s = time.monotonic()
@@ -201,11 +212,12 @@ class ProcessStore:
         self._notices.extend(reply.notices)
 
     def _replace_writer(self, error: Exception) -> None:
-        """Count what the ended writer had not written as lost. The next exchange starts another writer."""
+        """Let what the ended writer had not written wait again. The next exchange starts another writer."""
         self._kill_writer()
+        again, lost = self._unwritten.take_back()
         with self._lock:
             ended, replied = self._ended_writers, self._replied
-            lost = self._sent + replied.pending
+            self._waiting[:0] = again
             self._ended_writers = replace(
                 ended,
                 written=ended.written + replied.written,
@@ -214,7 +226,7 @@ class ProcessStore:
             )
             self._replied, self._sent = _ZERO, 0
         why = str(error) or "killed"
-        text = f"the writer process ended ({why}); {lost} changes are lost, another writer starts"
+        text = f"the writer process ended ({why}); another one gets {len(again)} changes, {lost} are lost"
         self._notices.append((logging.ERROR, text))
         self._never.wait(_RESTART_S)
 

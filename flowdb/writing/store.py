@@ -96,6 +96,7 @@ class Store:
         self._waiting_since_s: float | None = None
         self._batch_since_s: float | None = None
         self._written = self._lost = self._failures = 0
+        self._mark = self._batch_mark = self._written_mark = 0
         self._full = self._failing = False
         self._notices: deque[Notice] = deque(maxlen=100)
         self._connection: Connection | None = None
@@ -112,11 +113,21 @@ class Store:
             lag_s = time.monotonic() - since_s if since_s is not None else 0.0
             return StoreCounters(self._written, pending, self._lost, self._failures, lag_s)
 
-    def put(self, changes: Iterable[Change]) -> None:
-        """Queue changes for writing; returns at once. Changes of one row are written in order."""
+    @property
+    def written_mark(self) -> int:
+        """The last ``mark`` up to which all changes are written or refused; 0: none is."""
+        with self._lock:
+            return self._written_mark
+
+    def put(self, changes: Iterable[Change], mark: int = 0) -> None:
+        """Queue changes for writing; returns at once. Changes of one row are written in order.
+
+        ``mark``: a number that grows from call to call, for ``written_mark``.
+        """
         with self._lock:
             for change in changes:
                 self._put(change)
+            self._mark = mark
         log_notices(self._notices)
 
     def warn(self, text: str) -> None:
@@ -178,6 +189,7 @@ class Store:
         if not self._batch:
             self._take_batch()
         if not self._batch:
+            self._written_mark = self._batch_mark
             return True
         try:
             dropped = _write_acceptable(self._connected(), self._batch)
@@ -188,6 +200,7 @@ class Store:
             self._written += len(self._batch) - len(dropped)
             self._lost += len(dropped)
             self._batch, self._batch_since_s = [], None
+            self._written_mark = self._batch_mark
             self._full = False
             self._notices.extend((logging.ERROR, text) for text in dropped)
         self._succeed()
@@ -198,6 +211,7 @@ class Store:
             keys = list(islice(self._pending, MAX_BATCH))
             if len(keys) == len(self._pending):
                 self._batch, self._pending = list(self._pending.values()), {}
+                self._batch_mark = self._mark
             else:
                 self._batch = [self._pending.pop(key) for key in keys]
             self._batch_since_s = self._waiting_since_s

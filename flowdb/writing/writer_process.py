@@ -47,11 +47,12 @@ def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
         except (EOFError, pickle.UnpicklingError):
             return
         changes, is_last = io.BytesIO(request.changes), request.is_last
-        store.put(unpacked(pickle.load(changes)) for _ in range(request.count))  # noqa: S301 - the same
+        unpickled = (pickle.load(changes) for _ in range(request.count))  # noqa: S301 - the same
+        store.put(map(unpacked, unpickled), request.number)
         commands = store.commands.take(request.wanted_commands)
         if is_last:
             store.close()
-        pickle.dump(WriterReply(store.counters, collector.take(), commands), replies)
+        pickle.dump(WriterReply(store.written_mark, store.counters, collector.take(), commands), replies)
         replies.flush()
 
 

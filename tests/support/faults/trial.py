@@ -38,7 +38,7 @@ class Visit:
 
 
 def begin(world: World) -> None:
-    """Wait until the streams are recorded. A writer that is killed loses what it has not written."""
+    """Wait until the streams are recorded."""
     for check in (streams_go_on, state_is_right):
         check(world)
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import pickle
 import signal
 import sqlite3
 from dataclasses import replace
@@ -12,8 +13,9 @@ from flowdb import commands
 from flowdb.engine import open_engine
 from flowdb.flow import FlowState, Hop
 from flowdb.models import CommandRow, FlowRow, HopRow, RunRow, SwitchRow
-from flowdb.writing.flow_changes import FlowOpened, unpacked
+from flowdb.writing.flow_changes import FlowOpened, changes_of_flow, unpacked
 from flowdb.writing.process_store import ProcessStore
+from flowdb.writing.sent_changes import MOST_WRITERS
 from tests.support.database.rows import new_flow, rows, wait_written
 from tests.support.waiting import wait_until
 
@@ -128,7 +130,7 @@ def test_a_killed_writer_is_restarted(db, url, caplog):
     assert db.counters.failures == 1
 
 
-def test_changes_in_a_killed_writer_count_as_lost(sqlite_url, open_db, caplog):
+def test_the_next_writer_gets_what_a_killed_one_had_not_written(sqlite_url, open_db, caplog):
     db = open_db(sqlite_url, store=ProcessStore)
     pid = writer_of(db)
     holder = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
@@ -142,9 +144,54 @@ def test_changes_in_a_killed_writer_count_as_lost(sqlite_url, open_db, caplog):
     holder.close()
     db.flow_opened(new_flow(db, 11))
     db.close()
-    assert db.counters.lost == 10
-    assert [flow.src_port for flow in rows(sqlite_url, FlowRow)] == [11]
-    assert "10 changes are lost" in caplog.text
+    assert (db.counters.lost, db.counters.pending) == (0, 0)
+    assert [flow.src_port for flow in rows(sqlite_url, FlowRow)] == list(range(1, 12))
+    assert "another one gets 10 changes, 0 are lost" in caplog.text
+
+
+def test_changes_that_were_written_before_the_kill_are_written_once(db, url):
+    """The writer ends after a commit of which the controller does not know yet."""
+    flow = new_flow(db, 1, PATH)
+    db.flow_opened(flow)
+    db.flow_changed(replace(flow, path=PATH[:1], sent_bytes=1000))
+    pid = writer_of(db)
+    db._store._unwritten.take_back()
+    db._store._waiting[:0] = [
+        pickle.dumps(FlowOpened(flow).packed()),
+        *(
+            pickle.dumps(change.packed())
+            for change in changes_of_flow(flow, replace(flow, path=PATH[:1], sent_bytes=1000))
+        ),
+    ]
+    os.kill(pid, signal.SIGKILL)
+    db.flow_opened(new_flow(db, 2, PATH))
+    db.close()
+    first, second = rows(url, FlowRow)
+    assert (first.src_port, first.sent_bytes, second.src_port) == (1, 1000, 2)
+    assert [(hop.flow_id, hop.dpid) for hop in rows(url, HopRow)] == [
+        (first.id, 1),
+        (second.id, 1),
+        (second.id, 2),
+    ]
+    assert db.counters.lost == 0
+
+
+class Poison:
+    """A change that the writer cannot read."""
+
+    def packed(self):
+        return "no such table", "insert", {}
+
+
+def test_a_change_that_ends_each_writer_is_dropped(sqlite_url, open_db, caplog):
+    db = open_db(sqlite_url, store=ProcessStore)
+    writer_of(db)
+    db._store.put([Poison()])
+    wait_until(lambda: db.counters.lost, "the change is lost")
+    db.flow_opened(new_flow(db, 1))
+    db.close()
+    assert (db.counters.lost, db.counters.failures) == (1, MOST_WRITERS)
+    assert [flow.src_port for flow in rows(sqlite_url, FlowRow)] == [1]
 
 
 def test_a_writer_ignores_sigint_and_sigterm(db, url):
