@@ -17,7 +17,8 @@ class Trend:
 
     ``figure`` names the figure and ``says`` states the trend in words. ``value`` is the path of the value in
     a row of summary.json, for example `drops` or `fct_ms.max`. With ``than`` (a scheme) or ``than_case`` (a
-    case), the band limits the ratio to the same value there.
+    case), the band limits the ratio to the same value there. Without them, `most = 0` says that something
+    never happens, in any valid repeat.
     """
 
     figure: str
@@ -29,6 +30,16 @@ class Trend:
     than_case: str | None = None
     least: float | None = None
     most: float | None = None
+
+    @property
+    def compares(self) -> bool:
+        """Whether the band limits a ratio."""
+        return self.than is not None or self.than_case is not None
+
+    @property
+    def never(self) -> bool:
+        """Whether the trend says that something never happens."""
+        return self.most == 0 and not self.compares
 
     def check(self, experiment: Experiment) -> None:
         """Raise BadExperiment if the experiment has no such case or scheme, or if there is no band."""

@@ -11,7 +11,7 @@ from typing import Any
 from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.experiments.trends import Trend, trend
 from mininet_topos.records.result_folder import write_json
-from mininet_topos.results.summary import Row, median_of
+from mininet_topos.results.summary import Row, median_of, values_of
 
 HOLDS, FAILS, NOT_SHOWN = "holds", "does not hold", "not shown"
 FILE = "trends.json"
@@ -20,9 +20,14 @@ Verdict = dict[str, Any]
 
 
 def find(trend: Trend, rows: Sequence[Row]) -> float | None:
-    """Return the value or the ratio that rows show for a trend; None if they show none."""
+    """Return the value or the ratio that rows show for a trend; None if they show none.
+
+    That is the median over the valid repeats. If something shall never happen, it is the largest of them.
+    """
+    if trend.never:
+        return max(values_of(rows, trend.case, trend.scheme, trend.value), default=None)
     found = median_of(rows, trend.case, trend.scheme, trend.value)
-    if found is None or (trend.than is None and trend.than_case is None):
+    if found is None or not trend.compares:
         return found
     other = median_of(rows, trend.than_case or trend.case, trend.than or trend.scheme, trend.value)
     return found / other if other else None

@@ -30,6 +30,9 @@ ROWS = [
     *(row("A", "sdtcp", drops) for drops in (5, 15)),
     row("A", "sccp", 0, valid=False),
     row("B", "plain", 0, fct_ms={"max": 70.0}),
+    *(row("B", "sdtcp", drops) for drops in (0, 0, 3)),
+    row("B", "sdtcp", 9, valid=False),
+    *(row("B", "sccp", 0) for _ in range(3)),
 ]
 
 
@@ -46,6 +49,9 @@ ROWS = [
         ({"case": "B", "scheme": "plain", "than_case": "A", "most": 0}, 0, HOLDS),
         ({"case": "B", "scheme": "plain", "value": "fct_ms.max", "least": 70}, 70, HOLDS),
         ({"scheme": "plain", "value": "fct_ms.max", "least": 70}, None, NOT_SHOWN),
+        ({"case": "B", "scheme": "sdtcp", "most": 0}, 3, FAILS),  # it happens in one repeat of three
+        ({"case": "B", "scheme": "sdtcp", "most": 1}, 0, HOLDS),
+        ({"case": "B", "scheme": "sccp", "most": 0}, 0, HOLDS),
     ],
 )
 def test_a_trend_is_judged_by_the_median_of_valid_repeats(
