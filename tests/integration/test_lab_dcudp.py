@@ -49,7 +49,7 @@ def test_flows_over_dcudp_alone_and_beside_tcp(tmp_path: Path) -> None:
     for row in (alone, mixed):
         assert row["flows_done"] == 6
         assert row["marks"] > 0
-        assert row["goodput_mbps"] < LINK_MBPS
+        assert row["goodput_mbps"] < 1.05 * LINK_MBPS
     assert alone["goodput_mbps"] > 0.5 * PAYLOAD_MBPS
     assert (alone["drops"], alone["ovs_drops"], alone["retransmits"]) == (0, 0, 0)
     assert alone["cwnd_kb"] is None

@@ -90,9 +90,9 @@ def test_only_the_policy_of_the_paper_slows_an_idle_flow_first(net: Network, tmp
         wait_until(lambda: flow_from(on, 0), "bytes of the first flow", has_sent)
         os.kill(first.pid, signal.SIGSTOP)
         try:
-            for sender in net.senders[1:]:
+            for number, sender in enumerate(net.senders[1:], 2):
                 on.start_long_flow(sender)
-            on.traffic.await_event("connected", 3, DEADLINE_S)
+                on.traffic.await_event("connected", number, DEADLINE_S)
             wait_until(lambda: flow_from(on, 0), "the first flow is idle", lambda row: row.state == "idle")
             flows = [flow_from(on, sender) for sender in range(3)]
             idle, *active = [flow.id for flow in flows if flow]

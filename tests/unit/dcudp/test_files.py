@@ -197,7 +197,7 @@ def test_a_receiver_that_cannot_write_on_keeps_the_part_and_says_why(source: Pat
 def test_ctrl_c_at_either_end_leaves_the_part(interrupted: str, source: Path, folder: Path) -> None:
     part = folder / "data.bin.part"
     with receiver("--dir", str(folder)) as (receiving, address):
-        argv = (sys.executable, "-m", "weir", "dcudp", "send", str(source), address, "--rate-mbps", "10")
+        argv = (sys.executable, "-m", "weir", "dcudp", "send", str(source), address, "--rate-mbps", "2")
         with subprocess.Popen(argv, cwd=PROJECT, stderr=subprocess.PIPE, text=True) as sending:
             wait_until(lambda: part.exists() and part.stat().st_size > 200_000, "a part is there")
             (sending if interrupted == "sender" else receiving).send_signal(signal.SIGINT)
