@@ -66,13 +66,9 @@ def send_frames(name: str, frames: int, frame: bytes = FRAME) -> None:
 def await_empty_queue(name: str, plane: KernelDataPlane) -> None:
     """Wait until the data plane sees an empty queue. A failure shows the kernel's own count beside it."""
     ifindex = socket.if_nametoindex(name)
-
-    def waiting() -> tuple[int, str]:
-        queue_pkts = plane.counters(ifindex).queue_pkts
-        return queue_pkts, _qdisc(name) if queue_pkts else ""
-
-    wait_until(waiting, "the queue is empty", lambda state: not state[0])
-
-
-def _qdisc(name: str) -> str:
-    return subprocess.run(["tc", "-s", "qdisc", "show", "dev", name], capture_output=True, text=True).stdout
+    try:
+        wait_until(lambda: not plane.counters(ifindex).queue_pkts, "the queue is empty")
+    except AssertionError as error:
+        shown = subprocess.run(("tc", "-s", "qdisc", "show", "dev", name), capture_output=True, text=True)
+        error.add_note(shown.stdout)
+        raise

@@ -152,17 +152,12 @@ def test_the_next_writer_gets_what_a_killed_one_had_not_written(sqlite_url, open
 def test_changes_that_were_written_before_the_kill_are_written_once(db, url):
     """The writer ends after a commit of which the controller does not know yet."""
     flow = new_flow(db, 1, PATH)
+    moved = replace(flow, path=PATH[:1], sent_bytes=1000)
     db.flow_opened(flow)
-    db.flow_changed(replace(flow, path=PATH[:1], sent_bytes=1000))
+    db.flow_changed(moved)
     pid = writer_of(db)
-    db._store._unwritten.take_back()
-    db._store._waiting[:0] = [
-        pickle.dumps(FlowOpened(flow).packed()),
-        *(
-            pickle.dumps(change.packed())
-            for change in changes_of_flow(flow, replace(flow, path=PATH[:1], sent_bytes=1000))
-        ),
-    ]
+    again = [FlowOpened(flow), *changes_of_flow(flow, moved)]
+    db._store._waiting[:0] = [pickle.dumps(change.packed()) for change in again]
     os.kill(pid, signal.SIGKILL)
     db.flow_opened(new_flow(db, 2, PATH))
     db.close()

@@ -56,3 +56,21 @@ def test_a_writer_that_has_written_something_was_not_ended_by_the_changes():
         sent.written(sent.add([b"a"]))
         sent.add([b"b"])
         assert sent.take_back() == ([b"b"], 0)
+
+
+def test_requests_without_changes_take_no_room_while_the_database_is_down():
+    sent = SentChanges(2)
+    sent.add([b"a"])
+    for _ in range(1000):
+        last = sent.add([])
+    assert len(sent._requests) == 1
+    sent.written(last)
+    assert sent.take_back() == ([], 0)
+
+
+def test_changes_that_were_not_kept_are_not_lost_once_they_are_written():
+    sent = SentChanges(1)
+    first, second = sent.add([b"a"]), sent.add([b"b"])
+    sent.written(first)
+    assert sent.take_back() == ([b"b"], 0)
+    assert second > first
