@@ -6,7 +6,7 @@ A batch may be written twice with the same result, so a commit whose answer was 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
@@ -47,12 +47,16 @@ def _columns(row: type[Base]) -> _Columns:
 
 @dataclass(slots=True)
 class Change:
-    """A change of one row. ``values`` holds the row's key and the columns to set."""
+    """A change of one row. ``values`` holds the row's key and the columns to set.
+
+    ``since_s``: the monotonic time since which it waits to be written.
+    """
 
     row: type[Base]
     key: tuple[Any, ...]
     verb: Verb
     values: dict[str, Any]
+    since_s: float = field(default=0.0, compare=False)
 
     def single_rows(self) -> Iterable[Change]:
         """The changes of single rows that this change consists of."""

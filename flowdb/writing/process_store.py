@@ -40,11 +40,12 @@ _ZERO = StoreCounters(0, 0, 0, 0, 0.0)
 class WriterRequest:
     """From the controller to the writer process.
 
-    ``number``: of the request. ``changes`` holds ``count`` packed changes, one after the other. ``is_last``:
-    write everything, then end.
+    ``number``: of the request. ``since_s``: the monotonic time since which its oldest change waits. ``changes``
+    holds ``count`` packed changes, one after the other. ``is_last``: write everything, then end.
     """
 
     number: int
+    since_s: float
     wanted_commands: frozenset[str]
     is_last: bool
     count: int
@@ -127,7 +128,7 @@ class ProcessStore:
         self._waiting: list[bytes] = []
         self._sent = 0
         self._unwritten = SentChanges(spec.max_pending)
-        self._waiting_since_s = self._replied_s = time.monotonic()
+        self._sent_since_s = self._waiting_since_s = self._asked_s = time.monotonic()
         self._ended_writers = self._replied = _ZERO
         self._lost = 0
         self._full = False
@@ -145,21 +146,25 @@ class ProcessStore:
         with self._lock:
             ended, replied = self._ended_writers, self._replied
             unsent = self._sent + len(self._waiting)
-            since_s = self._replied_s - replied.lag_s if replied.pending else self._waiting_since_s
-            lag_s = time.monotonic() - since_s if replied.pending or unsent else 0.0
+            now_s = time.monotonic()
+            oldest_s = min(
+                self._asked_s - replied.lag_s if replied.pending else now_s,
+                self._sent_since_s if self._sent else now_s,
+                self._waiting_since_s if self._waiting else now_s,
+            )
             return StoreCounters(
                 written=ended.written + replied.written,
                 pending=replied.pending + unsent,
                 lost=ended.lost + replied.lost + self._lost,
                 failures=ended.failures + replied.failures,
-                lag_s=lag_s,
+                lag_s=now_s - oldest_s,
             )
 
     def put(self, changes: Iterable[Change]) -> None:
         """Queue changes for writing; returns at once. Changes of one row are written in order."""
         packed = [pickle.dumps(change.packed()) for change in changes]
         with self._lock:
-            if not self._waiting and not self._sent:
+            if not self._waiting:
                 self._waiting_since_s = time.monotonic()
             room = max(0, self._spec.max_pending - self._sent - len(self._waiting))
             self._waiting += packed[:room]
@@ -200,13 +205,15 @@ class ProcessStore:
             self._writer = _WriterProcess(self._spec)
         with self._lock:
             packed, self._waiting, self._sent = self._waiting, [], len(self._waiting)
+            self._sent_since_s = self._waiting_since_s
         number = self._unwritten.add(packed)
-        request = WriterRequest(number, self.commands.kinds, is_last, len(packed), b"".join(packed))
+        kinds, asked_s = self.commands.kinds, time.monotonic()
+        request = WriterRequest(number, self._sent_since_s, kinds, is_last, len(packed), b"".join(packed))
         reply = self._writer.exchange(request)
         self._unwritten.written(reply.written)
         with self._lock:
             self._replied, self._sent = reply.counters, 0
-            self._replied_s = self._waiting_since_s = time.monotonic()
+            self._asked_s = asked_s
             self._full = False
         self.commands.put(reply.commands)
         self._notices.extend(reply.notices)

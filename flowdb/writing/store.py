@@ -93,8 +93,6 @@ class Store:
         self._lock = threading.Lock()
         self._pending: dict[RowKey, Change] = {}
         self._batch: list[Change] = []
-        self._waiting_since_s: float | None = None
-        self._batch_since_s: float | None = None
         self._written = self._lost = self._failures = 0
         self._mark = self._batch_mark = self._written_mark = 0
         self._full = self._failing = False
@@ -109,8 +107,8 @@ class Store:
     def counters(self) -> StoreCounters:
         with self._lock:
             pending = len(self._pending) + len(self._batch)
-            since_s = self._batch_since_s or self._waiting_since_s
-            lag_s = time.monotonic() - since_s if since_s is not None else 0.0
+            oldest = self._batch[0] if self._batch else next(iter(self._pending.values()), None)
+            lag_s = time.monotonic() - oldest.since_s if oldest else 0.0
             return StoreCounters(self._written, pending, self._lost, self._failures, lag_s)
 
     @property
@@ -119,13 +117,16 @@ class Store:
         with self._lock:
             return self._written_mark
 
-    def put(self, changes: Iterable[Change], mark: int = 0) -> None:
+    def put(self, changes: Iterable[Change], mark: int = 0, since_s: float | None = None) -> None:
         """Queue changes for writing; returns at once. Changes of one row are written in order.
 
-        ``mark``: a number that grows from call to call, for ``written_mark``.
+        ``mark``: a number that grows from call to call, for ``written_mark``. ``since_s``: the monotonic time
+        since which the changes wait; None: now.
         """
+        since_s = time.monotonic() if since_s is None else since_s
         with self._lock:
             for change in changes:
+                change.since_s = since_s
                 self._put(change)
             self._mark = mark
         log_notices(self._notices)
@@ -149,8 +150,6 @@ class Store:
             waiting.absorb(change)
         elif len(self._pending) + len(self._batch) < self._max_pending:
             self._pending[key] = change
-            if self._waiting_since_s is None:
-                self._waiting_since_s = time.monotonic()
         else:
             self._lost += 1
             if not self._full:
@@ -199,7 +198,7 @@ class Store:
         with self._lock:
             self._written += len(self._batch) - len(dropped)
             self._lost += len(dropped)
-            self._batch, self._batch_since_s = [], None
+            self._batch = []
             self._written_mark = self._batch_mark
             self._full = False
             self._notices.extend((logging.ERROR, text) for text in dropped)
@@ -214,8 +213,6 @@ class Store:
                 self._batch_mark = self._mark
             else:
                 self._batch = [self._pending.pop(key) for key in keys]
-            self._batch_since_s = self._waiting_since_s
-            self._waiting_since_s = time.monotonic() if self._pending else None
 
     def _succeed(self) -> None:
         if self._failing:

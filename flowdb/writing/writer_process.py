@@ -48,7 +48,7 @@ def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
             return
         changes, is_last = io.BytesIO(request.changes), request.is_last
         unpickled = (pickle.load(changes) for _ in range(request.count))  # noqa: S301 - the same
-        store.put(map(unpacked, unpickled), request.number)
+        store.put(map(unpacked, unpickled), request.number, request.since_s)
         commands = store.commands.take(request.wanted_commands)
         if is_last:
             store.close()
