@@ -16,6 +16,9 @@ pub struct Config {
     pub max_rate_bps: u64,
     /// K of the paper: the size of the windows of getDelayTrend and getEcnTrend.
     pub trend_window: usize,
+    /// An ACK of the Congestion Mode asks for an ACK2 once so many data packets came since the last ACK that
+    /// asked. 0: each ACK asks, as in the paper. An ACK2 takes the way of the data.
+    pub packets_per_ack2: u32,
     /// Alpha of the paper: the weight of the newest RTT.
     pub alpha: f64,
     /// Beta of the paper: the ACK interval after condition 1, in RTT_idle.
@@ -77,6 +80,7 @@ impl Default for Config {
             link_rate_bps: 1_000_000_000,
             max_rate_bps: 1_000_000_000,
             trend_window: 16,
+            packets_per_ack2: 8,
             alpha: 0.125,
             beta: 2.0,
             theta_ecn: 0.5,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::handshake::{self, Answer};
 use crate::incoming::{Arrival, ReceiveBuffer, Rtt};
-use crate::observer::{Observation, Observer};
+use crate::observer::{AckFlags, Observation, Observer};
 use crate::outgoing::SendBuffer;
 use crate::sender::{RateControl, Reaction};
 use crate::seq::Seq;
@@ -519,7 +519,9 @@ impl Connection {
         if reaction == Reaction::Stale {
             return;
         }
-        self.due.ack2 = Some(header.sequence);
+        if !report.no_ack2 {
+            self.due.ack2 = Some(header.sequence);
+        }
         if report.rtt_us > 0 {
             let rtt_us = Micros::from(report.rtt_us).clamp(PEER_RTT_US.0, PEER_RTT_US.1);
             self.peer_rtt_us = Some(rtt_us);
@@ -707,17 +709,17 @@ impl Connection {
         }
         if self.observer.next_ack_us().map_or(false, |at| at <= now) {
             let sequence = self.next_control();
-            let (obs, ece) = self.observer.on_ack_sent(now, sequence);
-            return Some(self.report(now, ControlType::Ack, sequence, Bits { obs, ece, cwr: false }));
+            let AckFlags { obs, ece, asks } = self.observer.on_ack_sent(now, sequence);
+            return Some(self.report(now, ControlType::Ack, sequence, Bits { obs, ece, cwr: false }, !asks));
         }
         let bits = Bits { obs: self.observes(), ..Bits::default() };
         if self.receive.next_report_us().map_or(false, |at| at <= now) {
             let sequence = self.next_control();
-            return Some(self.report(now, ControlType::Nak, sequence, bits));
+            return Some(self.report(now, ControlType::Nak, sequence, bits, false));
         }
         if self.keep_alive_us() <= now {
             let sequence = self.next_control();
-            return Some(self.report(now, ControlType::KeepAlive, sequence, bits));
+            return Some(self.report(now, ControlType::KeepAlive, sequence, bits, false));
         }
         None
     }
@@ -734,7 +736,14 @@ impl Connection {
 
     /// A report in an ACK, a NAK or a keep-alive. Each carries all that reliability needs, so any of them may
     /// be lost.
-    fn report(&mut self, now: Micros, kind: ControlType, sequence: Seq, bits: Bits) -> Transmit {
+    fn report(
+        &mut self,
+        now: Micros,
+        kind: ControlType,
+        sequence: Seq,
+        bits: Bits,
+        no_ack2: bool,
+    ) -> Transmit {
         let repeat_us = self.rtt_us() * 3 / 2 + 1000;
         // Two words for each range.
         let limit = (self.payload_bytes() - REPORT_BYTES) / 8;
@@ -747,6 +756,7 @@ impl Connection {
             rtt_us: self.observer.reported_rtt_us(now).map_or(0, |rtt| rtt.min(f64::from(u32::MAX)) as u32),
             reply: self.due.reply,
             no_ecn: self.ecn_bleached() || self.marks_are_missing(),
+            no_ack2,
             losses,
         };
         self.due.reply = false;

@@ -79,7 +79,7 @@ impl World {
 
     fn send_ack(&mut self) -> ToSender {
         self.acks += 1;
-        let (obs, _) = self.receiver.on_ack_sent(0, Seq::new(self.acks));
+        let obs = self.receiver.on_ack_sent(0, Seq::new(self.acks)).obs;
         ToSender::Ack { number: self.acks, obs }
     }
 

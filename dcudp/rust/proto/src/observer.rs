@@ -23,6 +23,9 @@ const AGE_PART: f64 = 0.25;
 /// In the Congestion Mode an ACK comes at least this often, in RTT_idle. So senders learn within this time
 /// that a long queue is empty.
 const LONGEST_RTTS: f64 = 8.0;
+/// With few data packets, an ACK asks for an ACK2 after this many RTT_idle. So an RTT is known when the queue
+/// falls again.
+const ASK_RTTS: f64 = 16.0;
 /// RTTs are compared in parts of RTT_idle, so that the noise of timers is not a trend.
 const RTT_STEPS: f64 = 8.0;
 /// Without data for this many RTTs there is no congestion to observe.
@@ -45,6 +48,17 @@ pub enum Observation {
     Leaving,
 }
 
+/// What an ACK says besides its report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AckFlags {
+    /// The mode that the receiver wishes: true for the Congestion Mode.
+    pub obs: bool,
+    /// The echo of a mark.
+    pub ece: bool,
+    /// An ACK2 shall answer.
+    pub asks: bool,
+}
+
 /// The receiver's view of one direction.
 #[derive(Debug, Clone)]
 pub struct Observer {
@@ -62,6 +76,9 @@ pub struct Observer {
     next_ack_us: Micros,
     last_data_us: Micros,
     sent: VecDeque<(Seq, Micros)>,
+    packets_per_ack2: u32,
+    asked_us: Micros,
+    since_asked: u32,
     first_leaving_ack: Option<Seq>,
     echo: bool,
     ecn_erased: bool,
@@ -89,6 +106,9 @@ impl Observer {
             next_ack_us: 0,
             last_data_us: 0,
             sent: VecDeque::new(),
+            packets_per_ack2: config.packets_per_ack2,
+            asked_us: 0,
+            since_asked: 0,
             first_leaving_ack: None,
             echo: false,
             ecn_erased: false,
@@ -152,6 +172,7 @@ impl Observer {
     /// A data packet arrived. `marked` is true with CE.
     pub fn on_data(&mut self, now: Micros, marked: bool, cwr: bool) {
         self.last_data_us = now;
+        self.since_asked = self.since_asked.saturating_add(1);
         if cwr {
             self.echo = false;
         }
@@ -197,6 +218,7 @@ impl Observer {
             Observation::Quiet => {
                 self.next_ack_us = now;
                 self.interval_us = self.rtt_idle_us.unwrap_or(FIRST_RTT_US);
+                self.since_asked = self.packets_per_ack2;
             }
             Observation::Leaving => self.next_ack_us = now,
             Observation::Easing => {
@@ -217,8 +239,8 @@ impl Observer {
         }
     }
 
-    /// The bits OBS and ECE of an ACK that is sent now with this sequence number.
-    pub fn on_ack_sent(&mut self, now: Micros, sequence: Seq) -> (bool, bool) {
+    /// What an ACK says that is sent now with this sequence number.
+    pub fn on_ack_sent(&mut self, now: Micros, sequence: Seq) -> AckFlags {
         let without_data_us = now.saturating_sub(self.last_data_us) as f64;
         // A sender at its least rate sends once per smoothed RTT.
         if without_data_us > (IDLE_RTTS * self.rtt_us.unwrap_or(FIRST_RTT_US)).max(IDLE_US) {
@@ -228,9 +250,22 @@ impl Observer {
         if self.state == Observation::Leaving && self.first_leaving_ack.is_none() {
             self.first_leaving_ack = Some(sequence);
         }
-        push_bounded(&mut self.sent, (sequence, now), SENT_ACKS);
+        let asks = self.asks(now);
+        if asks {
+            push_bounded(&mut self.sent, (sequence, now), SENT_ACKS);
+            self.asked_us = now;
+            self.since_asked = 0;
+        }
         self.next_ack_us = now + self.wait_us(now).max(without_data_us) as Micros;
-        (self.state != Observation::Leaving, self.echo && self.state != Observation::Leaving)
+        let obs = self.state != Observation::Leaving;
+        AckFlags { obs, ece: self.echo && obs, asks }
+    }
+
+    fn asks(&self, now: Micros) -> bool {
+        let overdue_us = ASK_RTTS * self.rtt_idle_us.unwrap_or(FIRST_RTT_US);
+        self.state != Observation::Congested
+            || self.since_asked >= self.packets_per_ack2
+            || now.saturating_sub(self.asked_us) as f64 >= overdue_us
     }
 
     /// The wait after an ACK while data arrives.

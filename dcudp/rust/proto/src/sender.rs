@@ -34,7 +34,7 @@ const BLIND_SHARE: f64 = 0.6;
 /// An unmarked ACK raises Rate_max by at most this part of it.
 const GROWTH_PART: f64 = 0.5;
 /// The weight of the newest RTT in the least rate.
-const RTT_WEIGHT: f64 = 0.125;
+const RTT_WEIGHT: f64 = 0.0625;
 /// Without a further loss the ceiling of the UDP Mode grows by this part per RTT,
 const CEILING_GROWTH: f64 = 1.0 / 16.0;
 /// or per so many microseconds, if that is longer: reports are not more frequent.

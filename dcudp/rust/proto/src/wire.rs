@@ -34,6 +34,7 @@ const VERSION_MASK: u32 = 15;
 const RANGE: u32 = 1 << 31;
 const REPLY: u8 = 1;
 const NO_ECN: u8 = 2;
+const NO_ACK2: u8 = 4;
 
 /// Why bytes are not a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -378,6 +379,8 @@ pub struct Report {
     pub reply: bool,
     /// The peer's data packets arrive without ECT, or are lost although none was marked: ECN says nothing.
     pub no_ecn: bool,
+    /// An ACK that needs no ACK2.
+    pub no_ack2: bool,
     /// Lost packets in ascending order.
     pub losses: Vec<LossRange>,
 }
@@ -392,7 +395,8 @@ impl Report {
         out.extend_from_slice(&self.rtt_us.to_be_bytes());
         let words: usize =
             self.losses.iter().map(|range| if range.first == range.last { 1 } else { 2 }).sum();
-        out.push((if self.reply { REPLY } else { 0 }) | (if self.no_ecn { NO_ECN } else { 0 }));
+        let flags = [(self.reply, REPLY), (self.no_ecn, NO_ECN), (self.no_ack2, NO_ACK2)];
+        out.push(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum::<u8>());
         out.push(0);
         out.extend_from_slice(&(words as u16).to_be_bytes());
         for range in &self.losses {
@@ -418,6 +422,7 @@ impl Report {
             rtt_us: word(bytes, 16)?,
             reply: codes[0] & REPLY != 0,
             no_ecn: codes[0] & NO_ECN != 0,
+            no_ack2: codes[0] & NO_ACK2 != 0,
             losses: decode_losses(list)?,
         })
     }

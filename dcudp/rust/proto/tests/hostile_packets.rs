@@ -133,6 +133,7 @@ fn report(next_expected: u32, end: u32, losses: &[(u32, u32)]) -> Report {
         rtt_us: 100,
         reply: false,
         no_ecn: false,
+        no_ack2: false,
         losses: ranges.collect(),
     }
 }

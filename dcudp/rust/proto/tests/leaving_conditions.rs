@@ -17,7 +17,7 @@ struct Driver {
 impl Driver {
     /// In the Congestion Mode since one mark, with RTT_idle known.
     fn congested() -> Driver {
-        let config = Config { trend_window: K, ..Config::default() };
+        let config = Config { trend_window: K, packets_per_ack2: 0, ..Config::default() };
         let mut driver = Driver { observer: Observer::new(&config), now: 1_000_000, next: 0 };
         driver.observer.on_rtt(IDLE_US);
         driver.data(1, 1);
@@ -46,7 +46,7 @@ impl Driver {
         let wait_us = self.observer.next_ack_us().expect("a next ACK") - self.now;
         self.now += rtt_us;
         assert!(self.observer.on_ack2(self.now, Seq::new(self.next)));
-        (bits.0, bits.1, wait_us)
+        (bits.obs, bits.ece, wait_us)
     }
 }
 
@@ -195,4 +195,27 @@ fn the_echo_lasts_until_cwr() {
     // A packet with both is a new mark.
     driver.observer.on_data(driver.now, true, true);
     assert!(driver.ack(IDLE_US).1);
+}
+
+#[test]
+fn an_ack_asks_for_an_ack2_after_eight_packets_or_sixteen_rtts() {
+    let mut observer = Observer::new(&Config::default());
+    observer.on_rtt(IDLE_US);
+    let (mut now, mut number) = (1_000_000, 0);
+    observer.on_data(now, true, false);
+    let mut asks = |observer: &mut Observer, now| {
+        number += 1;
+        observer.on_ack_sent(now, Seq::new(number)).asks
+    };
+    assert!(asks(&mut observer, now), "the first mark's ACK");
+    for _ in 0..7 {
+        observer.on_data(now, false, false);
+        assert!(!asks(&mut observer, now));
+    }
+    observer.on_data(now, false, false);
+    assert!(asks(&mut observer, now));
+    now += 16 * IDLE_US - 1;
+    observer.on_data(now, false, false);
+    assert!(!asks(&mut observer, now));
+    assert!(asks(&mut observer, now + 1));
 }

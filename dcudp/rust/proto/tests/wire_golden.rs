@@ -67,19 +67,34 @@ fn data() {
 #[test]
 fn reports() {
     let cases = [
-        ("keep_alive", ControlType::KeepAlive, (100, 105, 8292, 0), 250, (true, false), seqs(&[])),
-        ("ack", ControlType::Ack, (0x7fff_fffe, 1, 0x100, 77), 104, (false, true), seqs(&[])),
-        ("nak", ControlType::Nak, (100, 110, 8292, 0), 0, (false, false), seqs(&[(100, 100), (103, 107)])),
+        ("keep_alive", ControlType::KeepAlive, (100, 105, 8292, 0), 250, (true, false, false), seqs(&[])),
+        ("ack", ControlType::Ack, (0x7fff_fffe, 1, 0x100, 77), 104, (false, true, false), seqs(&[])),
+        (
+            "ack_without_ack2",
+            ControlType::Ack,
+            (0x7fff_fffe, 1, 0x100, 77),
+            104,
+            (false, false, true),
+            seqs(&[]),
+        ),
+        (
+            "nak",
+            ControlType::Nak,
+            (100, 110, 8292, 0),
+            0,
+            (false, false, false),
+            seqs(&[(100, 100), (103, 107)]),
+        ),
         (
             "nak_across_the_wrap",
             ControlType::Nak,
             (0x7fff_fffd, 6, 8192, 0),
             0,
-            (false, false),
+            (false, false, false),
             seqs(&[(0x7fff_fffd, 2), (4, 4)]),
         ),
     ];
-    for (name, kind, numbers, rtt_us, (reply, no_ecn), losses) in cases {
+    for (name, kind, numbers, rtt_us, (reply, no_ecn, no_ack2), losses) in cases {
         let (header, body) = control(name);
         assert_eq!((header.kind, header.version, header.connection), (kind, 1, 0x0102_0304));
         let report = Report {
@@ -90,6 +105,7 @@ fn reports() {
             rtt_us,
             reply,
             no_ecn,
+            no_ack2,
             losses,
         };
         assert_eq!(Report::decode(&body), Ok(report.clone()), "{name}");

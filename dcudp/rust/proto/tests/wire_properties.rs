@@ -73,6 +73,7 @@ fn report(rng: &mut Rng) -> Report {
         rtt_us: rng.word() as u32,
         reply: rng.chance(0.5),
         no_ecn: rng.chance(0.5),
+        no_ack2: rng.chance(0.5),
         losses,
     }
 }

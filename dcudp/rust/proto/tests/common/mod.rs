@@ -95,6 +95,8 @@ pub struct QueueStatistics {
     pub drops: u64,
     pub marked: u64,
     pub passed: u64,
+    /// Packets that passed and are not data.
+    pub control: u64,
     pub longest: usize,
     pub samples: Vec<(u64, usize)>,
 }
@@ -157,9 +159,15 @@ pub struct Sim {
     order: u64,
 }
 
-/// Bytes of Ethernet, IP and UDP around a payload are left out: rates are of UDP payload.
+/// What each packet has besides its UDP payload: 42 bytes of Ethernet, IP and UDP, and 24 of packet protection.
+const AROUND_BYTES: usize = 66;
+/// The UDP payload of a full data packet.
+const PAYLOAD_BYTES: usize = 1416;
+
+/// Rates are those of the UDP payload of full data packets. Smaller packets cost more than their payload.
 fn serialisation_ns(bytes: usize, bps: u64) -> u64 {
-    bytes as u64 * 8 * 1_000_000_000 / bps
+    let full_ns = PAYLOAD_BYTES as u64 * 8 * 1_000_000_000 / bps;
+    full_ns * (bytes + AROUND_BYTES) as u64 / (PAYLOAD_BYTES + AROUND_BYTES) as u64
 }
 
 pub fn address(host: usize) -> SocketAddr {
@@ -328,6 +336,7 @@ impl Sim {
         self.busy = false;
         if let Some(flying) = self.waiting.pop_front() {
             self.queue.passed += 1;
+            self.queue.control += u64::from(flying.packet.contents[0] & 0x80 != 0);
             let from = self.hosts.iter().position(|host| host.address == flying.from).unwrap_or(0);
             let extra_us = self.network.host_delay_us.get(from).copied().unwrap_or(0);
             let reorder_us = if self.rng.chance(self.network.reordering) {
