@@ -256,7 +256,7 @@ while True:
 
 @pytest.mark.parametrize("store", ["thread", "process"])
 def test_kill_9_loses_at_most_the_reported_lag(url, tmp_path, store):
-    """What was recorded before the oldest unwritten change of the last report is in the database."""
+    """All flows that were recorded before the oldest unwritten change of the last report are there."""
     log = tmp_path / "log"
     with log.open("wb") as out:
         command = [sys.executable, "-c", WRITER, url, store]
