@@ -53,13 +53,14 @@ static __always_inline __u32 crowd_expected(const struct weir_port_state *state,
 }
 
 /*
- * A flow is being opened: the number of flows for which the port must be ready. The first SYN of a burst may be that of
- * a single flow, which keeps its MSS for long. So it does not expect a crowd of more than twice the flows.
+ * A flow is being opened: the number of flows for which the port must be ready, half as many again as in the crowd. So
+ * the next round may be larger, and hosts that stood still may send all at once. The first SYN of a burst may be that
+ * of a single flow, which keeps its MSS for long. So it does not expect a crowd of more than twice the flows.
  */
 static __always_inline __u32 crowd_note_syn(struct weir_port_state *state, const struct weir_flow *flow, __u64 now_ns)
 {
 	bool first = now_ns - state->burst_start_ns > BURST_NS;
-	__u32 crowd = crowd_remembered(state, now_ns), alone;
+	__u32 crowd = crowd_remembered(state, now_ns), alone, expected;
 
 	if (first) {
 		state->burst_start_ns = now_ns;
@@ -67,7 +68,10 @@ static __always_inline __u32 crowd_note_syn(struct weir_port_state *state, const
 	}
 	__sync_fetch_and_add(&state->burst_flows, 1);
 	alone = crowd_expected(state, flow, 0);
-	return first && alone < crowd ? alone : crowd_expected(state, flow, crowd);
+	if (first && alone < crowd)
+		return alone;
+	expected = crowd_expected(state, flow, crowd);
+	return expected > crowd ? expected : crowd + crowd / 2;
 }
 
 /*
