@@ -8,7 +8,7 @@ use crate::handshake::{self, Answer};
 use crate::incoming::{Arrival, ReceiveBuffer, Rtt};
 use crate::observer::{AckFlags, Observation, Observer};
 use crate::outgoing::SendBuffer;
-use crate::sender::{RateControl, Reaction};
+use crate::sender::{Progress, RateControl, Reaction};
 use crate::seq::Seq;
 use crate::wire::{
     decode_obs_change, encode_obs_change, Bits, ControlHeader, ControlType, DataHeader, Header, Report,
@@ -484,7 +484,7 @@ impl Connection {
             }
         }
         if header.kind == ControlType::Ack {
-            self.on_ack(header, report);
+            self.on_ack(now, header, report);
         }
         if had_data && self.wants_writable && self.send.bytes() <= self.config.send_buffer_bytes / 2 {
             self.wants_writable = false;
@@ -514,8 +514,10 @@ impl Connection {
         true
     }
 
-    fn on_ack(&mut self, header: &ControlHeader, report: &Report) {
-        let reaction = self.rate.on_ack(header.sequence, header.bits.obs, header.bits.ece);
+    fn on_ack(&mut self, now: Micros, header: &ControlHeader, report: &Report) {
+        let progress =
+            Progress { now_us: now, sent: self.send.next_position(), arrived: self.send.arrived() };
+        let reaction = self.rate.on_ack(header.sequence, header.bits.obs, header.bits.ece, progress);
         if reaction == Reaction::Stale {
             return;
         }

@@ -8,7 +8,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use crate::observer::{Observation, Observer};
-use crate::sender::{RateControl, Reaction};
+use crate::sender::{Progress, RateControl, Reaction};
 use crate::seq::Seq;
 use crate::{Config, Mode};
 
@@ -85,7 +85,7 @@ impl World {
 
     fn at_sender(&mut self, message: ToSender) -> Option<ToReceiver> {
         let ToSender::Ack { number, obs } = message;
-        if self.sender.on_ack(Seq::new(number), obs, false) == Reaction::Stale {
+        if self.sender.on_ack(Seq::new(number), obs, false, Progress::default()) == Reaction::Stale {
             return None;
         }
         self.last_ack = number;

@@ -36,6 +36,7 @@ pub struct SendBuffer {
     next: u64,
     window_end: u64,
     lost: BTreeSet<u64>,
+    arrived: u64,
     bytes: usize,
     messages: u64,
 }
@@ -50,6 +51,7 @@ impl SendBuffer {
             next: 0,
             window_end: u64::from(window_packets),
             lost: BTreeSet::new(),
+            arrived: 0,
             bytes: 0,
             messages: 0,
         }
@@ -89,6 +91,11 @@ impl SendBuffer {
     /// The position of the next new packet.
     pub fn next_position(&self) -> u64 {
         self.next
+    }
+
+    /// The position after the last packet that arrived, or that the peer knows to be lost.
+    pub fn arrived(&self) -> u64 {
+        self.arrived
     }
 
     /// How many packets the peer acknowledged.
@@ -167,6 +174,7 @@ impl SendBuffer {
             return Err(Contradiction);
         }
         self.window_end = self.window_end.max(window);
+        self.arrived = self.arrived.max(end);
         let acknowledged = expected.saturating_sub(self.base);
         for _ in 0..acknowledged {
             if let Some(packet) = self.packets.pop_front() {

@@ -42,6 +42,24 @@ const CEILING_STEP_US: Micros = 10_000;
 /// Rates are halved at most this often while feedback is missing.
 const MAX_HALVINGS: u32 = 20;
 
+/// Without new packets, a cut has had its effect after so many RTTs.
+const CUT_RTTS: f64 = 2.0;
+/// So many packets tell whether a queue grows.
+const LEAST_PACKETS: u64 = 4;
+/// A queue neither grows nor drains if the packets sent and arrived differ by less than this factor.
+const STEADY: f64 = 1.25;
+
+/// How far the data has come when an ACK arrives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The time.
+    pub now_us: Micros,
+    /// How many packets were sent, without those that were sent again.
+    pub sent: u64,
+    /// How many of them arrived or are lost.
+    pub arrived: u64,
+}
+
 /// What an ACK did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reaction {
@@ -71,7 +89,8 @@ pub struct RateControl {
     marked_acks: u32,
     acks: u32,
     frozen: bool,
-    settling: bool,
+    last: Progress,
+    last_cut: Progress,
     ecn_works: bool,
     probes: u32,
     halvings: u32,
@@ -97,7 +116,8 @@ impl RateControl {
             marked_acks: 0,
             acks: 0,
             frozen: false,
-            settling: false,
+            last: Progress::default(),
+            last_cut: Progress::default(),
             ecn_works: true,
             probes: 0,
             halvings: 0,
@@ -169,9 +189,9 @@ impl RateControl {
     /// An ACK. Its sequence number orders the receiver's wishes: a late copy of an earlier ACK must not bring
     /// back a mode. The ACK that begins the Congestion Mode sets the first rate and cuts nothing.
     ///
-    /// ACKs come once per RTT. So the ACK after a cut left before the first packet at the new rate arrived,
-    /// and changes no rate.
-    pub fn on_ack(&mut self, sequence: Seq, obs: bool, ece: bool) -> Reaction {
+    /// In a long queue ACKs come more often than once per RTT. So rates change only once a packet that was sent
+    /// after the last cut has arrived.
+    pub fn on_ack(&mut self, sequence: Seq, obs: bool, ece: bool, progress: Progress) -> Reaction {
         if !self.last_ack.map_or(true, |last| last.before(sequence)) {
             return Reaction::Stale;
         }
@@ -185,20 +205,50 @@ impl RateControl {
             (Mode::Udp, true) => {
                 self.enter();
                 self.count_ack(ece);
+                self.last = progress;
+                self.last_cut = Progress::default();
                 Reaction::Changed
             }
             (Mode::Congestion, true) => {
                 self.count_ack(ece);
-                if self.settling {
-                    self.settling = false;
-                } else if ece {
-                    self.cut(self.marked_share(), MAX_PART);
-                } else {
-                    self.grow();
-                }
+                self.change_rate(ece, progress);
                 Reaction::Same
             }
         }
+    }
+
+    /// A queue that already drains needs no further cut. One that still grows needs a cut to what the path
+    /// delivers.
+    fn change_rate(&mut self, ece: bool, progress: Progress) {
+        let delivered = self.delivered_part(progress);
+        if !self.has_seen_cut(progress) {
+            return;
+        }
+        if !ece {
+            return self.grow();
+        }
+        self.last_cut = progress;
+        if delivered <= STEADY {
+            self.cut(self.marked_share(), MAX_PART, (delivered * STEADY).min(1.0));
+        }
+    }
+
+    /// Whether this ACK can show what the last cut did.
+    fn has_seen_cut(&self, progress: Progress) -> bool {
+        let waited_us = progress.now_us.saturating_sub(self.last_cut.now_us) as f64;
+        progress.arrived > self.last_cut.sent || waited_us > CUT_RTTS * self.rtt_us.max(self.smooth_us)
+    }
+
+    /// The packets that arrived since an earlier ACK, divided by those that were sent since then: below 1 the
+    /// queue grew, above 1 it drained. A sender that stands still does not change it.
+    fn delivered_part(&mut self, progress: Progress) -> f64 {
+        let sent = progress.sent.saturating_sub(self.last.sent);
+        let arrived = progress.arrived.saturating_sub(self.last.arrived);
+        if sent.max(arrived) < LEAST_PACKETS {
+            return 1.0;
+        }
+        self.last = progress;
+        ((arrived + 1) as f64) / ((sent + 1) as f64)
     }
 
     fn count_ack(&mut self, ece: bool) {
@@ -213,18 +263,18 @@ impl RateControl {
     /// Equation (1), derived: Rate_data <- Rate_data (1 - n_ecn / 2), Rate_max <- Rate_max (1 - n_ecn / 8).
     ///
     /// It is smoother than halving, which it equals only if every ACK of the period was marked. The deep cut
-    /// of Rate_data empties the queue; the small cut of Rate_max is what lasts.
-    fn cut(&mut self, share: f64, max_part: f64) {
+    /// of Rate_data empties the queue; the small cut of Rate_max is what lasts. `delivered` multiplies both: the
+    /// part of the rate that the path delivers, 1 if that is about all.
+    fn cut(&mut self, share: f64, max_part: f64, delivered: f64) {
         if self.frozen {
             return;
         }
         self.frozen = true;
-        self.settling = true;
         self.probes = 0;
         let (floor, part) = (self.floor_pps(), share / 2.0);
         let max_part = if self.ecn_works { max_part } else { 1.0 };
-        self.rate_max_pps = (self.rate_max_pps * (1.0 - part * max_part)).max(floor);
-        self.rate_pps = (self.rate_pps * (1.0 - part)).max(floor);
+        self.rate_max_pps = (self.rate_max_pps * (1.0 - part * max_part) * delivered).max(floor);
+        self.rate_pps = (self.rate_pps * (1.0 - part) * delivered).max(floor);
     }
 
     /// Equation (2), derived: an unmarked ACK returns Rate_data to Rate_max. Once it is there, further
@@ -256,7 +306,7 @@ impl RateControl {
         self.lossy = true;
         if self.mode == Mode::Congestion {
             let share = if self.ecn_works { self.marked_share().max(0.5) } else { BLIND_SHARE };
-            self.cut(share, 1.0);
+            self.cut(share, 1.0, 1.0);
         }
     }
 

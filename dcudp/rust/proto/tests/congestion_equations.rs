@@ -4,7 +4,7 @@
 mod common;
 
 use common::{connected, Network};
-use dcudp_proto::sender::{largest_th_max, RateControl, Reaction, SwitchSetting};
+use dcudp_proto::sender::{largest_th_max, Progress, RateControl, Reaction, SwitchSetting};
 use dcudp_proto::seq::Seq;
 use dcudp_proto::{Config, Mode};
 
@@ -25,9 +25,15 @@ impl Driver {
         Driver { rate, next: 0 }
     }
 
+    /// An RTT has ten packets, so an ACK arrives when ten more are on their way.
+    fn progress(&self) -> Progress {
+        let sent = 10 * u64::from(self.next);
+        Progress { now_us: 1000 * u64::from(self.next), sent, arrived: sent - 10 }
+    }
+
     fn ack(&mut self, obs: bool, ece: bool) -> Reaction {
         self.next += 1;
-        self.rate.on_ack(Seq::new(self.next), obs, ece)
+        self.rate.on_ack(Seq::new(self.next), obs, ece, self.progress())
     }
 }
 
@@ -93,7 +99,24 @@ fn freeze_holds_until_a_data_packet_is_sent() {
     assert_eq!(driver.rate.allowed_pps(), after_cut);
     driver.rate.on_data_sent();
     driver.ack(true, true);
+    driver.ack(true, true);
     assert!(driver.rate.allowed_pps() < after_cut);
+}
+
+#[test]
+fn a_growing_queue_cuts_to_what_the_path_delivers_and_a_draining_one_cuts_nothing() {
+    let cut = 1.0 - 2.0 / 3.0 / 2.0; // two of three ACKs were marked
+                                     // Of 39 packets 9 arrived: (9 + 1) / (39 + 1) of the rate is delivered.
+    for (sent, arrived, part) in [(39, 9, 1.25 * 0.25 * cut), (9, 9, cut), (9, 12, 1.0)] {
+        let mut driver = Driver::new();
+        driver.ack(true, true);
+        let first = Progress { now_us: 1000, sent: 100, arrived: 50 };
+        driver.rate.on_ack(Seq::new(2), true, false, first);
+        let next = Progress { now_us: 2000, sent: 100 + sent, arrived: 50 + arrived };
+        driver.rate.on_ack(Seq::new(3), true, true, next);
+        let seen = driver.rate.allowed_pps() / LINK_PPS;
+        assert!((seen - part).abs() < 1e-9, "{sent} sent, {arrived} arrived: {seen}");
+    }
 }
 
 #[test]
@@ -148,8 +171,8 @@ fn an_old_or_repeated_ack_changes_nothing() {
     let mut driver = Driver::new();
     driver.ack(true, true);
     let number = driver.next;
-    assert_eq!(driver.rate.on_ack(Seq::new(number), false, false), Reaction::Stale);
-    assert_eq!(driver.rate.on_ack(Seq::new(number - 1), false, false), Reaction::Stale);
+    assert_eq!(driver.rate.on_ack(Seq::new(number), false, false, driver.progress()), Reaction::Stale);
+    assert_eq!(driver.rate.on_ack(Seq::new(number - 1), false, false, driver.progress()), Reaction::Stale);
     assert_eq!(driver.rate.mode(), Mode::Congestion);
 }
 

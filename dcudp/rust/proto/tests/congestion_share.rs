@@ -92,3 +92,16 @@ fn different_rtts() {
     assert!(shared.utilisation > 0.93, "{:.3} of the link", shared.utilisation);
     assert!(shared.jain >= 0.8, "Jain {:.3}", shared.jain);
 }
+
+#[test]
+fn a_sender_alone_on_a_long_path() {
+    for (mbps, delay_us, until_us) in
+        [(100, 2500, 4_000_000), (100, 10_000, 6_000_000), (1000, 500, 1_000_000), (1000, 2500, 2_000_000)]
+    {
+        let bottleneck_bps = Some(mbps * 1_000_000);
+        let network = Network { bottleneck_bps, queue_packets: 2700, ..Network::plain(delay_us) };
+        let shared = share(network, 1, until_us, 400);
+        println!("{mbps} Mbit/s, {delay_us} us: {:.3}", shared.utilisation);
+        assert!(shared.utilisation > 0.92, "{mbps} Mbit/s, {delay_us} us: {:.3}", shared.utilisation);
+    }
+}
