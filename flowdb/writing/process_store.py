@@ -40,8 +40,8 @@ _ZERO = StoreCounters(0, 0, 0, 0, 0.0)
 class WriterRequest:
     """From the controller to the writer process.
 
-    ``number``: of the request. ``since_s``: the monotonic time since which its oldest change waits. ``changes``
-    holds ``count`` packed changes, one after the other. ``is_last``: write everything, then end.
+    ``number``: of the request. ``since_s``: the monotonic time since which its oldest change waits.
+    ``changes`` holds ``count`` packed changes, one after the other. ``is_last``: write everything, then end.
     """
 
     number: int

@@ -6,7 +6,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 
 import pytest
 from sqlalchemy import event, text
