@@ -180,7 +180,7 @@ def test_a_file_is_identical_after_losses_reordering_and_duplication(
     key: Path, folder: Path, tmp_path: Path
 ) -> None:
     file, impaired = tmp_path / "file", "delay_us=500,loss=5,reorder=5,duplicate=5"
-    file.write_bytes(os.urandom(3_000_000))
+    file.write_bytes(os.urandom(6_000_000))
     with delay_bench(tmp_path) as bench:
         for namespace, interface, host in ((bench.hosts, "h0", "10.1.0.1"), (bench.switch, "s0", V4)):
             namespace.run("ip", "addr", "add", f"{host}/24", "dev", interface)
