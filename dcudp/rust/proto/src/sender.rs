@@ -221,11 +221,11 @@ impl RateControl {
     /// delivers.
     fn change_rate(&mut self, ece: bool, progress: Progress) {
         let delivered = self.delivered_part(progress);
-        if !self.has_seen_cut(progress) {
-            return;
-        }
         if !ece {
             return self.grow();
+        }
+        if !self.has_seen_cut(progress) {
+            return;
         }
         self.last_cut = progress;
         if delivered <= STEADY {
