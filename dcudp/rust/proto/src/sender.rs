@@ -189,8 +189,8 @@ impl RateControl {
     /// An ACK. Its sequence number orders the receiver's wishes: a late copy of an earlier ACK must not bring
     /// back a mode. The ACK that begins the Congestion Mode sets the first rate and cuts nothing.
     ///
-    /// In a long queue ACKs come more often than once per RTT. So rates change only once a packet that was sent
-    /// after the last cut has arrived.
+    /// In a long queue ACKs come more often than once per RTT. So a sender cuts only once a packet that was sent
+    /// after its last cut has arrived. An unmarked ACK shows that CWR has arrived, which was sent after the cut.
     pub fn on_ack(&mut self, sequence: Seq, obs: bool, ece: bool, progress: Progress) -> Reaction {
         if !self.last_ack.map_or(true, |last| last.before(sequence)) {
             return Reaction::Stale;

@@ -138,7 +138,6 @@ fn unmarked_acks_return_to_rate_max_at_once_and_then_probe() {
     let mut driver = Driver::new();
     driver.ack(true, true);
     driver.ack(true, true);
-    driver.ack(true, false);
     // Rate_max lost a quarter of what Rate_data lost: a twelfth.
     driver.ack(true, false);
     let rate_max = driver.rate.allowed_pps();
