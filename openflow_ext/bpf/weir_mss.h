@@ -60,7 +60,7 @@ static __always_inline __u32 crowd_expected(const struct weir_port_state *state,
 static __always_inline __u32 crowd_note_syn(struct weir_port_state *state, const struct weir_flow *flow, __u64 now_ns)
 {
 	bool first = now_ns - state->burst_start_ns > BURST_NS;
-	__u32 crowd = crowd_remembered(state, now_ns), alone, expected;
+	__u32 crowd = crowd_remembered(state, now_ns), alone;
 
 	if (first) {
 		state->burst_start_ns = now_ns;
@@ -68,10 +68,9 @@ static __always_inline __u32 crowd_note_syn(struct weir_port_state *state, const
 	}
 	__sync_fetch_and_add(&state->burst_flows, 1);
 	alone = crowd_expected(state, flow, 0);
-	if (first && alone < crowd)
+	if (alone > 2 * crowd || (first && alone < crowd))
 		return alone;
-	expected = crowd_expected(state, flow, crowd);
-	return expected > crowd ? expected : crowd + crowd / 2;
+	return crowd + crowd / 2;
 }
 
 /*
