@@ -105,8 +105,9 @@ fn freeze_holds_until_a_data_packet_is_sent() {
 
 #[test]
 fn a_growing_queue_cuts_to_what_the_path_delivers_and_a_draining_one_cuts_nothing() {
-    let cut = 1.0 - 2.0 / 3.0 / 2.0; // two of three ACKs were marked
-                                     // Of 39 packets 9 arrived: (9 + 1) / (39 + 1) of the rate is delivered.
+    // Two of three ACKs were marked.
+    let cut = 1.0 - 2.0 / 3.0 / 2.0;
+    // Of 39 packets 9 arrived: (9 + 1) / (39 + 1) of the rate is delivered.
     for (sent, arrived, part) in [(39, 9, 1.25 * 0.25 * cut), (9, 9, cut), (9, 12, 1.0)] {
         let mut driver = Driver::new();
         driver.ack(true, true);
