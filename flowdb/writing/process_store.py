@@ -147,18 +147,21 @@ class ProcessStore:
             ended, replied = self._ended_writers, self._replied
             unsent = self._sent + len(self._waiting)
             now_s = time.monotonic()
-            oldest_s = min(
-                self._asked_s - replied.lag_s if replied.pending else now_s,
-                self._sent_since_s if self._sent else now_s,
-                self._waiting_since_s if self._waiting else now_s,
-            )
             return StoreCounters(
                 written=ended.written + replied.written,
                 pending=replied.pending + unsent,
                 lost=ended.lost + replied.lost + self._lost,
                 failures=ended.failures + replied.failures,
-                lag_s=now_s - oldest_s,
+                lag_s=now_s - self._oldest_s(now_s),
             )
+
+    def _oldest_s(self, now_s: float) -> float:
+        """The monotonic time since which the oldest unwritten change waits; ``now_s``: none waits."""
+        return min(
+            self._asked_s - self._replied.lag_s if self._replied.pending else now_s,
+            self._sent_since_s if self._sent else now_s,
+            self._waiting_since_s if self._waiting else now_s,
+        )
 
     def put(self, changes: Iterable[Change]) -> None:
         """Queue changes for writing; returns at once. Changes of one row are written in order."""
@@ -224,6 +227,7 @@ class ProcessStore:
         again, lost = self._unwritten.take_back()
         with self._lock:
             ended, replied = self._ended_writers, self._replied
+            self._waiting_since_s = self._oldest_s(time.monotonic())
             self._waiting[:0] = again
             self._ended_writers = replace(
                 ended,

@@ -5,6 +5,7 @@ import os
 import pickle
 import signal
 import sqlite3
+import time
 from dataclasses import replace
 
 import pytest
@@ -137,9 +138,12 @@ def test_the_next_writer_gets_what_a_killed_one_had_not_written(sqlite_url, open
     holder.execute("BEGIN EXCLUSIVE")
     for number in range(1, 11):
         db.flow_opened(new_flow(db, number))
+    recorded_s = time.monotonic()
     wait_until(lambda: db._store._replied.pending, "ten rows wait", lambda count: count == 10)
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: db.counters.failures, "a write has failed")
+    waited_s = time.monotonic() - recorded_s
+    assert db.counters.lag_s >= waited_s
     holder.execute("ROLLBACK")
     holder.close()
     db.flow_opened(new_flow(db, 11))
