@@ -1,18 +1,21 @@
-"""All clamps: a flow has at most one, at one switch, as long as a port wants it. Pure.
+"""All clamps: a flow has at most one at a switch, as long as a port wants it. Pure.
 
-Several congested ports may lie on a flow's path, and each may want a window for the flow. The smallest window
-is in force, and the clamp ends when no port wants it any longer. A window that is only observed gives way to
-every other one.
+Several congested ports may lie on a flow's path, and each may want a window for the flow. The core chooses
+the switch of each want. Of the windows that ports want at one switch, the smallest is in force. A clamp ends
+when no port wants it any longer. A window that is only observed gives way to every other one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from flowdb.flow import FiveTuple, Flow, PortKey
 from sdtcp_app.core_types import Lift, LiftReason, Punish, Resume, Wanter
+
+Place: TypeAlias = tuple[int, int]
+"""Where a clamp is: the id of its flow, and its switch."""
 
 
 class Holder(Protocol):
@@ -24,7 +27,7 @@ class Holder(Protocol):
 
 @dataclass(slots=True)
 class Clamp:
-    """A flow's clamp. ``since_ns``: when its entry was last sent; ``wants``: the wanted windows by port."""
+    """A flow's clamp at a switch. ``since_ns``: when its entry was last sent; ``wants``: windows by port."""
 
     flow: Flow
     switch: int
@@ -32,25 +35,40 @@ class Clamp:
     since_ns: int
     wants: dict[Wanter, Punish] = field(default_factory=dict)
 
+    @property
+    def place(self) -> Place:
+        return self.flow.id, self.switch
+
 
 class Clamps:
-    """All clamps: by flow in the order of their entries, by the ports of the flow's path, and by entry.
+    """All clamps: in the order of their entries, by flow, by the ports of the flow's path, and by entry.
 
     ``newest``: the number of clamps that were ever made.
     """
 
     def __init__(self, flows: Holder) -> None:
         self._flows = flows
-        self._clamps: dict[int, Clamp] = {}
-        self._crossing: dict[PortKey, dict[int, Clamp]] = {}
+        self._clamps: dict[Place, Clamp] = {}
+        self._of_flow: dict[int, dict[int, Clamp]] = {}
+        self._crossing: dict[PortKey, dict[Place, Clamp]] = {}
         self._entries: dict[tuple[int, FiveTuple], Clamp] = {}
         self.newest = 0
 
     def __len__(self) -> int:
         return len(self._clamps)
 
-    def get(self, flow_id: int) -> Clamp | None:
-        return self._clamps.get(flow_id)
+    @property
+    def flows(self) -> int:
+        """The number of flows with a clamp."""
+        return len(self._of_flow)
+
+    def get(self, flow_id: int, switch: int) -> Clamp | None:
+        """The clamp of a flow at a switch."""
+        return self._clamps.get((flow_id, switch))
+
+    def of_flow(self, flow_id: int) -> list[Clamp]:
+        """The clamps of a flow, by the order in which they were made."""
+        return list(self._of_flow.get(flow_id, {}).values())
 
     def of_entry(self, switch: int, key: FiveTuple) -> Clamp | None:
         """The clamp whose entry matches the ACKs of ``key`` at a switch."""
@@ -78,11 +96,7 @@ class Clamps:
 
     def want(self, punish: Punish, now_ns: int) -> list[Punish | Resume]:
         """A port wants a new window for a flow. Returns the want and, if it changes, the window in force."""
-        clamp = self._clamps.get(punish.flow.id)
-        if clamp is None:
-            clamp = self._new(punish, now_ns)
-        elif clamp.switch != punish.switch:  # the flow was rerouted, or a switch connected: the entry stays
-            punish = replace(punish, switch=clamp.switch)
+        clamp = self._clamps.get((punish.flow.id, punish.switch)) or self._new(punish, now_ns)
         clamp.wants[punish.wanted_by] = punish
         in_force = _smallest(clamp)
         if in_force is punish:
@@ -117,27 +131,31 @@ class Clamps:
         clamp = Clamp(flow, punish.switch, punish, now_ns)
         self.newest += 1
         self._flows.hold(flow.id)
+        self._of_flow.setdefault(flow.id, {})[clamp.switch] = clamp
         self._entries[clamp.switch, flow.key] = clamp
         for hop in flow.path:
-            self._crossing.setdefault(hop.port, {})[flow.id] = clamp
+            self._crossing.setdefault(hop.port, {})[clamp.place] = clamp
         return clamp
 
     def _put_into_force(self, clamp: Clamp, punish: Punish, now_ns: int) -> None:
         clamp.in_force, clamp.since_ns = punish, now_ns
-        self._clamps.pop(clamp.flow.id, None)
-        self._clamps[clamp.flow.id] = clamp
+        self._clamps.pop(clamp.place, None)
+        self._clamps[clamp.place] = clamp
 
     def _lift(self, clamp: Clamp, port: PortKey, reason: LiftReason) -> Lift:
         flow, entry = clamp.flow, (clamp.switch, clamp.flow.key)
-        del self._clamps[flow.id]
+        del self._clamps[clamp.place]
         if self._entries.get(entry) is clamp:  # a new flow may have the same 5-tuple
             del self._entries[entry]
         for port_key in {hop.port for hop in flow.path}:
             there = self._crossing[port_key]
-            del there[flow.id]
+            del there[clamp.place]
             if not there:
                 del self._crossing[port_key]
-        self._flows.release(flow.id)
+        del self._of_flow[flow.id][clamp.switch]
+        if not self._of_flow[flow.id]:
+            del self._of_flow[flow.id]
+            self._flows.release(flow.id)
         return Lift(flow, port, clamp.switch, reason)
 
 

@@ -4,8 +4,12 @@ Punish. At an alarm, the policy's first candidate gets the window of equation (3
 whose data leaves through the port and that have no clamp. The next candidate is punished only if the port is
 alarmed again after 3/2 RTT. If no candidate is left, each clamped flow through the port gets the share of
 equation (5), and a smaller one as flows join. The table of the paper's symbols is in ``equations.py``; the
-policies are in ``policies.py``. A flow has one clamp, at the switch that its ACKs pass first: the last
-connected switch of its data's path. Several ports may want it (``clamp_table.py``).
+policies are in ``policies.py``.
+
+As published, a flow has one clamp, which several ports may want (``clamp_table.py``). It is at the switch
+that the flow's ACKs pass first: the last connected switch of its data's path. A port that corrects its
+allowance corrects only windows that its own switch sets, so there each port has clamps of its own. The
+smallest window that an ACK meets on its way is in force.
 
 Release. Clamps are lifted after BUF_NORMAL, as soon as the burst flows have ended. Burst flows over standing
 connections never send a FIN, so clamps are lifted at the latest ``clamp_limit_ns`` after the port's last
@@ -106,11 +110,11 @@ class Sdtcp:
     @property
     def punished(self) -> int:
         """The number of clamped flows."""
-        return len(self._clamps)
+        return self._clamps.flows
 
     def is_punished(self, flow_id: int) -> bool:
         """Whether a flow is clamped."""
-        return self._clamps.get(flow_id) is not None
+        return bool(self._clamps.of_flow(flow_id))
 
     def is_up(self, port: PortKey) -> bool:
         """Whether a port's last report was an alarm."""
@@ -152,7 +156,7 @@ class Sdtcp:
     def on_reflex(self, punish: Punish, now_ns: int) -> list[Decision]:
         """The data plane activated the entry that was armed as ``punish``: it becomes a clamp."""
         flow = self._flows.get(punish.flow.id)
-        if flow is None or self._clamps.get(flow.id):
+        if flow is None or self.is_punished(flow.id):
             return []
         return self._want(self._alarmed(punish.port, now_ns), [punish], now_ns)
 
@@ -193,15 +197,16 @@ class Sdtcp:
 
     def on_flow_closed(self, flow: Flow) -> list[Decision]:
         """A flow ended, by FIN or RST."""
-        return self._end_if(self._clamps.get(flow.id), LiftReason.CLOSED)
+        return self._end_all(flow.id, LiftReason.CLOSED)
 
     def on_entry_gone(self, dpid: int, key: FiveTuple) -> list[Decision]:
         """The switch removed a flow's entry after its idle or hard timeout."""
-        return self._end_if(self._clamps.of_entry(dpid, key), LiftReason.ENTRY_GONE)
+        clamp = self._clamps.of_entry(dpid, key)
+        return [self._end(clamp, LiftReason.ENTRY_GONE)] if clamp else []
 
     def release(self, flow_id: int) -> list[Decision]:
         """A person releases a flow."""
-        return self._end_if(self._clamps.get(flow_id), LiftReason.RELEASED)
+        return self._end_all(flow_id, LiftReason.RELEASED)
 
     def release_all(self) -> list[Decision]:
         """All clamps end, because the settings changed where the controller acts."""
@@ -213,7 +218,7 @@ class Sdtcp:
         by_hand = Punish(
             flow=flow,
             port=port,
-            switch=self._switch_of(flow, port),
+            switch=self._switch_of(flow, None),
             equation=Equation.BY_HAND,
             window_bytes=max(window_bytes, flow.mss_bytes),
             alpha=0,
@@ -252,20 +257,18 @@ class Sdtcp:
 
     def _share(self, alarm: Alarm, state: _Port) -> list[Punish]:
         """Equation (5) for each flow that still lacks it, or whose window is at least a segment larger."""
-        clamps = [*self._clamps.crossing(alarm.port)]
-        if not clamps:
+        flows = list({clamp.flow.id: clamp.flow for clamp in self._clamps.crossing(alarm.port)}.values())
+        if not flows:
             return []
-        ranking = tuple(clamp.flow for clamp in islice(clamps, RANKED))
-        first = self._decide(alarm, ranking[0], Equation.SHARED, len(clamps), ranking)
+        ranking = tuple(flows[:RANKED])
+        first = self._decide(alarm, ranking[0], Equation.SHARED, len(flows), ranking)
         if state.shared is not None:
             wc_bytes, newest = state.shared
             if newest == self._clamps.newest and wc_bytes - first.wc_bytes < _LEAST_MSS_BYTES:
                 return []
         state.shared = first.wc_bytes, self._clamps.newest
-        shares = (self._decide(alarm, clamp.flow, Equation.SHARED, len(clamps), ranking) for clamp in clamps)
-        return [
-            share for clamp, share in zip(clamps, shares, strict=True) if _changes_window(share, clamp.wants)
-        ]
+        shares = (self._decide(alarm, flow, Equation.SHARED, len(flows), ranking) for flow in flows)
+        return [share for share in shares if self._changes_window(share)]
 
     def _decide(
         self, alarm: Alarm, flow: Flow, equation: Equation, candidates: int, ranking: tuple[Flow, ...]
@@ -300,10 +303,21 @@ class Sdtcp:
         measured = (flow.handshake_rtt_us for flow in flows if flow.handshake_rtt_us)
         return min(measured, default=self.parameters.rtt_us)
 
-    def _switch_of(self, flow: Flow, port: PortKey) -> int:
-        """The first connected switch on the path of the flow's ACKs; otherwise the alarmed port's switch."""
+    def _switch_of(self, flow: Flow, wanter: Wanter) -> int:
+        """The switch of the clamp that ``wanter`` wants for a flow.
+
+        A clamp that it already wants stays where it is, and so does a flow's only clamp. A new one is at the
+        port's own switch, or at the first connected switch on the path of the flow's ACKs.
+        """
+        clamps = self._clamps.of_flow(flow.id)
+        own = wanter if self.parameters.corrects_allowance else None
+        for clamp in clamps:
+            if own is None or wanter in clamp.wants:
+                return clamp.switch
+        if own is not None:
+            return own.dpid
         from_the_receiver = (hop.dpid for hop in reversed(flow.path) if hop.dpid in self._switches)
-        return next(from_the_receiver, port.dpid)
+        return next(from_the_receiver, flow.path[-1].dpid)
 
     def _want(self, state: _Port, wanted: list[Punish], now_ns: int) -> list[Decision]:
         if wanted:
@@ -314,7 +328,7 @@ class Sdtcp:
         for punish in wanted:
             flow_id = punish.flow.id
             state.clamps.pop(flow_id, None)
-            if clamp := self._clamps.get(flow_id):
+            if clamp := self._clamps.get(flow_id, punish.switch):
                 state.clamps[flow_id] = clamp
         return decisions
 
@@ -335,22 +349,22 @@ class Sdtcp:
     def _burst_lasts(self, port: PortKey, state: _Port) -> bool:
         return state.burst is not None and self._flows.any_free_between(port, *state.burst)
 
-    def _end_if(self, clamp: Clamp | None, reason: LiftReason) -> list[Decision]:
-        return [self._end(clamp, reason)] if clamp else []
+    def _changes_window(self, share: Punish) -> bool:
+        """Whether a share changes something: it is the port's first one, or at least a segment smaller."""
+        clamp = self._clamps.get(share.flow.id, share.switch)
+        before = clamp.wants.get(share.port) if clamp else None
+        if before is None or before.equation is not Equation.SHARED:
+            return True
+        return before.window_bytes - share.window_bytes >= share.flow.mss_bytes
+
+    def _end_all(self, flow_id: int, reason: LiftReason) -> list[Decision]:
+        return [self._end(clamp, reason) for clamp in self._clamps.of_flow(flow_id)]
 
     def _end(self, clamp: Clamp, reason: LiftReason) -> Lift:
         for wanter in clamp.wants:
             if wanter and (state := self._ports.get(wanter)):
                 state.clamps.pop(clamp.flow.id, None)
         return self._clamps.end(clamp, reason)
-
-
-def _changes_window(share: Punish, wants: dict[Wanter, Punish]) -> bool:
-    """Whether a share changes something: it is the port's first one, or at least a segment smaller."""
-    before = wants.get(share.port)
-    if before is None or before.equation is not Equation.SHARED:
-        return True
-    return before.window_bytes - share.window_bytes >= share.flow.mss_bytes
 
 
 def _shared(port: PortKey, state: _Port) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from flowdb.db import FlowDb
 from flowdb.flow import NON_TCP_PERCENT, NS_PER_S, Flow, PortKey
 from flowdb.models import AlarmRow, ClampRow, DecisionRow
+from sdtcp_app.clamp_table import Place
 from sdtcp_app.core_types import Equation, Lift, LiftReason, Punish, Resume
 
 NOT_PUSHED = "not pushed: another port wants a smaller window"
@@ -31,7 +32,7 @@ class Recorder:
         self._repeats: Counter[PortKey] = Counter()
         self._without_tcp: set[PortKey] = set()
         self._without_alarm: defaultdict[PortKey, list[int]] = defaultdict(list)
-        self._clamps: dict[int, int] = {}
+        self._clamps: dict[Place, int] = {}
 
     def repeated(self, port: PortKey) -> None:
         """Count an alarm without a decision."""
@@ -127,7 +128,7 @@ class Recorder:
     def resume(self, decision: Resume, now_ns: int) -> None:
         """Record that an earlier window is in force again. If it is only observed, the clamp has ended."""
         if decision.punish.observed:
-            self._lifted(decision.punish.flow, LiftReason.SCOPE, now_ns)
+            self._lifted(_place(decision.punish), LiftReason.SCOPE, now_ns)
         else:
             self._window(decision.punish)
 
@@ -137,21 +138,21 @@ class Recorder:
 
     def lift(self, decision: Lift, now_ns: int) -> None:
         """Record the end of a clamp."""
-        self._lifted(decision.flow, decision.reason, now_ns)
+        self._lifted(_place(decision), decision.reason, now_ns)
 
-    def _lifted(self, flow: Flow, reason: LiftReason, now_ns: int) -> None:
-        if clamp_id := self._clamps.pop(flow.id, None):
+    def _lifted(self, place: Place, reason: LiftReason, now_ns: int) -> None:
+        if clamp_id := self._clamps.pop(place, None):
             self._flowdb.update(ClampRow, id=clamp_id, lifted_ns=now_ns, lift_reason=str(reason))
 
     def _clamped(self, decision: Punish, decision_id: int, now_ns: int) -> None:
-        flow_id = decision.flow.id
-        if flow_id in self._clamps:
+        place = _place(decision)
+        if place in self._clamps:
             self._window(decision)
             return
-        self._clamps[flow_id] = self._flowdb.insert(
+        self._clamps[place] = self._flowdb.insert(
             ClampRow,
             decision_id=decision_id,
-            flow_id=flow_id,
+            flow_id=decision.flow.id,
             dpid=decision.port.dpid,
             port_no=decision.port.port_no,
             window_bytes=decision.window_bytes,
@@ -159,8 +160,12 @@ class Recorder:
         )
 
     def _window(self, decision: Punish) -> None:
-        if clamp_id := self._clamps.get(decision.flow.id):
+        if clamp_id := self._clamps.get(_place(decision)):
             self._flowdb.update(ClampRow, id=clamp_id, window_bytes=decision.window_bytes)
+
+
+def _place(decision: Punish | Lift) -> Place:
+    return decision.flow.id, decision.switch
 
 
 def _ranked(flow: Flow, now_ns: int) -> dict[str, Any]:

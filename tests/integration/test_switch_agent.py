@@ -201,4 +201,4 @@ def test_flows_are_reported_from_opening_to_end(bench: Bench, joined: Controller
         (behind_2,) = (f for f in maps.flows() if f.local == "10.77.0.2" and f.local_port == 8080)
     assert (behind_2.counted, behind_2.remote) == (False, "10.77.0.1")
     assert behind_2.state in ("closing", "reset"), "an RST may follow the FINs"
-    assert behind_2.sent_bytes == closed.sent_bytes
+    assert behind_2.sent_bytes >= closed.sent_bytes, "segments may follow the FINs"

@@ -143,7 +143,7 @@ def test_the_punished_flow_is_on_the_full_one_of_two_links(tmp_path: Path) -> No
             flows = {row.id: row for row in on.rows(FlowRow)}
             clamps = [row for row in on.rows(ClampRow) if flows[row.flow_id].dst_port == SINK_PORT]
     assert {(row.dpid, row.port_no) for row in in_force} == {(SENDERS_SWITCH, full)}
-    assert punished_at == [False, True], "where ACKs pass first"
+    assert punished_at == [True, False], "the port's own switch, whose data plane corrects the allowance"
     for clamp in clamps:
         port = flows[clamp.flow_id].src_port
         here, there = (on_first, on_second) if clamp.port_no == 1 else (on_second, on_first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Collection, Iterable, Sequence
 
 from openflow_ext.switch.dataplane.interface import (
@@ -18,6 +19,11 @@ from openflow_ext.switch.dataplane.interface import (
 from openflow_ext.switch.dataplane.rules import Rule, RuleStats
 from openflow_ext.switch.openflow.extension_table import Key, key_of
 from weir_base.port_counters import PortCountersFlags, PortCountersRecord
+
+
+def _close_all(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 class FakeDataPlane:
@@ -46,6 +52,8 @@ class FakeDataPlane:
         self._reports: dict[int, bytes] = {}
         self._lost = 0
         self._report_reader, self._report_writer = os.pipe()
+        ends = self._reader, self._writer, self._report_reader, self._report_writer
+        self._end = weakref.finalize(self, _close_all, ends)
 
     def attach(
         self, ifindex: int, ifname: str, bridge: int, ofport: int, *, kernel_datapath: bool = False
@@ -177,7 +185,3 @@ class FakeDataPlane:
         self.ports.clear()
         self.held.clear()
         self._end()
-
-    def _end(self) -> None:
-        for fd in (self._reader, self._writer, self._report_reader, self._report_writer):
-            os.close(fd)

@@ -48,8 +48,10 @@ def events_until_normal(plane: KernelDataPlane, timeout_s: float = 5) -> list[Qu
     """The events of the queue until the alarm ends, or until the timeout."""
     events: list[QueueEvent] = []
     end = time.monotonic() + timeout_s
-    while time.monotonic() < end and not any(e.normal for e in events):
-        select.select([plane.events_fd()], [], [], end - time.monotonic())
+    poll = select.poll()
+    poll.register(plane.events_fd(), select.POLLIN)
+    while (left_s := end - time.monotonic()) > 0 and not any(e.normal for e in events):
+        poll.poll(1000 * left_s)
         events += plane.events()
     return events
 

@@ -1,4 +1,4 @@
-"""The control loop over many switches: one clamp for each flow, while a port wants it."""
+"""The control loop over many switches: one clamp for each flow, or one for each port that wants it."""
 
 from dataclasses import replace
 
@@ -26,11 +26,11 @@ def alarm(port, queue_bytes=45_000, n_i=0, rate_bps=100_000_000):
     return Alarm(port, queue_bytes, rate_bps, n_i)
 
 
-def setup(*flows, switches=(1, 2, 3)):
+def setup(*flows, switches=(1, 2, 3), corrects=False):
     index = FlowIndex()
     for flow in flows:
         index.add(flow)
-    core = Sdtcp(index, Parameters())
+    core = Sdtcp(index, Parameters(corrects_allowance=corrects))
     for dpid in switches:
         core.on_switch(dpid, 0)
     return index, core
@@ -76,6 +76,47 @@ def test_a_smaller_share_of_a_second_port_comes_into_force():
     assert share.window_bytes == 13_500
     lifts = core.on_switch_gone(1, 2 * STEP)
     assert lifts == [], "the port that is left wants the window that is in force"
+
+
+def test_a_port_that_corrects_its_allowance_has_clamps_of_its_own():
+    """Each port corrects the windows of its own switch. The end of a flow ends all of its clamps."""
+    flow = make_flow(1, LEFT, RIGHT)
+    index, core = setup(flow, corrects=True)
+    (left,) = core.on_alarm(alarm(LEFT), 0)
+    (right,) = core.on_alarm(alarm(RIGHT), 0)
+    assert [(one.switch, one.equation, one.in_force) for one in (left, right)] == [
+        (1, Equation.PUNISHED, True),
+        (3, Equation.SHARED, True),
+    ]
+    assert core.punished == 1
+    assert core.on_alarm(alarm(RIGHT), STEP) == [], "its share did not change"
+    assert core.on_normal(LEFT, 2 * STEP) == [Lift(flow, LEFT, 1, LiftReason.NORMAL)]
+    assert index.candidates(LEFT, 9) == [], "the other port still wants its clamp"
+    core.on_alarm(alarm(LEFT), 3 * STEP)
+    lifts = {(lift.switch, lift.reason) for lift in core.on_flow_closed(flow)}
+    assert lifts == {(1, LiftReason.CLOSED), (3, LiftReason.CLOSED)}
+    assert (core.punished, index.candidates(LEFT, 9)) == (0, [flow])
+
+
+def test_clamps_stay_where_they_are_if_the_setting_changes():
+    flow = make_flow(1, LEFT, RIGHT)
+    _, core = setup(flow)
+    core.on_alarm(alarm(LEFT), 0)
+    core.parameters = replace(core.parameters, corrects_allowance=True)
+    (share,) = core.on_alarm(alarm(LEFT), STEP)
+    assert share.switch == 3, "the port wants this clamp already"
+    core.parameters = replace(core.parameters, corrects_allowance=False)
+    (other,) = core.on_alarm(alarm(RIGHT, queue_bytes=400_000), STEP)
+    assert other.switch == 3
+    assert [lift.switch for lift in core.release(1)] == [3]
+
+
+def test_a_flow_is_slowed_by_hand_at_the_first_switch_of_its_acks():
+    flow = make_flow(1, LEFT, MIDDLE, RIGHT)
+    _, core = setup(flow, switches=(1, 2), corrects=True)
+    assert [one.switch for one in core.punish(flow, 5000, 0)] == [2]
+    assert [one.switch for one in core.on_alarm(alarm(LEFT), 0)] == [1]
+    assert {lift.switch for lift in core.release(1)} == {1, 2}
 
 
 def test_a_disconnected_port_leaves_the_clamps_of_others():
@@ -166,11 +207,11 @@ STEPS = st.lists(
 
 
 class Run:
-    """Plays steps, and keeps the entries that the switches would hold."""
+    """Plays steps, and keeps the entries that the switches would hold, by flow and switch."""
 
-    def __init__(self):
+    def __init__(self, corrects):
         self.index, self.now, self.next_id = FlowIndex(by_age_active_first), 100 * S, 1
-        self.core = Sdtcp(self.index, Parameters())
+        self.core = Sdtcp(self.index, Parameters(corrects_allowance=corrects))
         self.core.on_switch(2, 0)
         self.core.on_switch(3, 0)
         self.entries, self.decisions, self.punished_at = {}, [], {}
@@ -182,11 +223,13 @@ class Run:
         for decision in self.step(step, number, port, flow):
             self.decisions.append(decision)
             self.carry_out(decision)
-        assert len(self.entries) == self.core.punished
+        punished = {flow_id for flow_id, _ in self.entries}
+        assert len(punished) == self.core.punished
+        assert self.core.parameters.corrects_allowance or len(punished) == len(self.entries)
         held = {flow.id for flow in self.index.flows()} - {
             free.id for port in PORTS for free in self.index.candidates(port, 999)
         }
-        assert held <= set(self.entries)
+        assert held <= punished
 
     def step(self, step, number, port, flow):
         if step == "open":
@@ -205,8 +248,8 @@ class Run:
         elif step == "tick":
             return self.core.on_tick(self.now)
         elif step == "entry-gone" and self.entries:
-            (switch, one), _ = list(self.entries.values())[number % len(self.entries)]
-            return self.core.on_entry_gone(switch, one.key)
+            (_, switch), punish = list(self.entries.items())[number % len(self.entries)]
+            return self.core.on_entry_gone(switch, punish.flow.key)
         elif step in ("switch", "switch-gone"):
             gone = 1 + number % 3
             self.punished_at = {port: at for port, at in self.punished_at.items() if port.dpid != gone}
@@ -237,8 +280,7 @@ class Run:
 
     def carry_out(self, decision):
         if isinstance(decision, Lift):
-            (switch, _), _ = self.entries.pop(decision.flow.id)
-            assert switch == decision.switch
+            del self.entries[decision.flow.id, decision.switch]
             return
         punish = decision.punish if isinstance(decision, Resume) else decision
         flow, largest = punish.flow, punish.flow.largest_window_bytes
@@ -246,31 +288,28 @@ class Run:
         if punish.equation is not Equation.BY_HAND and largest is not None:
             assert punish.window_bytes <= max(largest, flow.mss_bytes)
         if isinstance(decision, Punish) and not decision.in_force:
-            assert flow.id in self.entries
-            assert self.entries[flow.id][1].settles_at <= punish.settles_at
+            assert self.entries[flow.id, punish.switch].settles_at <= punish.settles_at
             return
-        there = self.entries.get(flow.id)
-        assert there is None or there[0][0] == punish.switch
-        self.entries[flow.id] = (punish.switch, flow), punish
+        self.entries[flow.id, punish.switch] = punish
 
 
-def play(steps):
-    run = Run()
+def play(steps, corrects):
+    run = Run(corrects)
     for step in steps:
         run.play(*step)
     return run
 
 
 @settings(max_examples=250, deadline=None)
-@given(STEPS)
-def test_after_any_sequence_of_calls_every_clamp_ends(steps):
-    run = play([*steps, ("tick", 0, 75 * S), *[("tick", 0, STEP)] * 150])
+@given(STEPS, st.booleans())
+def test_after_any_sequence_of_calls_every_clamp_ends(steps, corrects):
+    run = play([*steps, ("tick", 0, 75 * S), *[("tick", 0, STEP)] * 150], corrects)
     assert run.entries == {}
     assert not run.core.busy
     assert all(run.index.count(port) == run.index.count_free(port) for port in PORTS)
 
 
 @settings(max_examples=60, deadline=None)
-@given(STEPS)
-def test_a_replay_gives_the_same_decisions(steps):
-    assert play(steps).decisions == play(steps).decisions
+@given(STEPS, st.booleans())
+def test_a_replay_gives_the_same_decisions(steps, corrects):
+    assert play(steps, corrects).decisions == play(steps, corrects).decisions
