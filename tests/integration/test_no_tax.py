@@ -30,7 +30,7 @@ NO_DELAY = Experiment(
     bandwidth_mbps=100,
     queue_bytes=150_000,
     congestion_control="cubic",
-    repeat_until_s=0,
+    repeat_until_s=100,
 )
 RTT_30_MS = replace(
     NO_DELAY,
