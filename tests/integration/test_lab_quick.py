@@ -65,7 +65,7 @@ def verdict_on(folder: Path, trend: Trend) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("name", "trend"), TRENDS, ids=[f"{name}: {trend.says}" for name, trend in TRENDS])
 def test_the_trend_holds(out: Path, decider: Callable[[str], Path], name: str, trend: Trend) -> None:
-    """One run on a machine with other work is no evidence against a trend: three more runs decide."""
+    """One run may meet other work on the machine. If the trend fails there, three more runs decide."""
     ours = verdict_on(out / name, trend)
     if ours["verdict"] != HOLDS:
         ours = verdict_on(decider(name) / name, trend)
