@@ -1,4 +1,4 @@
-"""Counts the tests of lab runs, and those that show nothing.
+"""Counts the tests of lab runs, and the tests among them that show nothing.
 
 A test shows nothing if its run was void, or was disturbed and missed a bound.
 
