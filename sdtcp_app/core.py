@@ -245,7 +245,7 @@ class Sdtcp:
         ranking = tuple(self._flows.candidates(port, RANKED))
         if ranking:
             return ranking
-        observed = (clamp.flow for clamp in self._clamps.crossing(port) if clamp.in_force.observed)
+        observed = self._clamps.flows_through(port, only_observed=True)
         return tuple(islice((flow for flow in observed if self._acts_on(flow, port)), RANKED))
 
     def _acts_on(self, flow: Flow, port: PortKey) -> bool:
@@ -257,7 +257,7 @@ class Sdtcp:
 
     def _share(self, alarm: Alarm, state: _Port) -> list[Punish]:
         """Equation (5) for each flow that still lacks it, or whose window is at least a segment larger."""
-        flows = list({clamp.flow.id: clamp.flow for clamp in self._clamps.crossing(alarm.port)}.values())
+        flows = self._clamps.flows_through(alarm.port)
         if not flows:
             return []
         ranking = tuple(flows[:RANKED])
