@@ -82,10 +82,8 @@ def test_forty_workers_lose_nothing_under_sccp_and_stay_near_the_ideal(row: RowO
 
 
 def test_sdtcp_slows_long_flows_for_the_burst_and_gives_them_their_rate_back(row: RowOf) -> None:
-    """Plain TCP's median depends on its timeouts: 225 to 400 ms. SDTCP's is 94 ms, and the ideal is 54 ms."""
     plain, sdtcp = row("B", "plain"), row("B", "sdtcp")
-    assert sdtcp["x_ideal"]["p50"] <= 2.5
-    assert sdtcp["qct_ms"]["p50"] <= plain["qct_ms"]["p50"] / 2
+    assert sdtcp["qct_ms"]["p50"] <= plain["qct_ms"]["p50"] / 3
     assert sdtcp["recovery_s"] is not None
     assert sdtcp["recovery_s"] <= 3
 

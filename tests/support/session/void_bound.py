@@ -1,6 +1,4 @@
-"""Counts the tests of lab runs, and the tests among them that show nothing.
-
-A test shows nothing if its run was void, or was disturbed and missed a bound.
+"""Counts the tests of lab runs, and the tests that show nothing because their run was void.
 
 A run counts once for each test that judges it. A void run does not fail the session, because a busy
 machine shows nothing about a figure. But a session in which many runs are void has hardly tested the lab.
@@ -14,7 +12,7 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.support.lab.void_runs import VOID, take_disturbances, take_verdict
+from tests.support.lab.void_runs import VOID, take_verdict
 
 PROPERTY = "lab run"
 LEAST_JUDGED = 8
@@ -63,16 +61,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    call: pytest.CallInfo[None],
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Put the verdict into the report, which goes from a worker to the controller."""
     report = yield
-    verdict, disturbances = take_verdict(), take_disturbances()
-    missed = call.excinfo is not None and call.excinfo.errisinstance(AssertionError)
-    if report.failed and missed and disturbances:
-        report.outcome, verdict = "skipped", VOID
-        report.wasxfail = f"missed in a disturbed run, so nothing is shown: {disturbances}"
-    if verdict:
+    if verdict := take_verdict():
         report.user_properties.append((PROPERTY, verdict))
     return report

@@ -34,24 +34,6 @@ def test_several_runs_of_which_one_is_valid():
 def test_that_judges_no_run():
     pass
 """
-DISTURBED = """
-import pytest
-
-from tests.support.lab.void_runs import shown
-
-
-@pytest.mark.parametrize("stolen", [0.004, 0.03])
-@pytest.mark.parametrize("goodput", [80, 95])
-def test_goodput(stolen, goodput):
-    exposure = {"stolen": stolen, "one_stalled": None}
-    shown({"valid": True, "case": "burst", "scheme": "sdtcp", "exposure": exposure})
-    assert goodput > 90
-
-
-def test_that_breaks():
-    shown({"valid": True, "case": "burst", "scheme": "sdtcp", "exposure": {"stolen": 0.03}})
-    raise KeyError
-"""
 RECORDED = """
 import json
 import os
@@ -179,15 +161,6 @@ def test_a_tier_that_is_not_run_is_named_and_fails_ci(workers: tuple[str, ...], 
     assert "tests), because chromium not found" in done.stdout
     assert "a tier that is not run is a failure" in done.stdout
     assert " failed" not in done.stdout
-
-
-def test_a_bound_that_a_disturbed_run_misses_counts_as_void(tmp_path: Path) -> None:
-    (tmp_path / "test_disturbed.py").write_text(DISTURBED)
-    done = run_alone(tmp_path, "void_bound", "-rx", WEIR_CI="1")
-    assert done.returncode == 1
-    assert "lab runs judged: 5, of which 1 void\n" in done.stdout
-    assert "missed in a disturbed run, so nothing is shown: ['burst, sdtcp: hypervisor 3.0%" in done.stdout
-    assert done.stdout.splitlines()[-1].strip("= ").startswith("2 failed, 2 passed, 1 xfailed in ")
 
 
 @pytest.mark.parametrize(
