@@ -85,7 +85,7 @@ class Clamps:
     def flows_through(self, port: PortKey, *, only_observed: bool = False) -> list[Flow]:
         """The clamped flows that leave through a port, whichever ports want their clamps.
 
-        ``only_observed``: those of which no clamp changes packets.
+        ``only_observed``: without the flows of which a clamp changes packets.
         """
         clamps = self._crossing.get(port, {}).values()
         found = {clamp.flow.id: clamp.flow for clamp in clamps}
