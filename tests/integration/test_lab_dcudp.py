@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.lab.lab_command import BOUND_S, rows_of
 from tests.support.lab.leftovers import assert_nothing_left, machine
 from tests.support.lab.void_runs import shown
 
-WEIR = str(Path(sys.executable).with_name("weir"))
-BOUND_S = 200
 pytestmark = pytest.mark.timeout(BOUND_S + 30)
 EXPERIMENT = """
 schemes = ["dcudp", "reno+dcudp"]
@@ -38,12 +35,7 @@ LINK_MBPS, PAYLOAD_MBPS = 19, 18.2
 
 def test_flows_over_dcudp_alone_and_beside_tcp(tmp_path: Path) -> None:
     before = machine()
-    path = tmp_path / "dcudp.toml"
-    path.write_text(EXPERIMENT)
-    argv = (WEIR, "lab", "run", str(path), "--out", str(tmp_path / "out"), "--json")
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=BOUND_S, check=False)
-    assert done.returncode == 0, done.stderr
-    rows = {row["scheme"]: row for row in json.loads(done.stdout)}
+    rows = rows_of(tmp_path, "dcudp", EXPERIMENT)
     assert_nothing_left(before, tmp_path)
     alone, mixed = (shown(rows[scheme]) for scheme in ("dcudp", "reno+dcudp"))
     for row in (alone, mixed):

@@ -7,23 +7,18 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mininet_topos.machine.programs import wait_until
+from tests.support.lab import lab_command
 from tests.support.lab.leftovers import assert_nothing_left, machine, processes_of
 
 pytestmark = pytest.mark.lab_beside_others
 
-WEIR = str(Path(sys.executable).with_name("weir"))
 BOUND_S = 90
-
-
-def _lab(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run((WEIR, "lab", *args), capture_output=True, text=True, timeout=BOUND_S, check=False)
 
 
 @pytest.fixture
@@ -37,7 +32,7 @@ def before() -> dict[str, Any]:
 def test_a_rehearsal_builds_reaches_and_removes_a_network(
     tmp_path: Path, before: dict[str, Any], spec: str, scheme: str
 ) -> None:
-    done = _lab("rehearse", spec, "--scheme", scheme, "--out", str(tmp_path / "out"), "--json")
+    done = lab_command.lab("rehearse", spec, "--scheme", scheme, "--out", str(tmp_path / "out"), "--json")
     assert done.returncode == 0, done.stderr
     assert_nothing_left(before, tmp_path / "out")
     (row,) = json.loads(done.stdout)
@@ -46,7 +41,7 @@ def test_a_rehearsal_builds_reaches_and_removes_a_network(
 
 def _start(out: Path) -> subprocess.Popen[str]:
     options = ("--schemes", "sccp", "--workers", "2", "--queries", "500", "--out", str(out))
-    return subprocess.Popen((WEIR, "lab", "incast", *options), stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen((lab_command.WEIR, "lab", "incast", *options), stderr=subprocess.PIPE, text=True)
 
 
 def _await(lab: subprocess.Popen[str], out: Path, pattern: str) -> None:
@@ -82,7 +77,7 @@ def test_what_a_killed_lab_leaves_is_cleaned(tmp_path: Path, before: dict[str, A
         _await(lab, out, "raw/incast-sccp-1/traffic.jsonl")
         lab.kill()
     assert machine()["bridges"] > before["bridges"]
-    cleaned = _lab("clean", "--json")
+    cleaned = lab_command.lab("clean", "--json")
     assert cleaned.returncode == 0, cleaned.stderr
     assert any(line.startswith("bridge s") for line in json.loads(cleaned.stdout)["removed"])
     assert_nothing_left(before, out)
@@ -92,7 +87,7 @@ def test_clean_spares_a_running_lab(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with _start(out) as lab:
         _await(lab, out, "raw/incast-sccp-1/traffic.jsonl")
-        assert json.loads(_lab("clean", "--json").stdout) == {"removed": []}
+        assert json.loads(lab_command.lab("clean", "--json").stdout) == {"removed": []}
         assert lab.poll() is None
         lab.terminate()
         lab.communicate(timeout=BOUND_S)
@@ -118,7 +113,9 @@ def test_a_port_in_use_is_refused_in_one_line(tmp_path: Path, before: dict[str, 
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = str(other.getsockname()[1])
-        done = _lab("incast", "--workers", "2", "--controller-port", port, "--out", str(tmp_path / "out"))
+        done = lab_command.lab(
+            "incast", "--workers", "2", "--controller-port", port, "--out", str(tmp_path / "out")
+        )
     assert done.returncode == 1
     assert done.stderr.startswith(f"weir lab: port {port} is in use")
     assert done.stderr.count("\n") == 1
@@ -136,7 +133,7 @@ def test_a_port_in_use_is_refused_in_one_line(tmp_path: Path, before: dict[str, 
 def test_bad_input_is_refused_in_one_line(
     options: tuple[str, ...], message: str, before: dict[str, Any]
 ) -> None:
-    done = _lab("incast", *options)
+    done = lab_command.lab("incast", *options)
     assert done.returncode == 1
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
@@ -144,14 +141,16 @@ def test_bad_input_is_refused_in_one_line(
 
 
 def test_a_lab_without_root_is_refused_in_one_line() -> None:
-    as_nobody = ("setpriv", "--reuid", "65534", "--clear-groups", WEIR, "lab", "incast")
+    as_nobody = ("setpriv", "--reuid", "65534", "--clear-groups", lab_command.WEIR, "lab", "incast")
     done = subprocess.run(as_nobody, capture_output=True, text=True, check=False, cwd="/")
     assert (done.returncode, done.stderr) == (1, "weir lab: the lab needs root: run it with sudo\n")
 
 
 def test_a_stopped_open_vswitch_is_reported_in_one_line(tmp_path: Path) -> None:
     nowhere = {**os.environ, "OVS_RUNDIR": str(tmp_path)}
-    done = subprocess.run((WEIR, "lab", "demo"), capture_output=True, text=True, env=nowhere, check=False)
+    done = subprocess.run(
+        (lab_command.WEIR, "lab", "demo"), capture_output=True, text=True, env=nowhere, check=False
+    )
     assert done.returncode == 1
     assert done.stderr.startswith("weir lab: Open vSwitch does not run: run `make setup`")
     assert done.stderr.count("\n") == 1

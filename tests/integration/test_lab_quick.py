@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,9 @@ import pytest
 from mininet_topos.experiments import catalogue
 from mininet_topos.experiments.trends import Trend
 from mininet_topos.results.verdicts import HOLDS, sentence
+from tests.support.lab.lab_command import WEIR
 from tests.support.lab.void_runs import valid
 
-WEIR = str(Path(sys.executable).with_name("weir"))
 BOUND_S = 900
 HOLDING, FAILING = 0, 3
 pytestmark = pytest.mark.timeout(BOUND_S + 60)

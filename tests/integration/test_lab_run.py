@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.lab.lab_command import lab
 from tests.support.lab.leftovers import assert_nothing_left, machine
 from tests.support.lab.void_runs import shown, valid
 
-WEIR = str(Path(sys.executable).with_name("weir"))
-BOUND_S = 90
 SCHEMES = ("static-window", "dctcp-k10")
-
-
-def _lab(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run((WEIR, "lab", *args), capture_output=True, text=True, timeout=BOUND_S, check=False)
 
 
 @pytest.fixture
@@ -31,7 +24,7 @@ def before() -> dict[str, Any]:
 def test_incast_under_plain_tcp_and_sccp(tmp_path: Path, before: dict[str, Any]) -> None:
     out = tmp_path / "out"
     options = ("--schemes", "plain,sccp", "--workers", "12", "--background", "2", "--queries", "4")
-    done = _lab("incast", *options, "--out", str(out), "--json")
+    done = lab("incast", *options, "--out", str(out), "--json")
     assert done.returncode == 0, done.stderr
     assert_nothing_left(before, out)
     plain, sccp = json.loads(done.stdout)
@@ -52,7 +45,7 @@ def test_a_minimum_rto_of_5_ms_belongs_to_its_scheme_alone(tmp_path: Path, befor
     """A queue of six packets drops most of 140 segments, so that a query waits for a timeout."""
     out = tmp_path / "out"
     options = ("--schemes", "rto5,plain", "--workers", "20", "--size", "10KB", "--queue", "10KB")
-    done = _lab("incast", *options, "--queries", "3", "--out", str(out), "--json")
+    done = lab("incast", *options, "--queries", "3", "--out", str(out), "--json")
     assert done.returncode == 0, done.stderr
     assert_nothing_left(before, out)
     rto5, plain = map(shown, json.loads(done.stdout))
@@ -67,7 +60,7 @@ def test_repeats_are_interleaved_and_a_baseline_sets_windows_or_marks(
     """A window of one segment for each of 20 workers fits into the queue; DCTCP's switch marks beyond K."""
     out = tmp_path / "out"
     options = ("--schemes", "static-window,dctcp-k10", "--workers", "20", "--size", "10KB", "--queue", "60KB")
-    done = _lab("incast", *options, "--queries", "3", "--repeat", "2", "--out", str(out), "--json")
+    done = lab("incast", *options, "--queries", "3", "--repeat", "2", "--out", str(out), "--json")
     assert done.returncode == 0, done.stderr
     assert_nothing_left(before, out)
     rows = json.loads(done.stdout)
@@ -92,16 +85,6 @@ def test_repeats_are_interleaved_and_a_baseline_sets_windows_or_marks(
     assert static["drops"] == static["timeouts"] == 0
     assert static["queue_max_bytes"] < 20 * 1514 + 5_000  # and some pure ACKs
     assert (dctcp["mark_pkts"], dctcp["marks"] > 0) == (10, True)
-
-
-def test_each_fitted_case_runs_on_its_own_network(tmp_path: Path, before: dict[str, Any]) -> None:
-    out = tmp_path / "out"
-    options = ("--schemes", "ecn", "--workers", "4,2", "--fitted", "--queries", "2", "--size", "10000")
-    done = _lab("incast", *options, "--out", str(out), "--json")
-    assert done.returncode == 0, done.stderr
-    assert_nothing_left(before, out)
-    assert [(row["workers"], row["scheme"]) for row in json.loads(done.stdout)] == [(4, "ecn"), (2, "ecn")]
-    assert {"ecn-4+0", "ecn-2+0"} <= {path.name for path in (out / "raw").iterdir()}
 
 
 def _assert_folder_complete(out: Path) -> None:

@@ -1,4 +1,4 @@
-"""The lab on a real network: planned flows, fresh connections, resumption, a full disk, a starved run."""
+"""The lab on a real network: delays, several roots, a starved run."""
 
 from __future__ import annotations
 
@@ -7,100 +7,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from mininet_topos.machine.programs import wait_until
 from mininet_topos.network.netem import has_netem
+from tests.support.lab.lab_command import BOUND_S, WEIR, lab, rows_of, wait_for_file
 from tests.support.lab.leftovers import assert_nothing_left, machine
 from tests.support.lab.void_runs import shown
 
-WEIR = str(Path(sys.executable).with_name("weir"))
-BOUND_S = 400
 pytestmark = pytest.mark.timeout(BOUND_S + 30)
-LINK = """
-bandwidth_mbps = 100
-queue_bytes = 150_000
-"""
-
-
-def _lab(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run((WEIR, "lab", *args), capture_output=True, text=True, timeout=BOUND_S, check=False)
-
-
-def _rows(folder: Path, name: str, text: str, *options: str) -> dict[str, dict[str, Any]]:
-    """Run an experiment from its text, and return its rows by scheme."""
-    path = folder / f"{name}.toml"
-    path.write_text(text)
-    done = _lab("run", str(path), "--out", str(folder / "out"), "--json", *options)
-    assert done.returncode == 0, done.stderr
-    return {row["scheme"]: row for row in json.loads(done.stdout)}
-
-
-def test_planned_flows_depend_on_the_seed_and_an_interrupted_run_is_resumed(tmp_path: Path) -> None:
-    text = f"""
-schemes = ["plain", "dctcp"]
-{LINK}
-[[cases]]
-name = "web"
-title = "web search sizes"
-workers = 6
-[cases.flows]
-kind = "random"
-sizes = "web-search"
-most_bytes = 300_000
-load = 0.1
-link_bps = 100_000_000
-duration_us = 2_000_000
-deadlines = {{ mean_us = 500_000 }}
-"""
-    rows = _rows(tmp_path, "web", text)
-    raw = tmp_path / "out" / "web" / "raw"
-    runs = [raw / rows[scheme]["run"] for scheme in ("plain", "dctcp")]
-    asked = [(run / "plan.csv").read_bytes() for run in runs]
-    assert asked[0] == asked[1]
-    planned = asked[0].count(b"\n") - 1
-    assert planned > 20
-    for row in rows.values():
-        assert row["flows_done"] == planned
-        assert row["fct_ms"]["p50"] > 0
-        assert 0 <= row["missed"] < 0.5
-    (runs[1] / "run.json").rename(runs[1] / "run.json.lost")
-    for other in raw.glob("web-dctcp-*/run.json"):
-        other.unlink()
-    kept = (runs[0] / "run.json").stat().st_mtime_ns
-    again = _rows(tmp_path, "web", text, "--resume")
-    assert (runs[0] / "run.json").stat().st_mtime_ns == kept
-    assert again["dctcp"]["flows_done"] == planned
-    assert (raw / again["dctcp"]["run"] / "plan.csv").read_bytes() == asked[0]
-
-
-def test_fresh_queries_open_new_connections(tmp_path: Path) -> None:
-    options = ("--workers", "4,8", "--total", "80000", "--queries", "3", "--fresh", "--deadline", "2000")
-    out = tmp_path / "out"
-    done = _lab("incast", "--schemes", "plain", *options, "--out", str(out), "--json")
-    assert done.returncode == 0, done.stderr
-    few, many = json.loads(done.stdout)
-    assert (few["size_bytes"], many["size_bytes"]) == (20_000, 10_000)
-    for row in (few, many):
-        records = (out / "raw" / row["run"] / "traffic.jsonl").read_text()
-        assert records.count('"event":"query"') == 3
-        assert records.count('"event":"closed"') == 3 * row["workers"]  # a connection a query and worker
-        assert row["missed"] == 0
-
-
-def test_senders_follow_n_of_the_switch(tmp_path: Path) -> None:
-    out, workers = tmp_path / "out", 4
-    options = ("--workers", str(workers), "--size", "20KB", "--queries", "3", "--deadline", "2000")
-    done = _lab("incast", "--schemes", "ap-reno-switch", *options, "--out", str(out), "--json")
-    assert done.returncode == 0, done.stderr
-    (row,) = json.loads(done.stdout)
-    assert row["missed"] == 0
-    log = (out / "raw" / row["run"] / "follower.log").read_text()
-    assert f"{workers} paths to 1 destinations" in log
 
 
 @pytest.mark.parametrize("more", [(), ("--unpinned", "--jitter", "2", "--duplicate", "2", "--loss", "5")])
@@ -109,7 +26,7 @@ def test_a_delay_is_applied_and_every_packet_is_counted(tmp_path: Path, more: tu
     before = machine()
     out = tmp_path / "out"
     options = ("--schemes", "plain", "--workers", "2", "--queries", "3", "--delay", "20")
-    done = _lab("incast", *options, *more, "--out", str(out), "--json")
+    done = lab("incast", *options, *more, "--out", str(out), "--json")
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)
     record = json.loads((out / "raw" / row["run"] / "run.json").read_text())
@@ -130,37 +47,6 @@ def test_a_delay_is_applied_and_every_packet_is_counted(tmp_path: Path, more: tu
         assert row["qct_ms"]["p50"] < 140
 
 
-def test_a_full_disk_is_one_line_and_finished_runs_are_kept(tmp_path: Path) -> None:
-    before = machine()
-    small = tmp_path / "small"
-    small.mkdir()
-    subprocess.run(("mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(small)), check=True)
-    try:
-        out = small / "out"
-        options = ("--schemes", "plain", "--workers", "2", "--queries", "3", "--repeat", "50")
-        argv = (WEIR, "lab", "incast", *options, "--out", str(out))
-        with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as lab:
-            first = out / "raw" / "incast-plain-1" / "run.json"
-            assert _wait_for_file(lab, first)
-            with suppress(OSError), open(small / "full", "wb", buffering=0) as full:
-                while True:
-                    full.write(bytes(1 << 12))
-            _, errors = lab.communicate(timeout=BOUND_S)
-        assert lab.returncode == 1
-        assert errors.splitlines()[-1].startswith("weir lab: ")
-        assert "Traceback" not in errors
-        ended = [json.loads(path.read_text()) for path in out.glob("raw/*/run.json")]
-        assert json.loads(first.read_text()) in ended
-        assert_nothing_left(before, small)
-    finally:
-        subprocess.run(("umount", str(small)), check=True)
-
-
-def _wait_for_file(lab: subprocess.Popen[str], path: Path) -> bool:
-    """Wait until a running lab has written a file, or has ended; return whether the file exists."""
-    return wait_until(lambda: path.exists() or lab.poll() is not None, BOUND_S) and path.exists()
-
-
 @contextmanager
 def _busy_cpus() -> Iterator[None]:
     """Keep every CPU busy while the context lasts."""
@@ -176,21 +62,22 @@ def _busy_cpus() -> Iterator[None]:
 
 
 def test_a_starved_run_is_void(tmp_path: Path) -> None:
-    text = f"""
+    text = """
 schemes = ["plain"]
 repeat_until_s = 0.0
-{LINK}
-cases = [{{ name = "starved", title = "2 long flows", background = 2, duration_s = 3.0 }}]
+bandwidth_mbps = 100
+queue_bytes = 150_000
+cases = [{ name = "starved", title = "2 long flows", background = 2, duration_s = 3.0 }]
 """
     (tmp_path / "starved.toml").write_text(text)
     run = tmp_path / "out" / "starved" / "raw" / "starved-plain-1"
     argv = (WEIR, "lab", "run", str(tmp_path / "starved.toml"), "--out", str(tmp_path / "out"), "--json")
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as lab:
-        assert _wait_for_file(lab, run / "traffic.jsonl")
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert wait_for_file(running, run / "traffic.jsonl")
         with _busy_cpus():
-            assert _wait_for_file(lab, run / "run.json")
-        output, errors = lab.communicate(timeout=BOUND_S)
-    assert lab.returncode == 0, errors
+            assert wait_for_file(running, run / "run.json")
+        output, errors = running.communicate(timeout=BOUND_S)
+    assert running.returncode == 0, errors
     (row,) = json.loads(output)
     assert not row["valid"]
     assert any("starved of CPU" in reason or "stood still" in reason for reason in row["reasons"])
@@ -217,7 +104,7 @@ workers_at = [1, 3]
 size_bytes = 20_000
 queries = 4
 """
-    row = _rows(tmp_path, "two", text)["plain"]
+    row = rows_of(tmp_path, "two", text)["plain"]
     shown(row)
     assert (row["queries"], row["roots"], row["response_flows"]) == (8, 2, 8)
     assert row["x_ideal_mean"] >= 0.95
