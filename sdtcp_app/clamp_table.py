@@ -7,7 +7,7 @@ when no port wants it any longer. A window that is only observed gives way to ev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
@@ -82,9 +82,18 @@ class Clamps:
         """Every clamp, by the order of their entries."""
         return list(self._clamps.values())
 
-    def crossing(self, port: PortKey) -> Iterable[Clamp]:
-        """The clamps of the flows that leave through a port, whichever port wants them."""
-        return self._crossing.get(port, {}).values()
+    def flows_through(self, port: PortKey, *, only_observed: bool = False) -> list[Flow]:
+        """The clamped flows that leave through a port, whichever ports want their clamps.
+
+        ``only_observed``: without the flows of which a clamp changes packets.
+        """
+        clamps = self._crossing.get(port, {}).values()
+        found = {clamp.flow.id: clamp.flow for clamp in clamps}
+        if only_observed:
+            for clamp in clamps:
+                if not clamp.in_force.observed:
+                    found.pop(clamp.flow.id, None)
+        return list(found.values())
 
     def expired(self, limit_ns: int, now_ns: int) -> Iterator[Clamp]:
         """The clamps whose entry is ``limit_ns`` old. The caller ends each before it takes the next."""
@@ -96,7 +105,7 @@ class Clamps:
 
     def want(self, punish: Punish, now_ns: int) -> list[Punish | Resume]:
         """A port wants a new window for a flow. Returns the want and, if it changes, the window in force."""
-        clamp = self._clamps.get((punish.flow.id, punish.switch)) or self._new(punish, now_ns)
+        clamp = self.get(punish.flow.id, punish.switch) or self._new(punish, now_ns)
         clamp.wants[punish.wanted_by] = punish
         in_force = _smallest(clamp)
         if in_force is punish:

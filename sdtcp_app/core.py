@@ -14,9 +14,9 @@ smallest window that an ACK meets on its way is in force.
 Release. Clamps are lifted after BUF_NORMAL, as soon as the burst flows have ended. Burst flows over standing
 connections never send a FIN, so clamps are lifted at the latest ``clamp_limit_ns`` after the port's last
 alarm. Burst flows are the flows that were not punished and are younger than the punished ones at the time of
-BUF_NORMAL. When all flows are punished (equation 5), burst flows look like the others. Then only
-the limit lifts clamps: standing connections that were released at once would start the next burst with large
-windows.
+BUF_NORMAL. When all flows are punished (equation 5), burst flows look like the others. Then each flow that
+ends lets the port lift one clamp, and the limit lifts the others: standing connections that were released at
+once would start the next burst with large windows.
 
 One clamp is lifted in 3/2 RTT, the oldest first. A full congestion window waits behind each clamp, so lifting
 all clamps at once would fill the queue. In 3/2 RTT the switch checks the queue three times, and an alarm
@@ -79,6 +79,7 @@ class _Port:
     ``clamps``: the clamps that the port wants, the oldest first. ``burst``: the range of ages of the burst
     flows.
     ``shared``: the last W_c of equation (5), and the number of the newest clamp at that time.
+    ``ended``: flows that ended under equation (5), less the clamps that the port lifted for them.
     """
 
     last_alarm_ns: int
@@ -88,6 +89,7 @@ class _Port:
     clamps: dict[int, Clamp] = field(default_factory=dict)
     burst: tuple[AgeKey, AgeKey] | None = None
     shared: tuple[int, int] | None = None
+    ended: int = 0
 
 
 class Sdtcp:
@@ -197,6 +199,10 @@ class Sdtcp:
 
     def on_flow_closed(self, flow: Flow) -> list[Decision]:
         """A flow ended, by FIN or RST."""
+        for clamp in self._clamps.of_flow(flow.id):
+            for wanter, want in clamp.wants.items():
+                if wanter and want.equation is Equation.SHARED and (state := self._ports.get(wanter)):
+                    state.ended += 1
         return self._end_all(flow.id, LiftReason.CLOSED)
 
     def on_entry_gone(self, dpid: int, key: FiveTuple) -> list[Decision]:
@@ -245,7 +251,7 @@ class Sdtcp:
         ranking = tuple(self._flows.candidates(port, RANKED))
         if ranking:
             return ranking
-        observed = (clamp.flow for clamp in self._clamps.crossing(port) if clamp.in_force.observed)
+        observed = self._clamps.flows_through(port, only_observed=True)
         return tuple(islice((flow for flow in observed if self._acts_on(flow, port)), RANKED))
 
     def _acts_on(self, flow: Flow, port: PortKey) -> bool:
@@ -257,7 +263,7 @@ class Sdtcp:
 
     def _share(self, alarm: Alarm, state: _Port) -> list[Punish]:
         """Equation (5) for each flow that still lacks it, or whose window is at least a segment larger."""
-        flows = list({clamp.flow.id: clamp.flow for clamp in self._clamps.crossing(alarm.port)}.values())
+        flows = self._clamps.flows_through(alarm.port)
         if not flows:
             return []
         ranking = tuple(flows[:RANKED])
@@ -338,16 +344,20 @@ class Sdtcp:
             return []
         if now_ns - state.last_alarm_ns >= self.parameters.clamp_limit_ns:
             reason = LiftReason.LIMIT
-        elif state.up or _shared(port, state) or self._burst_lasts(port, state):
+        elif state.up or not self._burst_is_over(port, state):
             return []
         else:
             reason = LiftReason.NORMAL
+            state.ended = max(state.ended - 1, 0)
         state.last_lift_ns = now_ns
         clamp = state.clamps.pop(next(iter(state.clamps)))
         return [*self._clamps.drop(clamp, port, reason, now_ns)]
 
-    def _burst_lasts(self, port: PortKey, state: _Port) -> bool:
-        return state.burst is not None and self._flows.any_free_between(port, *state.burst)
+    def _burst_is_over(self, port: PortKey, state: _Port) -> bool:
+        """Whether no burst flow is left or, under equation (5), more flows ended than clamps were lifted."""
+        if _shared(port, state):
+            return state.ended > 0
+        return state.burst is None or not self._flows.any_free_between(port, *state.burst)
 
     def _changes_window(self, share: Punish) -> bool:
         """Whether a share changes something: it is the port's first one, or at least a segment smaller."""

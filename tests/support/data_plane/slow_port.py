@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from openflow_ext.switch.dataplane.interface import QueueEvent
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
@@ -72,5 +74,16 @@ def await_empty_queue(name: str, plane: KernelDataPlane) -> None:
         wait_until(lambda: not plane.counters(ifindex).queue_pkts, "the queue is empty")
     except AssertionError as error:
         shown = subprocess.run(("tc", "-s", "qdisc", "show", "dev", name), capture_output=True, text=True)
-        error.add_note(shown.stdout)
+        error.add_note(f"{plane.counters(ifindex)}\n{shown.stdout}programs that missed events: {_misses()}")
         raise
+
+
+def _misses() -> list[str]:
+    """The BPF programs of this process that the kernel skipped, because they ran already on that CPU."""
+    found = []
+    for descriptor in os.listdir("/proc/self/fdinfo"):
+        with contextlib.suppress(OSError):
+            text = Path("/proc/self/fdinfo", descriptor).read_text()
+            if re.search(r"^recursion_misses:\s*[1-9]", text, re.MULTILINE):
+                found.append(text)
+    return found

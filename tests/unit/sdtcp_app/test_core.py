@@ -152,6 +152,21 @@ def test_if_all_flows_are_punished_only_the_limit_releases_them():
     assert [lift.reason for lift in core.on_tick(last + 2 * S)] == [LiftReason.LIMIT]
 
 
+def test_if_all_flows_are_punished_each_that_ends_releases_another():
+    """The burst's FINs come: the longest-lived flow is released first, and at the limit the others."""
+    index, core = setup(4)
+    for step in range(5):
+        core.on_alarm(alarm(), step * STEP)
+    last = 4 * STEP
+    close(index, core, 4)
+    assert core.on_tick(last + MS) == [], "the queue is still long"
+    assert core.on_normal(PORT, last + 2 * MS) == [Lift(make_flow(1), PORT, 1, LiftReason.NORMAL)]
+    assert core.on_tick(last + 2 * MS + STEP) == []
+    close(index, core, 3)
+    assert core.on_tick(last + 2 * MS + 2 * STEP) == [Lift(make_flow(2), PORT, 1, LiftReason.NORMAL)]
+    assert not core.punished
+
+
 def test_a_lost_normal_delays_release_only_until_the_limit():
     _, core = setup(1)
     core.on_alarm(alarm(), 0)

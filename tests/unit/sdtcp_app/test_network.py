@@ -5,6 +5,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app_base.scope import Scope
 from flowdb.flow import FiveTuple, Flow, FlowState, Hop, PortKey
 from flowdb.index import FlowIndex, by_age_active_first
 from sdtcp_app.core import Sdtcp
@@ -96,6 +97,17 @@ def test_a_port_that_corrects_its_allowance_has_clamps_of_its_own():
     lifts = {(lift.switch, lift.reason) for lift in core.on_flow_closed(flow)}
     assert lifts == {(1, LiftReason.CLOSED), (3, LiftReason.CLOSED)}
     assert (core.punished, index.candidates(LEFT, 9)) == (0, [flow])
+
+
+def test_a_flow_that_another_port_only_observes_is_chosen_once():
+    flow = make_flow(1, LEFT, RIGHT)
+    _, core = setup(flow, corrects=True)
+    core.parameters = replace(core.parameters, scope=Scope(switches=frozenset({3})))
+    (observed,) = core.on_alarm(alarm(LEFT), 0)
+    (punish,) = core.on_alarm(alarm(RIGHT), 0)
+    assert (observed.observed, punish.observed, punish.equation) == (True, False, Equation.PUNISHED)
+    (share,) = core.on_alarm(alarm(RIGHT), STEP)
+    assert share.equation is Equation.SHARED, "no candidate is left"
 
 
 def test_clamps_stay_where_they_are_if_the_setting_changes():

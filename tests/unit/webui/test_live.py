@@ -1,4 +1,4 @@
-"""Live pages: one poller for all viewers, changes, and errors."""
+"""Live pages: one poller for all viewers, changes within a second, and errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.dashboard.application import make, told_in
 from tests.support.dashboard.incast_story import Story
 from tests.support.database.rows import wait_written
 from tests.support.waiting import wait_until
-from webui.live_hub import KEEP_ALIVE_S, Hub, NoSuchPage, TooManyViewers
+from webui.live_hub import Hub, NoSuchPage, TooManyViewers
 from webui.services import services
 
 
@@ -160,8 +160,7 @@ def test_only_live_pages_have_a_stream(app, address, status):
     answer.close()
 
 
-def test_a_lift_shows_before_the_next_keep_alive(app, recorded: Story):
-    """It takes half a second, and two if other tests need the CPUs."""
+def test_a_lift_shows_within_a_second(app, recorded: Story):
     flow = recorded.flows[1]
     now = recorded.db.clock.now_ns()
     clamp = recorded.punish(flow, recorded.alarm(now, 80), now, 80)
@@ -171,5 +170,5 @@ def test_a_lift_shows_before_the_next_keep_alive(app, recorded: Story):
     begun = time.monotonic()
     recorded.lift(clamp, now + 10**9)
     changed = news(events)[0]["regions"]
-    assert time.monotonic() - begun < KEEP_ALIVE_S / 2
+    assert time.monotonic() - begun < 1
     assert "normal and burst over" in changed["clamps"]
