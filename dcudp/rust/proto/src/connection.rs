@@ -133,7 +133,6 @@ pub struct Connection {
     peer_rtt_us: Option<Micros>,
     control_sequence: Seq,
     last_report: Option<Seq>,
-    loss_epoch: u64,
     next_send_us: f64,
     idle: bool,
     last_heard_us: Micros,
@@ -187,7 +186,6 @@ impl Connection {
             peer_rtt_us: None,
             control_sequence: opening.control_sequence,
             last_report: None,
-            loss_epoch: 0,
             next_send_us: 0.0,
             idle: true,
             last_heard_us: now,
@@ -506,18 +504,19 @@ impl Connection {
             Err(_) => return false,
         };
         self.counts.lost += lost;
-        // Losses of packets that left before the last cut by a loss are the same congestion.
-        if lost > 0 && lost_end > self.loss_epoch {
-            self.loss_epoch = self.send.next_position();
-            self.rate.on_loss();
+        if lost > 0 {
+            self.rate.on_loss(lost_end, self.progress(now));
         }
         true
     }
 
+    fn progress(&self, now: Micros) -> Progress {
+        Progress { now_us: now, sent: self.send.next_position(), arrived: self.send.arrived() }
+    }
+
     fn on_ack(&mut self, now: Micros, header: &ControlHeader, report: &Report) {
-        let progress =
-            Progress { now_us: now, sent: self.send.next_position(), arrived: self.send.arrived() };
-        let reaction = self.rate.on_ack(header.sequence, header.bits.obs, header.bits.ece, progress);
+        let bits = header.bits;
+        let reaction = self.rate.on_ack(header.sequence, bits.obs, bits.ece, self.progress(now));
         if reaction == Reaction::Stale {
             return;
         }

@@ -297,14 +297,15 @@ impl RateControl {
         self.rate_pps = self.rate_max_pps;
     }
 
-    /// A NAK reported packets that were sent after the last cut by a loss. "If the sender gets NAK, it also
-    /// slows down."
+    /// A NAK reported lost packets, the last of which has the position before `lost_end`. "If the sender gets
+    /// NAK, it also slows down." Packets that were sent before the last cut show nothing new.
     ///
     /// Rate_max is cut as much, so that the rate does not return to where packets were lost. If ECN
     /// says nothing, a loss is the only signal.
-    pub fn on_loss(&mut self) {
+    pub fn on_loss(&mut self, lost_end: u64, progress: Progress) {
         self.lossy = true;
-        if self.mode == Mode::Congestion {
+        if self.mode == Mode::Congestion && lost_end > self.last_cut.sent {
+            self.last_cut = progress;
             let share = if self.ecn_works { self.marked_share().max(0.5) } else { BLIND_SHARE };
             self.cut(share, 1.0, 1.0);
         }

@@ -31,6 +31,12 @@ impl Driver {
         Progress { now_us: 1000 * u64::from(self.next), sent, arrived: sent - 10 }
     }
 
+    /// The packet that was sent last is lost.
+    fn lose(&mut self) {
+        let progress = self.progress();
+        self.rate.on_loss(progress.sent, progress);
+    }
+
     fn ack(&mut self, obs: bool, ece: bool) -> Reaction {
         self.next += 1;
         self.rate.on_ack(Seq::new(self.next), obs, ece, self.progress())
@@ -94,7 +100,7 @@ fn freeze_holds_until_a_data_packet_is_sent() {
     let after_cut = driver.rate.allowed_pps();
     for _ in 0..4 {
         driver.ack(true, true);
-        driver.rate.on_loss();
+        driver.lose();
     }
     assert_eq!(driver.rate.allowed_pps(), after_cut);
     driver.rate.on_data_sent();
@@ -156,12 +162,32 @@ fn unmarked_acks_return_to_rate_max_at_once_and_then_probe() {
 }
 
 #[test]
+fn a_loss_and_a_mark_of_the_same_packets_cut_once() {
+    let mut driver = Driver::new();
+    driver.ack(true, true);
+    driver.lose();
+    driver.rate.on_data_sent();
+    let after_cut = driver.rate.allowed_pps();
+    driver.ack(true, true);
+    assert_eq!(driver.rate.allowed_pps(), after_cut, "the marked packet was sent before the cut");
+    driver.ack(true, true);
+    driver.rate.on_data_sent();
+    let after_mark = driver.rate.allowed_pps();
+    assert!(after_mark < after_cut);
+    let progress = driver.progress();
+    driver.rate.on_loss(progress.arrived, progress);
+    assert_eq!(driver.rate.allowed_pps(), after_mark, "the lost packet was sent before the cut");
+    driver.lose();
+    assert_eq!(driver.rate.allowed_pps(), after_mark, "nothing was sent after the cut");
+}
+
+#[test]
 fn a_loss_cuts_to_0_7_if_ecn_says_nothing() {
     for (ecn_works, part) in [(true, 0.75), (false, 0.7)] {
         let mut driver = Driver::new();
         driver.ack(true, true);
         driver.rate.set_ecn_works(ecn_works);
-        driver.rate.on_loss();
+        driver.lose();
         assert!((driver.rate.allowed_pps() / LINK_PPS - part).abs() < 1e-9);
     }
 }
