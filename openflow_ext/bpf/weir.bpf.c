@@ -328,22 +328,23 @@ static __always_inline void packet_set_floor(struct packet *p, struct rule_query
 }
 
 /*
- * The allowance of a port that corrects it, multiplied by the flow's weight. An idle flow has a full weight. A port
- * without turns knows no idle ones.
+ * The allowance of a port that corrects it, multiplied by the flow's weight. `weight`: as for share_divisor. An idle
+ * flow has a full weight. A port without turns knows no idle ones.
  */
 static __noinline __u64 packet_weighted_allowance(const struct packet *p, const struct rule_query *q, __u32 weight)
 {
 	bool active = !p->port->turn_shift || share_is_active(p->flow, p->port, p->state, q->now_ns);
 	bool is_small = active && share_is_small(p->flow, p->port, p->state, q->now_ns);
+	__u32 used = share_used_weight(p->flow, p->port, p->state, weight, q->now_ns);
 	__u64 bytes = active ? allowance_bytes(p->port, p->state) : allowance_of_idle_flows(p->port, p->state, q->mss);
 	__u64 missing;
 
 	if (is_small)
-		return bytes * (weight / WEIR_PUNISHED_FRACTION);
+		return bytes * (used / WEIR_PUNISHED_FRACTION);
 	missing = share_missing_weight(p->port, p->state, q->now_ns);
 	if (missing)
 		bytes = allowance_beside_punished(p->port, bytes, q->divisor, missing, q->mss);
-	return bytes * (active ? weight : WEIR_FULL_WEIGHT);
+	return bytes * (active ? used : WEIR_FULL_WEIGHT);
 }
 
 /* The segment has a signature (TCP-MD5, TCP-AO), although its handshake was not seen. */

@@ -70,6 +70,9 @@
 
 /* ---- flows that the window limits (weir_limit.h) ---------------------------------------------------- */
 
+#define USE_PART 7              /* a flow that uses less than this many sixteenths of its window uses little */
+#define USE_DEEP_STEP 12        /* from here on a step falls by three */
+#define USE_ROOT_PART 75        /* 256 times 1 - 1 / sqrt(2) */
 #define KEPT_BACK_FRACTION 3    /* of its window; Linux: net.ipv4.tcp_tso_win_divisor */
 #define ROUND_TRIP_SHIFT 18     /* round trips are in units of 2^18 ns (262 us), up to 17 s */
 #define ROUND_TRIPS_NS NS_PER_S /* the shortest one counts for once to twice this time */

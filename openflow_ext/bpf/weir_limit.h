@@ -7,6 +7,8 @@
  * The segments that the sender sends next echo v. If they reach the edge, the window was the limit. If the sender
  * echoes a later timestamp and has not reached the edge, then its cwnd or its application was.
  *
+ * If several flows share the port, each second watch asks whether the flow uses little of its window (weir_use.h).
+ *
  * A Linux sender may keep back up to a third of its window, to send more at once (tcp_tso_should_defer), and less than
  * a segment.
  *
@@ -28,10 +30,25 @@
 #include "weir_parse.h"
 #include "weir_sequence.h"
 #include "weir_structs.h"
+#include "weir_use.h"
 
 static __always_inline __u16 limit_now(void)
 {
 	return bpf_ktime_get_ns() >> ROUND_TRIP_SHIFT;
+}
+
+/*
+ * A flow that does not send so much of its window uses little of it. It is less than what shows a limit one step later,
+ * so that a flow does not go to and fro between both. A window of few segments is a least window, which does not depend
+ * on the weight. There one segment is little.
+ */
+static __always_inline __u32 limit_of_little_use(const struct weir_flow *flow, __u32 window_bytes)
+{
+	__u32 segment = flow->max_payload, part = window_bytes * USE_PART / 16;
+
+	if (window_bytes < 2 * segment)
+		return 0;
+	return part > 2 * segment ? part - segment : segment + 1;
 }
 
 /*
@@ -44,8 +61,10 @@ static __always_inline void limit_note_window(struct weir_flow *flow, const stru
 {
 	const struct timestamps_option *timestamps;
 
+	__u32 permitted = window_bytes - window_bytes / KEPT_BACK_FRACTION - flow->max_payload;
+
 	if (flow->flags & (WEIR_WATCHED | WEIR_TIMED | WEIR_RELEASED) ||
-	    state->allowance_bytes <= port->buffer_bytes / 2)
+	    (state->allowance_bytes <= port->buffer_bytes / 2 && !use_step(flow, WEIR_USE_NEXT)))
 		return;
 	timestamps = parse_timestamps(c, tcp);
 	if (!timestamps) {
@@ -54,8 +73,9 @@ static __always_inline void limit_note_window(struct weir_flow *flow, const stru
 	}
 	flow->watched_timestamp = bpf_ntohl(timestamps->value);
 	flow->watched_at = limit_now();
-	flow->watched_seq =
-		bpf_ntohl(tcp->ack_seq) + window_bytes - window_bytes / KEPT_BACK_FRACTION - flow->max_payload;
+	if (flow->flags & WEIR_WATCHES_USE)
+		permitted = limit_of_little_use(flow, window_bytes);
+	flow->watched_seq = bpf_ntohl(tcp->ack_seq) + permitted;
 	flow->flags |= WEIR_WATCHED;
 }
 
@@ -71,18 +91,32 @@ static __always_inline void limit_note_payload(struct weir_flow *flow, const str
 	if (!(flow->flags & WEIR_WATCHED))
 		return;
 	timestamps = parse_timestamps(c, tcp);
-	later = timestamps ? bpf_ntohl(timestamps->echo) - flow->watched_timestamp : 1;
+	if (!timestamps) {
+		flow->flags &= ~WEIR_WATCHED;
+		return;
+	}
+	later = bpf_ntohl(timestamps->echo) - flow->watched_timestamp;
 	if (later < 0)
 		return;
-	if (!later) {
-		if (!sequence_up_to(flow->watched_seq, end))
-			return;
-		state->window_limits |= 1;
-		flow->watched_seq = end;
-		flow->watched_at += allowance_link_ns(port, state->queue_bytes) >> ROUND_TRIP_SHIFT;
-		flow->flags |= WEIR_TIMED;
-	}
+	if (!later && !sequence_up_to(flow->watched_seq, end))
+		return;
 	flow->flags &= ~WEIR_WATCHED;
+	if (flow->flags & WEIR_WATCHES_USE) {
+		if (later)
+			use_note_little(flow);
+		else
+			flow->flags &= ~WEIR_WATCHES_USE;
+		return;
+	}
+	if (state->n_i > 1 && (later || !use_step(flow, WEIR_USE_NEXT)))
+		flow->flags |= WEIR_WATCHES_USE;
+	if (later)
+		return;
+	state->window_limits |= 1;
+	use_note_limited(flow);
+	flow->watched_seq = end;
+	flow->watched_at += allowance_link_ns(port, state->queue_bytes) >> ROUND_TRIP_SHIFT;
+	flow->flags |= WEIR_TIMED;
 }
 
 /* The local host acknowledges. */

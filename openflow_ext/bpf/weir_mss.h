@@ -126,7 +126,8 @@ static __always_inline void mss_syn_edits(struct header_edit *edits, const struc
 /*
  * Whether a flow's least window holds one segment, or else two. Few flows get two, because with one the sender waits
  * until its reader has run, and the common RTT is chosen from handshakes, which do not include that time. A corrected
- * allowance does include it, so that only flows whose share with their headroom is two segments get two.
+ * allowance does include it, so that only flows whose share with their headroom is two segments get two. A flow that
+ * uses little of its share gets two as well: with one, each of its segments would fill its window (weir_limit.h).
  */
 static __always_inline bool floor_is_one_segment(const struct weir_flow *flow, const struct weir_port *port,
 						 const struct weir_port_state *state, const struct rule_query *q)
@@ -140,7 +141,9 @@ static __always_inline bool floor_is_one_segment(const struct weir_flow *flow, c
 		to_fit += WEIR_FULL_WEIGHT * share_active_senders(port, state, q->now_ns);
 	if (2 * (mss + WEIR_HEADERS) * to_fit > (__u64)port->buffer_bytes * share_full_weight(port))
 		return true;
-	return port->link_ns ? q->allowance < (2 * mss - q->headroom_bytes) * flows : mss * flows > 2 * q->allowance;
+	if (!port->link_ns)
+		return mss * flows > 2 * q->allowance;
+	return !use_step(flow, WEIR_USE_LAST) && q->allowance < (2 * mss - q->headroom_bytes) * flows;
 }
 
 /*
@@ -173,8 +176,8 @@ static __always_inline __u64 crowd_weight(const struct weir_port *port, const st
  * the flows of the next round; for an active sender it is the active senders. At the start of a round those are few.
  * The first hundred flows would receive the whole BDP, a half, a third and so on: together five times the BDP. So they
  * receive the share of an active sender one after the other. Until then a flow has the share of an idle one, whose
- * weight is a full one; the caller multiplies by the flow's own. `weight`: the flow's, if it were not punished. A
- * global function, which the verifier checks once.
+ * weight is a full one; the caller multiplies by the flow's own. `weight`: the flow's, if it were not punished
+ * and used its whole share. A global function, which the verifier checks once.
  */
 __noinline __u64 share_divisor(struct weir_flow *flow, const struct weir_port *port, struct weir_port_state *state,
 			       __u32 weight, __u64 now_ns)
@@ -203,6 +206,7 @@ __noinline __u64 share_divisor(struct weir_flow *flow, const struct weir_port *p
 	if (flow->flags & WEIR_HALF_SEGMENTS)
 		return as_idle; /* it receives two segments first, also one flow after the other (floor_of_one_segment)
 				 */
+	weight = share_used_weight(flow, port, state, weight, now_ns);
 	share = (__u64)allowance_bytes(port, state) * weight / (flows ? flows : 1);
 	if (!share_may_grow(port, state, share > 2 * mss ? share : 2 * mss, port->buffer_bytes / GROWTH_QUEUE_FRACTION))
 		return as_idle;

@@ -13,7 +13,8 @@
  * A port that corrects its allowance divides it by weights (docs/decisions/0056-weights.md). A flow that SDTCP punishes
  * has a small one while it sends on and on, so that a burst gets nearly all at once. The sum of the weights of the
  * active senders is counted like their number. Among punished flows alone the division is as without weights. A port
- * that shares by host divides a flow's weight by the number of its host's flows (weir_host.h).
+ * that shares by host divides a flow's weight by the number of its host's flows (weir_host.h). A flow that uses little
+ * of its share has a smaller weight (weir_use.h).
  */
 #ifndef WEIR_SHARE_H
 #define WEIR_SHARE_H
@@ -25,6 +26,7 @@
 #include "weir_crowd.h"
 #include "weir_host.h"
 #include "weir_structs.h"
+#include "weir_use.h"
 #include "weir_window.h"
 
 static __always_inline __u32 share_turn_shift(const struct weir_port *port, const struct weir_port_state *state)
@@ -136,18 +138,42 @@ static __always_inline void share_count_sender(struct weir_flow *flow, const str
 	flow->flags &= ~(WEIR_SENT_BEFORE | WEIR_SMALL_WEIGHT | WEIR_SMALL_BEFORE);
 	flow->flags |= (sent_before ? WEIR_SENT_BEFORE : 0) | (small_before ? WEIR_SMALL_BEFORE : 0);
 	flow->last_turn = state->turn;
+	use_note_counted(flow, sent_before);
 	__sync_fetch_and_add(&state->sent_in_turn[odd], 1);
 	if (!port->link_ns)
 		return;
 	if (!port->bdp_bytes)
 		crowd_note(port, state, state->sent_in_turn[odd], state->tick_ns);
 	weight = state->by_host_turns & 1 ? host_count_sender(port->ifindex, state, host) : WEIR_FULL_WEIGHT;
+	weight = use_weight(weight, use_step(flow, WEIR_USE_LAST));
 	__sync_fetch_and_add(&state->full_in_turn[odd], weight);
 	if (share_becomes_small(flow, port)) {
 		flow->flags |= WEIR_SMALL_WEIGHT;
 		weight /= WEIR_PUNISHED_FRACTION;
 	}
 	__sync_fetch_and_add(&state->weight_in_turn[odd], weight);
+}
+
+/* The flow was counted in the current turn and in the one before. */
+static __always_inline bool share_counts_twice(const struct weir_flow *flow, const struct weir_port *port,
+					       const struct weir_port_state *state, __u64 now_ns)
+{
+	return flow->flags & WEIR_SENT_BEFORE && flow->last_turn == state->turn &&
+	       share_turns_passed(port, state, now_ns) < 1;
+}
+
+/*
+ * The weight of an active sender, if it were not punished; `full`: if it used its whole share. Of the last two turns it
+ * is the larger one, as in share_is_small.
+ */
+static __always_inline __u32 share_used_weight(const struct weir_flow *flow, const struct weir_port *port,
+					       const struct weir_port_state *state, __u32 full, __u64 now_ns)
+{
+	__u32 step = use_step(flow, WEIR_USE_LAST), before = use_step(flow, WEIR_USE_BEFORE);
+
+	if (before < step && share_counts_twice(flow, port, state, now_ns))
+		step = before;
+	return use_weight(full, step);
 }
 
 /*
@@ -159,8 +185,7 @@ static __always_inline void share_count_sender(struct weir_flow *flow, const str
 static __always_inline bool share_is_small(const struct weir_flow *flow, const struct weir_port *port,
 					   const struct weir_port_state *state, __u64 now_ns)
 {
-	bool in_this_turn = flow->last_turn == state->turn && share_turns_passed(port, state, now_ns) < 1;
-	bool full_before = in_this_turn && flow->flags & WEIR_SENT_BEFORE && !(flow->flags & WEIR_SMALL_BEFORE);
+	bool full_before = share_counts_twice(flow, port, state, now_ns) && !(flow->flags & WEIR_SMALL_BEFORE);
 
 	return flow->flags & WEIR_SMALL_WEIGHT && !full_before && !state->gives_back;
 }
@@ -191,9 +216,11 @@ static __always_inline void share_end_sender(struct weir_flow *flow, const struc
 	if (state->turn - turn > 1 || state->queue_bytes > port->buffer_bytes / WEIR_SPARE_FRACTION)
 		return;
 	full = share_unpunished_weight(port, state, host);
-	share_take_off_turn(state, turn, full, flow->flags & WEIR_SMALL_WEIGHT);
+	share_take_off_turn(state, turn, use_weight(full, use_step(flow, WEIR_USE_LAST)),
+			    flow->flags & WEIR_SMALL_WEIGHT);
 	if (turn == state->turn && flow->flags & WEIR_SENT_BEFORE)
-		share_take_off_turn(state, turn - 1, full, flow->flags & WEIR_SMALL_BEFORE);
+		share_take_off_turn(state, turn - 1, use_weight(full, use_step(flow, WEIR_USE_BEFORE)),
+				    flow->flags & WEIR_SMALL_BEFORE);
 	flow->last_turn = state->turn - 2;
 }
 
@@ -214,8 +241,10 @@ static __always_inline void share_note_payload(struct weir_flow *flow, const str
 		return;
 	if (!share_is_active(flow, port, state, now_ns)) {
 		flow->flags |= WEIR_RESUMED;
-		if (flow->flags & (WEIR_ASKED | WEIR_IDLE))
+		if (flow->flags & (WEIR_ASKED | WEIR_IDLE)) {
 			flow->out_before_resume = flow->out_bytes;
+			use_forget(flow);
+		}
 	}
 	share_count_sender(flow, port, state, host);
 }

@@ -21,6 +21,7 @@
 #define WEIR_FULL_WEIGHT 65536      /* of a flow in the division of a corrected allowance; */
 #define WEIR_PUNISHED_FRACTION 16   /* a punished one may have this part of it, */
 #define WEIR_MOST_HOST_SENDERS 4096 /* and one of a host with several active flows at least this part */
+#define WEIR_USE_STEPS 15           /* the largest step of a flow that uses little of its share (weir_use.h) */
 #define WEIR_BUCKET_SLOTS 8         /* slots of a bucket (weir_flow_table.h) */
 #define WEIR_FLOWS_PER_BUCKET 4     /* expected load: there are max_flows / this buckets */
 #define WEIR_MEANING 5              /* raise it if a field means something else than before (upgrade/meanings.py) */
@@ -231,7 +232,8 @@ enum weir_flow_flag {
 	WEIR_LEARNS_OUT = 67108864, /* of the local host (IN) or of the remote host (OUT) states its numbers */
 	WEIR_PUSHED = 134217728,    /* its last payload left with PSH because it may have one segment in flight */
 	WEIR_TIMED = 268435456,     /* the ACK of its watched segment ends a round trip (weir_limit.h) */
-	WEIR_RELEASED = 536870912   /* no longer punished, but not yet free (weir_release.h) */
+	WEIR_RELEASED = 536870912,  /* no longer punished, but not yet free (weir_release.h) */
+	WEIR_WATCHES_USE = 1073741824 /* the watch asks whether the flow uses little of its window */
 };
 
 struct weir_offer {
@@ -265,7 +267,7 @@ struct weir_flow {
 	__u8 scale_shift;  /* the translated window scale is the local host's own minus this */
 	__u8 scale_at;     /* where the window scale is among the options of the local host's SYN; 0: it has none */
 	__u64 first_ns;    /* of the first SYN */
-	__u32 member;      /* enum weir_member */
+	__u32 member;      /* enum weir_member and enum weir_use */
 	__u32 reported_ms; /* when it was last reported as active, of a clock that wraps after 49 days */
 	__u32 swept;       /* the sweep that visited it last: the low half of its now_ns */
 	__u32 local_isn;   /* initial sequence numbers */
@@ -283,6 +285,13 @@ struct weir_flow {
 enum weir_member {
 	WEIR_IN_N_I = 1,
 	WEIR_IN_TWO_SEGMENTS = 2 /* its window stays at two segments or more; counted in two_segment_flows */
+};
+
+/* Where in `member` the steps of a flow's weight are (weir_use.h), each with four bits. */
+enum weir_use {
+	WEIR_USE_NEXT = 8,   /* with which it will be counted as an active sender, */
+	WEIR_USE_LAST = 12,  /* with which it was counted in last_turn, */
+	WEIR_USE_BEFORE = 16 /* and, if it is WEIR_SENT_BEFORE, in the turn before */
 };
 
 /*
