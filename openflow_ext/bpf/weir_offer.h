@@ -80,7 +80,7 @@ static __always_inline void offer_begin_anew(struct weir_flow *flow, const struc
 	bool in = aside->flags & WEIR_SYN_IN;
 
 	flow_uncount(flow, state);
-	use_forget(flow);
+	use_set_step(flow, WEIR_USE_NEXT, 0);
 	flow->flags = aside->flags | (flow->flags & (WEIR_KEPT | WEIR_REOFFERED));
 	flow->first_ns = aside->first_ns;
 	flow->last_ns = flow->last_payload_ns = now_ns;

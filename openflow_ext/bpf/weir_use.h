@@ -66,7 +66,7 @@ static __always_inline void use_note_limited(struct weir_flow *flow)
 		use_set_step(flow, WEIR_USE_NEXT, step - by);
 }
 
-/* A flow resumes, or begins anew: it has a whole share. */
+/* A flow resumes: it has a whole share. It is in no sum now. */
 static __always_inline void use_forget(struct weir_flow *flow)
 {
 	if (flow->member >> WEIR_USE_NEXT)

@@ -9,8 +9,9 @@ import pytest
 
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
+from openflow_ext.switch.dataplane.structs import constants
 from tests.support.data_plane.bench import PORT, Bench, clear_turn, reverse
-from tests.support.data_plane.packets import Offer, Segment, timestamps, window_of
+from tests.support.data_plane.packets import ACK, FIN, Offer, Segment, timestamps, window_of
 
 pytestmark = pytest.mark.beside_others
 
@@ -19,6 +20,7 @@ ALLOWANCE_BYTES = 120_000
 MSS, SCALE = 11 << 7, 7
 """Of a flow whose segments are whole steps of the window."""
 STEPS = 15
+FULL_WEIGHT = constants.WEIR_FULL_WEIGHT
 clock = count(1000, 10)
 """Values of timestamps."""
 
@@ -61,6 +63,10 @@ class Flow:
         window = self.acknowledge(value)
         self.send(window, value)
         return window
+
+    def finish(self) -> None:
+        """The sender ends."""
+        self.bench.egress(replace(reverse(self.segment), seq=self.sent, flags=FIN | ACK, payload=b""))
 
     @property
     def window(self) -> int:
@@ -164,6 +170,17 @@ def test_a_flow_has_two_segments_however_little_it_uses(both: tuple[Flow, Flow])
     use_little(slow, fast)
     assert slow.window >= 2 * MSS
     assert fast.window > 0.93 * ALLOWANCE_BYTES
+
+
+def test_the_end_of_a_flow_takes_off_the_weight_with_which_it_was_counted(both: tuple[Flow, Flow]) -> None:
+    slow, fast = both
+    use_little(slow, fast)
+    with slow.bench.changed_state() as state:
+        assert FULL_WEIGHT < state.full_in_turn[state.turn % 2] < 1.1 * FULL_WEIGHT
+        state.queue_bytes = 0
+    slow.finish()
+    with slow.bench.changed_state() as state:
+        assert list(state.full_in_turn) == list(state.weight_in_turn) == [FULL_WEIGHT, FULL_WEIGHT]
 
 
 def test_the_answer_to_a_request_has_a_whole_part(both: tuple[Flow, Flow]) -> None:
