@@ -36,7 +36,7 @@ class Flow:
         self.acknowledge(0)
 
     def acknowledge(self, value: int | None, payload: bytes = b"") -> int:
-        """The receiver acknowledges all that was sent. Returns the window that its ACK leaves with, in bytes."""
+        """The receiver acknowledges all that was sent. Returns its window, in bytes."""
         options = timestamps(value, 0) if self.has_timestamps and value is not None else b""
         ack = replace(self.segment, ack=self.sent, options=options, window=65535, payload=payload)
         return window_of(self.bench.ingress(ack), ack) << SCALE
