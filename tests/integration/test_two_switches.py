@@ -103,9 +103,7 @@ def late_drops(folder: Path, row: Row) -> int:
     """The packets that a run dropped later than REACTED_MS after the start of its second burst."""
     run = folder / "raw" / shown(row)["run"]
     record, records = read_run(run)
-    reacted_ms = (
-        queries(records)[FIRST_BURSTS - 1]["start_ns"] - record["trace_start_ns"]
-    ) / 1e6 + REACTED_MS
+    reacted_ms = (queries(records)[1]["start_ns"] - record["trace_start_ns"]) / 1e6 + REACTED_MS
     with open(run / "queue.csv") as file:
         late = [line for line in csv.DictReader(file) if int(line["time_ms"]) > reacted_ms]
     return sum(int(line["drops"]) for line in late)
