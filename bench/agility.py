@@ -37,7 +37,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +44,9 @@ import click
 
 from bench.figures import present
 from bench.iperf_flows import clients, servers
+from bench.star_turns import RATE_BPS, star_experiment, take_turns
 from mininet_topos.errors import LabError
-from mininet_topos.experiments.experiment import Case, Experiment
-from mininet_topos.experiments.schemes import scheme_of
+from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.machine.commands import run
 from mininet_topos.machine.programs import Program
 from mininet_topos.measurement.queue_probe import QueueProbe
@@ -55,9 +54,8 @@ from mininet_topos.measurement.queue_trace import QueueTrace
 from mininet_topos.network.lab_network import Network, network_apart
 from mininet_topos.network.nodes import inside
 from mininet_topos.network.shaping import change_rate
-from mininet_topos.running.scheme_programs import running
 
-FAST_BPS, SLOW_BPS = 100_000_000, 20_000_000
+SLOW_BPS = 20_000_000
 WARMUP_S, AFTER_S, SETTLE_S = 5.0, 3.0, 0.5
 FULL, FULL_SPAN_MS = 0.98, 100
 MSS_BYTES = 1448
@@ -102,7 +100,7 @@ class Change:
     flows: int
     first: int
     make: Callable[[Turn], None]
-    rate_bps: int = FAST_BPS
+    rate_bps: int = RATE_BPS
 
 
 def leave(turn: Turn) -> None:
@@ -120,8 +118,8 @@ def slower(turn: Turn) -> None:
 
 
 def faster(turn: Turn) -> None:
-    turn.rate_bps = FAST_BPS
-    change_rate(turn.net.bottleneck_ifname, FAST_BPS)
+    turn.rate_bps = RATE_BPS
+    change_rate(turn.net.bottleneck_ifname, RATE_BPS)
 
 
 def longer(turn: Turn) -> None:
@@ -269,20 +267,19 @@ def measure(
     experiment: Experiment, name: str, turns: int, probe: QueueProbe, folder: Path
 ) -> list[dict[str, Any]]:
     """Run all turns of a change on one network. Returns a row for each scheme."""
-    change, schemes, rtt_ms = CHANGES[name], experiment.schemes, 2 * experiment.delay_ms
-    found: dict[str, list[dict[str, float]]] = {scheme: [] for scheme in schemes}
+    change, rtt_ms = CHANGES[name], 2 * experiment.delay_ms
     with network_apart(experiment.layout, experiment.pinned) as net:
-        for host in net.hosts:
-            host.set_route(congestion_control=experiment.congestion_control)
-            host.cmd(f"sysctl -q -w net.ipv4.tcp_notsent_lowat={UNSENT_BYTES}")
-        for number, scheme in zip(range(turns * len(schemes)), cycle(schemes), strict=False):
+
+        def prepare() -> None:
             if net.links is not None:
                 net.links.change(net.layout.impairment)
             change_rate(net.bottleneck_ifname, change.rate_bps)
-            own = folder / f"{name}-{rtt_ms:g}-{scheme}-{number}"
-            configured = experiment.configured(scheme_of(scheme))
-            with running(configured, net, own, congestion_control=experiment.congestion_control):
-                found[scheme].append(one_turn(change, net, own, probe))
+
+        for host in net.hosts:
+            host.cmd(f"sysctl -q -w net.ipv4.tcp_notsent_lowat={UNSENT_BYTES}")
+        found = take_turns(
+            experiment, turns, net, folder, lambda own: one_turn(change, net, own, probe), prepare
+        )
     return [{"change": name, "RTT ms": rtt_ms, "scheme": scheme, **row(of)} for scheme, of in found.items()]
 
 
@@ -305,16 +302,8 @@ def main(
                 raise click.BadParameter(f"{name}; want some of {', '.join(CHANGES)}", param_hint="--changes")
             for rtt_ms in map(float, rtts_ms.split(",")):
                 if rtt_ms > 0 or CHANGES[name].make is not longer:  # without a delay line nothing to change
-                    experiment = Experiment(
-                        name="agility",
-                        cases=(Case("agility", name, 1, 1, CHANGES[name].flows, 1),),
-                        schemes=tuple(schemes.split(",")),
-                        bandwidth_mbps=100,
-                        queue_bytes=150_000,
-                        delay_ms=rtt_ms / 2,
-                        pinned=False,
-                        congestion_control=congestion_control,
-                    )
+                    flows = CHANGES[name].flows
+                    experiment = star_experiment("agility", name, flows, schemes, rtt_ms, congestion_control)
                     rows += measure(experiment, name, turns, probe, Path(folder))
     present(f"changes during long flows of {congestion_control}", COLUMNS, rows, as_json)
 

@@ -39,18 +39,13 @@ def servers(net: Network, folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def clients(
-    net: Network, senders: Sequence[LabHost], folder: Path, options: Sequence[str] = ()
-) -> Iterator[list[Program]]:
-    """A long flow from each of these senders of a network to the root, as the running clients.
-
-    ``options``: more of iperf3's.
-    """
+def clients(net: Network, senders: Sequence[LabHost], folder: Path) -> Iterator[list[Program]]:
+    """A long flow from each of these senders of a network to the root, as the running clients."""
     programs: list[Program] = []
     try:
         for host in senders:
             port = str(FIRST_PORT + net.senders.index(host))
-            argv = inside(host, "iperf3", "-c", net.root.IP(), "-p", port, "-t", "3600", *options)
+            argv = inside(host, "iperf3", "-c", net.root.IP(), "-p", port, "-t", "3600")
             programs.append(Program("iperf3", argv, folder / "iperf3.log", net.state))
         yield programs
     finally:

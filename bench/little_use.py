@@ -9,9 +9,9 @@ each, and FAST flows send all they can. After 7 s the slow flows send all they c
 connections.
 
 The schemes take turns. "Mbit/s" is what the port sends from the third to the seventh second, with headers.
-"drops" are what its queue refuses meanwhile, in all turns. "1st s" and "1st drops" are those of the second
-after the change. "then" is the rate of the three seconds after that. Each rate is the median and the least
-of the turns.
+"drops" are what its queue refuses meanwhile, in all turns. "1st s" and "1st drops" are the rate and the drops
+of the second after the change. "then" is the rate of the three seconds after that. Each rate is the median
+and the least of the turns.
 """
 
 from __future__ import annotations
@@ -24,24 +24,21 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import click
 
 from bench.figures import present
-from mininet_topos.experiments.experiment import Case, Experiment
-from mininet_topos.experiments.schemes import scheme_of
+from bench.star_turns import star_experiment, take_turns
+from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.machine.programs import Program
 from mininet_topos.measurement.queue_probe import QueueProbe
 from mininet_topos.measurement.queue_trace import QueueTrace
 from mininet_topos.network.lab_network import Network, network_apart
 from mininet_topos.network.nodes import inside
-from mininet_topos.running.scheme_programs import running
 from mininet_topos.running.traffic_programs import SINK_PORT, Traffic
 
-RATE_BPS = 100_000_000
 WARMUP_S, CHANGE_S, END_S = 3.0, 7.0, 11.0
 LISTENING_S = 20.0
 SENDER = str(Path(__file__).with_name("paced_sender.py"))
@@ -60,7 +57,7 @@ class Mix:
 
     @classmethod
     def parse(cls, text: str) -> Mix:
-        """Raises click.BadParameter if the text is no mix."""
+        """Raises click.BadParameter if the text is not a mix."""
         found = MIX.fullmatch(text)
         if not found or not int(found[3]):
             raise click.BadParameter(f"{text}; want SLOWxMBPS+FAST, as 9x1+1", param_hint="--mixes")
@@ -131,16 +128,9 @@ def measure(
     experiment: Experiment, mix: Mix, turns: int, probe: QueueProbe, folder: Path
 ) -> list[dict[str, Any]]:
     """Run all turns of a mix on one network. Returns a row for each scheme."""
-    schemes, rtt_ms = experiment.schemes, 2 * experiment.delay_ms
-    found: dict[str, list[dict[str, float]]] = {scheme: [] for scheme in schemes}
+    rtt_ms = 2 * experiment.delay_ms
     with network_apart(experiment.layout, experiment.pinned) as net:
-        for host in net.hosts:
-            host.set_route(congestion_control=experiment.congestion_control)
-        for number, scheme in zip(range(turns * len(schemes)), cycle(schemes), strict=False):
-            own = folder / f"{mix.name}-{rtt_ms:g}-{scheme}-{number}"
-            configured = experiment.configured(scheme_of(scheme))
-            with running(configured, net, own, congestion_control=experiment.congestion_control):
-                found[scheme].append(one_turn(mix, net, own, probe))
+        found = take_turns(experiment, turns, net, folder, lambda own: one_turn(mix, net, own, probe))
     return [{"mix": mix.name, "RTT ms": rtt_ms, "scheme": scheme, **row(of)} for scheme, of in found.items()]
 
 
@@ -156,15 +146,9 @@ def main(mixes: str, rtts_ms: str, schemes: str, turns: int, congestion_control:
     with tempfile.TemporaryDirectory() as folder, QueueProbe() as probe:
         for mix in map(Mix.parse, mixes.split(",")):
             for rtt_ms in map(float, rtts_ms.split(",")):
-                experiment = Experiment(
-                    name="little-use",
-                    cases=(Case("little-use", mix.name, 1, 1, mix.slow + mix.fast, 1),),
-                    schemes=tuple(schemes.split(",")),
-                    bandwidth_mbps=RATE_BPS // 1_000_000,
-                    queue_bytes=150_000,
-                    delay_ms=rtt_ms / 2,
-                    pinned=False,
-                    congestion_control=congestion_control,
+                senders = mix.slow + mix.fast
+                experiment = star_experiment(
+                    "little-use", mix.name, senders, schemes, rtt_ms, congestion_control
                 )
                 rows += measure(experiment, mix, turns, probe, Path(folder))
     present(f"flows of {congestion_control} beside flows of their applications", COLUMNS, rows, as_json)

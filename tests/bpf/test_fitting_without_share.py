@@ -9,7 +9,7 @@ import pytest
 
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.wire import PortConfigFlags
-from tests.support.data_plane.bench import PORT, Bench, clear_turn, reflex_entry, reverse, syn
+from tests.support.data_plane.bench import PORT, Bench, reflex_entry, reverse, syn
 from tests.support.data_plane.packets import ACK, PSH, SYN, Offer, Segment, tcp_of, window_of
 
 pytestmark = pytest.mark.beside_others
@@ -53,9 +53,7 @@ def punish(bench: Bench, numbers: range) -> None:
         for _ in range(BUFFER_BYTES // FITTED + 2):
             bench.egress(data(number))
     for _ in range(2):
-        with bench.changed_state() as state:
-            state.turn += 1
-            clear_turn(state, state.turn % 2)
+        bench.skip_turn()
         for number in numbers:
             bench.egress(data(number))
 

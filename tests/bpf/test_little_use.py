@@ -10,7 +10,7 @@ import pytest
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
 from openflow_ext.switch.dataplane.structs import constants
-from tests.support.data_plane.bench import PORT, Bench, clear_turn, reverse
+from tests.support.data_plane.bench import PORT, Bench, reverse
 from tests.support.data_plane.packets import ACK, FIN, Offer, Segment, timestamps, window_of
 
 pytestmark = pytest.mark.beside_others
@@ -50,19 +50,11 @@ class Flow:
             self.bench.egress(segment)
             self.sent, nbytes = self.sent + length, nbytes - length
 
-    def round_trip(self, nbytes: int) -> int:
-        """The receiver acknowledges, and the sender sends so much. Returns the window."""
+    def round_trip(self, nbytes: int | None = None) -> None:
+        """The receiver acknowledges, and the sender sends so much, or all that the window permits."""
         value = next(clock)
         window = self.acknowledge(value)
-        self.send(nbytes, value)
-        return window
-
-    def use_all(self) -> int:
-        """A round trip in which the sender sends all that the window permits."""
-        value = next(clock)
-        window = self.acknowledge(value)
-        self.send(window, value)
-        return window
+        self.send(window if nbytes is None else nbytes, value)
 
     def finish(self) -> None:
         """The sender ends."""
@@ -102,9 +94,7 @@ def hold_allowance(bench: Bench) -> None:
 def turns(bench: Bench, *flows: Flow, number: int = 2) -> None:
     """So many turns pass, in each of which these flows send a byte."""
     for _ in range(number):
-        with bench.changed_state() as state:
-            state.turn += 1
-            clear_turn(state, state.turn % 2)
+        bench.skip_turn()
         for flow in flows:
             flow.send(1, 0)
     hold_allowance(bench)
@@ -147,7 +137,7 @@ def test_a_flow_that_its_window_limits_gets_its_part_back(both: tuple[Flow, Flow
     before = slow.window
     grown = []
     for _ in range(2 * STEPS):
-        slow.use_all()
+        slow.round_trip()
         turns(slow.bench, slow, fast)
         grown.append(slow.window)
     assert before < grown[5] < grown[-1]
@@ -159,7 +149,7 @@ def test_both_parts_together_are_at_most_the_allowance_while_a_part_grows(both: 
     slow, fast = both
     use_little(slow, fast)
     for _ in range(2 * STEPS):
-        slow.use_all()
+        slow.round_trip()
         turns(slow.bench, slow, fast, number=1)
         assert slow.window + fast.window < 1.1 * ALLOWANCE_BYTES + 2 * MSS
 
@@ -216,7 +206,7 @@ def test_a_lone_flow_is_not_asked(port: Bench) -> None:
     for _ in range(4):
         flow.round_trip(MSS)
         for _ in range(2):
-            flow.use_all()
+            flow.round_trip()
         with port.changed_state() as state:
             assert state.window_limits
         hold_allowance(port)

@@ -10,7 +10,7 @@ import pytest
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
 from openflow_ext.switch.dataplane.structs import constants
-from tests.support.data_plane.bench import BRIDGE, PORT, Bench, clear_turn, reflex_entry, send
+from tests.support.data_plane.bench import BRIDGE, PORT, Bench, reflex_entry, send
 from tests.support.data_plane.packets import Offer, Segment, window_of
 
 pytestmark = pytest.mark.beside_others
@@ -48,9 +48,7 @@ def window(bench: Bench, flow: Segment) -> int:
 
 def next_turn(bench: Bench, senders: Sequence[Segment] = (LONG, SHORT)) -> None:
     """A turn begins, without waiting for the end of the last one, and these flows send in it."""
-    with bench.changed_state() as state:
-        state.turn += 1
-        clear_turn(state, state.turn % 2)
+    bench.skip_turn()
     for flow in senders:
         send(bench, flow)
 
