@@ -37,6 +37,12 @@ static __always_inline __u16 limit_now(void)
 	return bpf_ktime_get_ns() >> ROUND_TRIP_SHIFT;
 }
 
+/* A flow that sends so much of its window is limited by it. */
+static __always_inline __u32 limit_of_full_use(const struct weir_flow *flow, __u32 window_bytes)
+{
+	return window_bytes - window_bytes / KEPT_BACK_FRACTION - flow->max_payload;
+}
+
 /*
  * A flow that does not send so much of its window uses little of it. It is less than what shows a limit one step later,
  * so that a flow does not go to and fro between both. A window of few segments is a least window, which does not depend
@@ -53,15 +59,14 @@ static __always_inline __u32 limit_of_little_use(const struct weir_flow *flow, _
 
 /*
  * The port lowers the window of this segment to window_bytes. The sequence number that would show that this limits the
- * flow is noted, unless another one is. Below half of the queue an allowance may grow in any case, so nothing is noted.
+ * flow, or that it uses little, is noted, unless another one is. Below half of the queue an allowance may grow in any
+ * case, so nothing is noted for a flow with a whole share.
  */
 static __always_inline void limit_note_window(struct weir_flow *flow, const struct weir_port *port,
 					      struct weir_port_state *state, struct cursor c, const struct tcphdr *tcp,
 					      __u32 window_bytes)
 {
 	const struct timestamps_option *timestamps;
-
-	__u32 permitted = window_bytes - window_bytes / KEPT_BACK_FRACTION - flow->max_payload;
 
 	if (flow->flags & (WEIR_WATCHED | WEIR_TIMED | WEIR_RELEASED) ||
 	    (state->allowance_bytes <= port->buffer_bytes / 2 && !use_step(flow, WEIR_USE_NEXT)))
@@ -73,9 +78,9 @@ static __always_inline void limit_note_window(struct weir_flow *flow, const stru
 	}
 	flow->watched_timestamp = bpf_ntohl(timestamps->value);
 	flow->watched_at = limit_now();
-	if (flow->flags & WEIR_WATCHES_USE)
-		permitted = limit_of_little_use(flow, window_bytes);
-	flow->watched_seq = bpf_ntohl(tcp->ack_seq) + permitted;
+	flow->watched_seq =
+		bpf_ntohl(tcp->ack_seq) + (flow->flags & WEIR_WATCHES_USE ? limit_of_little_use(flow, window_bytes)
+									  : limit_of_full_use(flow, window_bytes));
 	flow->flags |= WEIR_WATCHED;
 }
 

@@ -9,7 +9,7 @@
  * (weir_limit.h), once per turn.
  *
  * The sums of weights count each flow once per turn, so a flow remembers with which step it was counted in the last two
- * turns. Three steps are in `member`, which holds the counts in which a flow is: the next one, and those of both turns.
+ * turns. `member`, which holds the counts in which a flow is, has three steps: of the next count and of both turns.
  */
 #ifndef WEIR_USE_H
 #define WEIR_USE_H
