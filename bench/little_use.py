@@ -5,8 +5,8 @@
 
 The network is the lab's star: one port of 100 Mbit/s with a queue of 150 KB, unpinned, with the kernel's
 defaults. Only the congestion control is set. A mix is SLOWxMBPS+FAST: SLOW flows write blocks of 4 KB, MBPS
-each, and FAST flows send all they can. After 7 s the slow flows send all they can, too, over the same
-connections.
+each, and FAST flows send all they can. SLOWxMBPSr+FAST: the receivers of the slow flows read so much, and
+their senders send all they can. After 7 s nothing slows them any more, over the same connections.
 
 The schemes take turns. "Mbit/s" is what the port sends from the third to the seventh second, with headers.
 "drops" are what its queue refuses meanwhile, in all turns. "1st s" and "1st drops" are the rate and the drops
@@ -28,11 +28,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+from mininet.node import Node
 
 from bench.figures import present
 from bench.star_turns import star_experiment, take_turns
 from mininet_topos.experiments.experiment import Experiment
-from mininet_topos.machine.programs import Program
+from mininet_topos.machine.programs import Program, wait_until
 from mininet_topos.measurement.queue_probe import QueueProbe
 from mininet_topos.measurement.queue_trace import QueueTrace
 from mininet_topos.network.lab_network import Network, network_apart
@@ -42,7 +43,9 @@ from mininet_topos.running.traffic_programs import SINK_PORT, Traffic
 WARMUP_S, CHANGE_S, END_S = 3.0, 7.0, 11.0
 LISTENING_S = 20.0
 SENDER = str(Path(__file__).with_name("paced_sender.py"))
-MIX = re.compile(r"(\d+)x([\d.]+)\+(\d+)")
+RECEIVER = str(Path(__file__).with_name("paced_receiver.py"))
+PACED_PORT = SINK_PORT + 1
+MIX = re.compile(r"(\d+)x([\d.]+)(r?)\+(\d+)")
 COLUMNS = ("mix", "RTT ms", "scheme", "turns", "Mbit/s", "drops", "1st s", "1st drops", "then")
 
 
@@ -53,15 +56,17 @@ class Mix:
     name: str
     slow: int
     slow_bps: float
+    by_receiver: bool
     fast: int
 
     @classmethod
     def parse(cls, text: str) -> Mix:
         """Raises click.BadParameter if the text is not a mix."""
         found = MIX.fullmatch(text)
-        if not found or not int(found[3]):
-            raise click.BadParameter(f"{text}; want SLOWxMBPS+FAST, as 9x1+1", param_hint="--mixes")
-        return cls(text, int(found[1]), float(found[2]) * 1e6, int(found[3]))
+        if not found or not int(found[4]) or not float(found[2]):
+            wanted = "SLOWxMBPS+FAST or SLOWxMBPSr+FAST, as 9x1+1"
+            raise click.BadParameter(f"{text}; want {wanted}", param_hint="--mixes")
+        return cls(text, int(found[1]), float(found[2]) * 1e6, bool(found[3]), int(found[4]))
 
 
 @contextmanager
@@ -69,14 +74,23 @@ def flows(mix: Mix, net: Network, folder: Path) -> Iterator[None]:
     """The flows of a mix, from all senders of the network to the root."""
     traffic = Traffic(folder / "traffic.jsonl", net.state)
     programs: list[Program] = []
+
+    def start(name: str, host: Node, *argv: object) -> Program:
+        command = inside(host, sys.executable, *map(str, argv))
+        programs.append(Program(name, command, folder / f"{name}.log", net.state))
+        return programs[-1]
+
     try:
         traffic.start(net.root, "sink", port=SINK_PORT)
         traffic.await_event("listening", 1, LISTENING_S)
+        receiver = start("paced receiver", net.root, RECEIVER, PACED_PORT, mix.slow_bps, CHANGE_S)
+        if not wait_until(lambda: "listening" in receiver.output(), LISTENING_S):
+            raise receiver.failure("it does not listen")
         for number, host in enumerate(net.senders):
-            rate_bps = mix.slow_bps if number < mix.slow else 0
-            asked = (net.root.IP(), str(SINK_PORT), str(rate_bps), str(CHANGE_S))
-            argv = inside(host, sys.executable, SENDER, *asked)
-            programs.append(Program("paced sender", argv, folder / "senders.log", net.state))
+            slow = number < mix.slow
+            port = PACED_PORT if slow and mix.by_receiver else SINK_PORT
+            rate_bps = mix.slow_bps if slow and not mix.by_receiver else 0
+            start(f"sender {number}", host, SENDER, net.root.IP(), port, rate_bps, CHANGE_S)
         yield
         for program in programs:
             program.check()

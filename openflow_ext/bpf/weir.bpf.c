@@ -399,7 +399,10 @@ static __always_inline __u16 packet_clamped_window(struct packet *p, struct rule
 	else /* without a listed rule the index is outside the maps, so that no rule is found */
 		field = rule_field_by_two(q, p->port, exact, listed - WEIR_FIRST_RULE);
 	p->observed = field & RULE_OBSERVED;
-	return bpf_htons(field & WEIR_MAX_FIELD);
+	field &= WEIR_MAX_FIELD;
+	if (field == q->field && p->flow && p->port->link_ns && p->port->bdp_bytes && flow_handshake_seen(p->flow))
+		limit_note_offer(p->flow, p->state, field << (q->scale & SCALE_MASK), q->allowance, q->divisor);
+	return bpf_htons(field);
 }
 
 /* A segment with ACK from the local host. */

@@ -207,13 +207,14 @@ static __always_inline __u64 allowance_least(const struct weir_port *port, const
 
 /*
  * The largest allowance. `fits`: the payload that fits into the queue. A round trip is rounded up. Without timestamps
- * the window limits flows, but no round trip is known.
+ * the window limits flows, but no round trip is known. A flow that uses little of its window sends at most USE_PART
+ * sixteenths of it, and the rest is added (docs/decisions/0102-unused-windows.md).
  */
 static __always_inline __u64 allowance_most(const struct weir_port *port, const struct weir_port_state *state,
 					    __u64 fits, __u32 segment_bytes)
 {
 	__u32 round_trip = state->round_trip[0], before = state->round_trip[1];
-	__u64 most;
+	__u64 most, unused;
 
 	if (!(state->window_limits & WINDOW_LIMIT_HISTORY))
 		return fits;
@@ -223,6 +224,8 @@ static __always_inline __u64 allowance_most(const struct weir_port *port, const 
 		return MOST_ALLOWANCE_BYTES;
 	most = ((__u64)(round_trip + 1) << (ROUND_TRIP_SHIFT + LINK_NS_SHIFT)) / port->link_ns;
 	most = fits + allowance_payload_bytes(most, segment_bytes);
+	unused = share_of_little_use(port, state, allowance_bytes(port, state), state->tick_ns);
+	most += unused - unused * USE_PART / 16;
 	return most < MOST_ALLOWANCE_BYTES ? most : MOST_ALLOWANCE_BYTES;
 }
 

@@ -14,6 +14,8 @@
  *
  * A flow without timestamps counts as limited whenever the port lowers its window.
  *
+ * A receiver that offers little of the flow's share needs no watch: the flow uses at most what it offers.
+ *
  * From that ACK to the one that acknowledges the segment at the edge is a round trip. The segment waits in the port's
  * queue meanwhile, which takes as long as the queue's bytes need on the link, and that time is left out. The shortest
  * round trip bounds the allowance (allowance_most).
@@ -82,6 +84,19 @@ static __always_inline void limit_note_window(struct weir_flow *flow, const stru
 		bpf_ntohl(tcp->ack_seq) + (flow->flags & WEIR_WATCHES_USE ? limit_of_little_use(flow, window_bytes)
 									  : limit_of_full_use(flow, window_bytes));
 	flow->flags |= WEIR_WATCHED;
+}
+
+/*
+ * The port does not lower the window of this segment, because its receiver offers no more than the flow's share, which
+ * is allowance / divisor. While a lowered window is watched, a single smaller one says nothing yet.
+ */
+static __always_inline void limit_note_offer(struct weir_flow *flow, const struct weir_port_state *state,
+					     __u32 offered_bytes, __u64 allowance, __u64 divisor)
+{
+	if (flow->flags & (WEIR_WATCHED | WEIR_TIMED | WEIR_RELEASED) || state->n_i < 2)
+		return;
+	if ((offered_bytes + flow->max_payload) * divisor < allowance * USE_PART / 16)
+		use_note_little(flow);
 }
 
 /* Payload of a watched flow leaves by the port. */

@@ -70,6 +70,7 @@ static __always_inline bool share_turn_is_over(const struct weir_port *port, str
 static __always_inline void share_clear_turn(struct weir_port_state *state, __u32 turn)
 {
 	state->sent_in_turn[turn & 1] = state->weight_in_turn[turn & 1] = state->full_in_turn[turn & 1] = 0;
+	state->little_in_turn[turn & 1] = 0;
 	state->host_most_in_turn[turn & 1] = 0;
 }
 
@@ -152,6 +153,8 @@ static __always_inline void share_count_sender(struct weir_flow *flow, const str
 		weight /= WEIR_PUNISHED_FRACTION;
 	}
 	__sync_fetch_and_add(&state->weight_in_turn[odd], weight);
+	if (use_step(flow, WEIR_USE_LAST))
+		__sync_fetch_and_add(&state->little_in_turn[odd], weight);
 }
 
 /* The flow was counted in the current turn and in the one before. */
@@ -196,11 +199,17 @@ static __always_inline void share_take_off(__u64 *sum, __u32 less)
 		__sync_fetch_and_add(sum, -(__u64)less);
 }
 
-static __always_inline void share_take_off_turn(struct weir_port_state *state, __u32 turn, __u32 full, bool small)
+/* `full`: the weight of the flow at the step 0. */
+static __always_inline void share_take_off_turn(struct weir_port_state *state, __u32 turn, __u32 full, __u32 step,
+						bool small)
 {
+	__u32 used = use_weight(full, step), weight = small ? used / WEIR_PUNISHED_FRACTION : used;
+
 	share_take_off(&state->sent_in_turn[turn & 1], 1);
-	share_take_off(&state->full_in_turn[turn & 1], full);
-	share_take_off(&state->weight_in_turn[turn & 1], small ? full / WEIR_PUNISHED_FRACTION : full);
+	share_take_off(&state->full_in_turn[turn & 1], used);
+	share_take_off(&state->weight_in_turn[turn & 1], weight);
+	if (step)
+		share_take_off(&state->little_in_turn[turn & 1], weight);
 }
 
 /*
@@ -216,10 +225,9 @@ static __always_inline void share_end_sender(struct weir_flow *flow, const struc
 	if (state->turn - turn > 1 || state->queue_bytes > port->buffer_bytes / WEIR_SPARE_FRACTION)
 		return;
 	full = share_unpunished_weight(port, state, host);
-	share_take_off_turn(state, turn, use_weight(full, use_step(flow, WEIR_USE_LAST)),
-			    flow->flags & WEIR_SMALL_WEIGHT);
+	share_take_off_turn(state, turn, full, use_step(flow, WEIR_USE_LAST), flow->flags & WEIR_SMALL_WEIGHT);
 	if (turn == state->turn && flow->flags & WEIR_SENT_BEFORE)
-		share_take_off_turn(state, turn - 1, use_weight(full, use_step(flow, WEIR_USE_BEFORE)),
+		share_take_off_turn(state, turn - 1, full, use_step(flow, WEIR_USE_BEFORE),
 				    flow->flags & WEIR_SMALL_BEFORE);
 	flow->last_turn = state->turn - 2;
 }
@@ -286,6 +294,19 @@ static __always_inline __u64 share_active_weight(const struct weir_port *port, c
 {
 	return port->link_ns ? share_sum(share_weights_in_turn(state), port, state, now_ns)
 			     : share_active_senders(port, state, now_ns);
+}
+
+/* The part of an allowance that flows have which use little of it; only with weights. */
+static __always_inline __u64 share_of_little_use(const struct weir_port *port, const struct weir_port_state *state,
+						 __u64 allowance, __u64 now_ns)
+{
+	__s64 age = share_turns_passed(port, state, now_ns);
+	__u64 little = weir_most_in_turn(state->little_in_turn, state->turn, age);
+	__u64 all = weir_most_in_turn(share_weights_in_turn(state), state->turn, age);
+
+	if (little >= all)
+		return little ? allowance : 0;
+	return allowance * little / all;
 }
 
 /* The weight of the active senders that is missing because some of them are punished; only with weights. */

@@ -166,6 +166,7 @@ struct weir_port_state {
 	__u32 was_starved;       /* 1: so was the interval before */
 	__u64 weight_in_turn[2]; /* as sent_in_turn, of the flows' weights; only if the port corrects its allowance */
 	__u64 full_in_turn[2];   /* as weight_in_turn, if nobody were punished */
+	__u64 little_in_turn[2]; /* the part of weight_in_turn of flows that use little of it (weir_use.h) */
 	__u32 host_most_in_turn[2]; /* the most flows of one host that sent in that turn (weir_host.h) */
 	__u32 by_host_turns;        /* bit 0: the current turn counts by host, bit 1: so did the one before */
 	__u16 round_trip[2]; /* the shortest of a flow that the window limited, in the unit of ROUND_TRIP_SHIFT: since

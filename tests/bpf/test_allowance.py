@@ -219,6 +219,22 @@ def test_the_allowance_is_at_most_what_the_shortest_round_trip_needs(
         assert bench.counters.allowance_limit == limit
 
 
+def test_what_flows_do_not_use_is_added_to_the_largest_allowance(bench: Bench) -> None:
+    """Half of the weights are of flows that use at most 7/16 of their windows."""
+    small_queue, rate_bps = 16_000, 10_000_000
+    bench.plane.configure(PORT, replace(SETTINGS, common_rtt_us=1000), rate_bps, small_queue)
+    for _ in range(60):
+        with bench.changed_state() as state:
+            state.window_limits = 1
+            state.round_trip, state.round_trip_ns = (40, 0), time.monotonic_ns()
+            for turn, weight in enumerate(state.weight_in_turn):
+                state.little_in_turn[turn] = weight // 2
+        windows(bench, 1)
+    longest = (41 << 18) * rate_bps // 8 // 10**9 * PAYLOAD // (PAYLOAD + HEADERS)
+    used = 1 - 1 / 2 * 9 / 16
+    assert bench.counters.allowance_bytes == pytest.approx((fits(small_queue) + longest) / used, rel=0.01)
+
+
 def test_it_never_falls_below_two_frames(bench: Bench) -> None:
     bench.set_queue_bytes(100_000)
     for _ in range(50):

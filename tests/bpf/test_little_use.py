@@ -35,10 +35,11 @@ class Flow:
         self.send(MSS, 0)
         self.acknowledge(0)
 
-    def acknowledge(self, value: int | None, payload: bytes = b"") -> int:
-        """The receiver acknowledges all that was sent. Returns its window, in bytes."""
+    def acknowledge(self, value: int | None, payload: bytes = b"", offered: int = 65535 << SCALE) -> int:
+        """The receiver acknowledges all that was sent, and offers so much. Returns its window, in bytes."""
         options = timestamps(value, 0) if self.has_timestamps and value is not None else b""
-        ack = replace(self.segment, ack=self.sent, options=options, window=65535, payload=payload)
+        window = offered >> SCALE
+        ack = replace(self.segment, ack=self.sent, options=options, window=window, payload=payload)
         return window_of(self.bench.ingress(ack), ack) << SCALE
 
     def send(self, nbytes: int, echo: int) -> None:
@@ -166,11 +167,14 @@ def test_the_end_of_a_flow_takes_off_the_weight_with_which_it_was_counted(both: 
     slow, fast = both
     use_little(slow, fast)
     with slow.bench.changed_state() as state:
-        assert FULL_WEIGHT < state.full_in_turn[state.turn % 2] < 1.1 * FULL_WEIGHT
+        odd = state.turn % 2
+        assert FULL_WEIGHT < state.full_in_turn[odd] < 1.1 * FULL_WEIGHT
+        assert state.little_in_turn[odd] == state.full_in_turn[odd] - FULL_WEIGHT
         state.queue_bytes = 0
     slow.finish()
     with slow.bench.changed_state() as state:
         assert list(state.full_in_turn) == list(state.weight_in_turn) == [FULL_WEIGHT, FULL_WEIGHT]
+        assert list(state.little_in_turn) == [0, 0]
 
 
 def test_the_answer_to_a_request_has_a_whole_part(both: tuple[Flow, Flow]) -> None:
@@ -190,6 +194,44 @@ def test_a_flow_that_pauses_without_a_request_keeps_its_small_part(both: tuple[F
     turns(slow.bench, fast, number=3)
     turns(slow.bench, slow, fast)
     assert fast.window > 0.85 * ALLOWANCE_BYTES
+
+
+def offers(slow: Flow, fast: Flow, window: int) -> None:
+    """The receiver of the first flow offers so much in many turns, and its sender uses all of it."""
+    for _ in range(2 * STEPS):
+        slow.send(min(window, slow.acknowledge(None, offered=window)), 0)
+        fast.round_trip()
+        turns(slow.bench, slow, fast)
+
+
+@pytest.mark.parametrize("has_timestamps", [True, False])
+def test_what_a_receiver_does_not_offer_goes_to_the_others(port: Bench, has_timestamps: bool) -> None:
+    slow, fast = Flow(port, 40001, has_timestamps), Flow(port, 40002)
+    hold_allowance(port)
+    offered = 8 * MSS
+    offers(slow, fast, offered)
+    assert 1.4 * offered < slow.window < 2.8 * offered
+    assert fast.window > ALLOWANCE_BYTES - 2.8 * offered - 2 * MSS
+
+
+def test_a_receiver_that_offers_half_of_the_part_keeps_it(both: tuple[Flow, Flow]) -> None:
+    offers(*both, window=ALLOWANCE_BYTES // 4)
+    assert both[0].window == pytest.approx(ALLOWANCE_BYTES / 2, abs=2 * MSS)
+
+
+def test_a_receiver_that_opens_its_window_again_gets_its_part_back(both: tuple[Flow, Flow]) -> None:
+    slow, fast = both
+    offers(slow, fast, 8 * MSS)
+    for _ in range(2 * STEPS):
+        slow.round_trip()
+        fast.round_trip()
+        turns(slow.bench, slow, fast)
+    assert slow.window == pytest.approx(ALLOWANCE_BYTES / 2, abs=2 * MSS)
+
+
+def test_a_receiver_that_offers_nothing_holds_nothing(both: tuple[Flow, Flow]) -> None:
+    offers(*both, window=0)
+    assert both[1].window > 0.93 * ALLOWANCE_BYTES
 
 
 def test_a_flow_without_timestamps_keeps_its_part(port: Bench) -> None:

@@ -23,7 +23,13 @@ _HELD_TURN_SHIFT = 62
 
 def clear_turn(state: Any, turn: int) -> None:
     """No flow has sent in an even (0) or odd (1) turn of a port's state."""
-    for count in (state.sent_in_turn, state.weight_in_turn, state.full_in_turn, state.host_most_in_turn):
+    for count in (
+        state.sent_in_turn,
+        state.weight_in_turn,
+        state.full_in_turn,
+        state.little_in_turn,
+        state.host_most_in_turn,
+    ):
         count[turn] = 0
 
 
