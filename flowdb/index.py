@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeAlias
@@ -33,12 +33,14 @@ def by_age_active_first(flow: Flow) -> tuple[bool, int, int]:
 class _Port:
     """The flows that leave by one port: the free flows by age and by rank, and the number of held flows.
 
-    ``rank``: the port's own ranking; None: the index's ranking applies.
+    ``active``: the ages of the free flows that are active. ``rank``: the port's own ranking; None: the
+    index's ranking applies.
     """
 
     key: PortKey
     rank: Rank | None = None
     ages: SortedList[AgeKey] = field(default_factory=SortedList)
+    active: SortedList[AgeKey] = field(default_factory=SortedList)
     ranks: SortedList[RankKey] = field(default_factory=SortedList)
     held: int = 0
 
@@ -113,6 +115,7 @@ class FlowIndex:
             if (
                 same_path
                 and flow.age_key == entry.age
+                and flow.state is entry.flow.state
                 and self._rank_keys(flow, entry.ports) == entry.rank_keys
             ):
                 entry.flow = flow
@@ -170,11 +173,19 @@ class FlowIndex:
         """The youngest free flow that leaves by a port."""
         return self._at(port, -1)
 
-    def any_free_between(self, port: PortKey, after: AgeKey, until: AgeKey) -> bool:
-        """Whether a free flow of a port is younger than ``after`` and no younger than ``until``."""
+    def any_active_between(
+        self, port: PortKey, after: AgeKey, until: AgeKey, besides: Container[int] = ()
+    ) -> bool:
+        """Whether a free and active flow of a port is younger than ``after`` and no younger than ``until``.
+
+        ``besides``: the ids of flows that do not count.
+        """
         with self._lock:
             there = self._ports.get(port)
-            return there is not None and any(True for _ in there.ages.irange(after, until, (False, True)))
+            if there is None:
+                return False
+            between = there.active.irange(after, until, (False, True))
+            return any(flow_id not in besides for _, flow_id in between)
 
     def hold(self, flow_id: int) -> None:
         """Make a free flow held. A flow that is unknown or already held is ignored."""
@@ -238,6 +249,8 @@ class FlowIndex:
                 port.held += 1
                 continue
             port.ages.add(entry.age)
+            if entry.flow.state is FlowState.ACTIVE:
+                port.active.add(entry.age)
             if rank_key is not None:
                 port.ranks.add(rank_key)
 
@@ -247,6 +260,8 @@ class FlowIndex:
                 port.held -= 1
                 continue
             port.ages.remove(entry.age)
+            if entry.flow.state is FlowState.ACTIVE:
+                port.active.remove(entry.age)
             if rank_key is not None:
                 port.ranks.remove(rank_key)
 

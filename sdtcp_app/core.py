@@ -34,7 +34,7 @@ rerouted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Protocol
@@ -64,7 +64,9 @@ class Flows(Protocol):
 
     def candidates(self, port: PortKey, limit: int) -> list[Flow]: ...
     def newest(self, port: PortKey) -> Flow | None: ...
-    def any_free_between(self, port: PortKey, after: AgeKey, until: AgeKey) -> bool: ...
+    def any_active_between(
+        self, port: PortKey, after: AgeKey, until: AgeKey, besides: Container[int]
+    ) -> bool: ...
     def count(self, port: PortKey) -> int: ...
     def count_candidates(self, port: PortKey) -> int: ...
     def get(self, flow_id: int) -> Flow | None: ...
@@ -77,7 +79,8 @@ class _Port:
     """One port's episode of congestion.
 
     ``clamps``: the clamps that the port wants, the oldest first. ``burst``: the range of ages of the burst
-    flows.
+    flows. ``lifted``: flows whose clamps the port lifted because a burst was over, so they do not belong to a
+    burst.
     ``shared``: the last W_c of equation (5), and the number of the newest clamp at that time.
     ``ended``: flows that ended under equation (5), less the clamps that the port lifted for them.
     """
@@ -88,6 +91,7 @@ class _Port:
     last_lift_ns: int | None = None
     clamps: dict[int, Clamp] = field(default_factory=dict)
     burst: tuple[AgeKey, AgeKey] | None = None
+    lifted: set[int] = field(default_factory=set)
     shared: tuple[int, int] | None = None
     ended: int = 0
 
@@ -176,8 +180,8 @@ class Sdtcp:
         self._lifting.add(port)
         newest = self._flows.newest(port)
         if newest is not None and state.clamps:
-            youngest_punished = max(clamp.flow.age_key for clamp in state.clamps.values())
-            state.burst = (youngest_punished, newest.age_key)
+            longest_lived = min(clamp.flow.age_key for clamp in state.clamps.values())
+            state.burst = (longest_lived, newest.age_key)
         return self._lift_due(port, state, now_ns)
 
     def on_tick(self, now_ns: int) -> list[Decision]:
@@ -334,6 +338,7 @@ class Sdtcp:
         for punish in wanted:
             flow_id = punish.flow.id
             state.clamps.pop(flow_id, None)
+            state.lifted.discard(flow_id)
             if clamp := self._clamps.get(flow_id, punish.switch):
                 state.clamps[flow_id] = clamp
         return decisions
@@ -351,13 +356,19 @@ class Sdtcp:
             state.ended = max(state.ended - 1, 0)
         state.last_lift_ns = now_ns
         clamp = state.clamps.pop(next(iter(state.clamps)))
+        if reason is LiftReason.NORMAL:
+            state.lifted.add(clamp.flow.id)
         return [*self._clamps.drop(clamp, port, reason, now_ns)]
 
     def _burst_is_over(self, port: PortKey, state: _Port) -> bool:
-        """Whether no burst flow is left or, under equation (5), more flows ended than clamps were lifted."""
+        """Whether no burst flow is left or, under equation (5), more flows ended than clamps were lifted.
+
+        A burst flow has no clamp and is younger than the port's longest-lived punished flow. It ends with its
+        FIN, or if it is idle.
+        """
         if _shared(port, state):
             return state.ended > 0
-        return state.burst is None or not self._flows.any_free_between(port, *state.burst)
+        return state.burst is None or not self._flows.any_active_between(port, *state.burst, state.lifted)
 
     def _changes_window(self, share: Punish) -> bool:
         """Whether a share changes something: it is the port's first one, or at least a segment smaller."""

@@ -12,6 +12,7 @@ from mininet_topos.experiments.baselines import BASELINES
 from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.experiments.schemes import style_of
 from mininet_topos.records.raw_records import read_run, span_ns
+from mininet_topos.results.panels import COLUMN_IN, legend_below, panels
 from mininet_topos.results.series import (
     FlowSeries,
     Numbers,
@@ -22,7 +23,6 @@ from mininet_topos.results.series import (
 )
 from mininet_topos.results.summary import Row
 
-COLUMN_IN = 3.4
 ROW_IN = 1.5
 MOST_LINES = 12
 GRID_NS = 1e8
@@ -116,11 +116,9 @@ def _draw_queue(
 
 
 def queue_distribution(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
-    """Draw the distribution of the queue length over time: a panel for each case, a curve for each scheme."""
-    figure = Figure(figsize=(COLUMN_IN * len(by_case), 2.3), layout="constrained")
-    for axis, (case, rows) in zip(
-        figure.subplots(1, len(by_case), squeeze=False)[0], by_case.items(), strict=True
-    ):
+    """Draw the distribution of the queue length over time: a panel for each case, a curve for each run."""
+    figure, axes = panels(len(by_case))
+    for axis, (case, rows) in zip(axes, by_case.items(), strict=True):
         for row in rows:
             run = folder / "raw" / row["run"]
             record, records = read_run(run)
@@ -131,16 +129,15 @@ def queue_distribution(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
         axis.set_title(f"{case}: {rows[0]['title']}", fontsize=8)
         axis.set_xlabel("queue (packets)")
         axis.set_ylim(0, 1.02)
-        axis.legend(fontsize=7)
+    axes[0].set_ylabel("share of the time")
+    legend_below(figure, axes)
     return figure
 
 
 def completion_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
-    """Draw the distribution of flow completion times: a panel for each case, a curve for each scheme."""
-    figure = Figure(figsize=(COLUMN_IN * len(by_case), 2.3), layout="constrained")
-    for axis, (case, rows) in zip(
-        figure.subplots(1, len(by_case), squeeze=False)[0], by_case.items(), strict=True
-    ):
+    """Draw the distribution of flow completion times: a panel for each case, a curve for each run."""
+    figure, axes = panels(len(by_case))
+    for axis, (case, rows) in zip(axes, by_case.items(), strict=True):
         for row in rows:
             _, records = read_run(folder / "raw" / row["run"])
             times = sorted(entry["fct_ms"] for entry in records if entry["event"] == "flow")
@@ -155,5 +152,7 @@ def completion_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
         axis.set_xscale("log")
         axis.set_title(f"{case}: {rows[0]['title']}", fontsize=8)
         axis.set_xlabel("flow completion time (ms, log scale)")
-        axis.legend(fontsize=7)
+        axis.set_ylim(0, 1.02)
+    axes[0].set_ylabel("share of the flows")
+    legend_below(figure, axes)
     return figure

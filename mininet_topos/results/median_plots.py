@@ -8,11 +8,17 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mininet_topos.experiments.schemes import style_of
+from mininet_topos.results.panels import legend_below, panels
 from mininet_topos.results.summary import Row
 
-PANEL_IN = (3.4, 2.3)
 SPREAD = 0.6
 """The part of the distance between two cases that the markers of one case take."""
+
+
+def _unit(figure: str) -> str:
+    if figure.startswith("slowdown"):
+        return ""
+    return " (Mbit/s)" if figure == "goodput" else " (ms)"
 
 
 def median_plot(found: Sequence[Row]) -> Figure:
@@ -23,8 +29,7 @@ def median_plot(found: Sequence[Row]) -> Figure:
     figures = list(dict.fromkeys(row["figure"] for row in found))
     cases = list(dict.fromkeys(row["case"] for row in found))
     schemes = list(dict.fromkeys(row["scheme"] for row in found))
-    figure = Figure(figsize=(PANEL_IN[0] * len(figures), PANEL_IN[1]), layout="constrained")
-    axes = figure.subplots(1, len(figures), squeeze=False)[0]
+    figure, axes = panels(len(figures))
     for axis, name in zip(axes, figures, strict=True):
         for number, scheme in enumerate(schemes):
             style = style_of(scheme)
@@ -47,8 +52,8 @@ def median_plot(found: Sequence[Row]) -> Figure:
             )
         axis.set_xticks(range(len(cases)), cases)
         axis.set_ylim(bottom=0)
-        axis.set_ylabel("goodput (Mbit/s)" if name == "goodput" else f"{name} (ms)")
+        axis.set_xlim(-0.5, len(cases) - 0.5)
+        axis.set_ylabel(name + _unit(name))
         axis.set_xlabel("case; bars: 95 % interval of the median")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)))
+    legend_below(figure, axes)
     return figure

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
@@ -18,10 +17,9 @@ from mininet_topos.records.raw_records import goodput_points, queries, query_spa
 from mininet_topos.results.comparisons import medians, repeated
 from mininet_topos.results.flow_plots import completion_times, flows_over_time, queue_distribution
 from mininet_topos.results.median_plots import median_plot
+from mininet_topos.results.panels import legend_below, panels
 from mininet_topos.results.summary import Row, load_experiment
 
-COLUMN_IN = 3.4
-PANEL_IN = 2.3
 STYLE = {
     "font.size": 8,
     "axes.spines.top": False,
@@ -87,12 +85,6 @@ def save(figure: Figure, stem: Path) -> Path:
     return stem.with_suffix(".svg")
 
 
-def _panels(count: int, height_in: float = PANEL_IN, sharey: bool = False) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(COLUMN_IN * count, height_in), layout="constrained")
-    axes = figure.subplots(1, count, squeeze=False, sharey=sharey)[0]
-    return figure, list(axes)
-
-
 def _times_ms(folder: Path, row: Row) -> list[float]:
     _, records = read_run(folder / "raw" / row["run"])
     return [query["qct_ms"] for query in queries(records)]
@@ -100,7 +92,7 @@ def _times_ms(folder: Path, row: Row) -> list[float]:
 
 def query_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
     """Draw the distribution of the query completion times: a panel for each case, a curve for each scheme."""
-    figure, axes = _panels(len(by_case))
+    figure, axes = panels(len(by_case))
     for axis, (case, rows) in zip(axes, by_case.items(), strict=True):
         for row in rows:
             style = style_of(row["scheme"])
@@ -123,10 +115,7 @@ def query_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
         axis.set_title(f"{case}: {rows[0]['title']}", fontsize=8)
         axis.set_xlabel("query completion time (ms, log scale)")
         axis.set_ylim(0, 1.02)
-    handles = {
-        text: line for axis in axes for line, text in zip(*axis.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles))
+    legend_below(figure, axes)
     axes[0].set_ylabel("share of the queries")
     return figure
 
@@ -148,9 +137,9 @@ def by_number_of(swept: str, folder: Path, rows: list[Row]) -> Figure:
     """
     sizes = sorted({row["size_bytes"] for row in rows if row["queries"]})
     totals = {row["size_bytes"] * row["workers"] for row in rows if row["queries"]}
-    panels = [sizes] if len(totals) == 1 else [[size] for size in sizes]  # one total: one panel
-    figure, axes = _panels(len(panels))
-    for axis, some in zip(axes, panels, strict=True):
+    together = [sizes] if len(totals) == 1 else [[size] for size in sizes]  # one total: one panel
+    figure, axes = panels(len(together))
+    for axis, some in zip(axes, together, strict=True):
         inside = [row for row in rows if row["queries"] and row["size_bytes"] in some]
         for scheme in dict.fromkeys(row["scheme"] for row in inside):
             style = style_of(scheme)
@@ -188,7 +177,7 @@ def by_number_of(swept: str, folder: Path, rows: list[Row]) -> Figure:
 
 def queue_over_time(folder: Path, experiment: Experiment, rows: list[Row]) -> Figure:
     """Draw the bottleneck's queue during the first queries of a case: a panel for each scheme."""
-    figure, axes = _panels(len(rows), sharey=True)
+    figure, axes = panels(len(rows), sharey=True)
     for axis, row in zip(axes, rows, strict=True):
         style = style_of(row["scheme"])
         time_s, queue_kb = _queue_trace(folder, row)
@@ -219,7 +208,7 @@ def _queue_trace(folder: Path, row: Row) -> tuple[np.ndarray, np.ndarray]:
 def background(folder: Path, rows: list[Row]) -> Figure:
     """Draw the long flows' goodput over time: a panel for each scheme; the time of the queries is shaded."""
     some = [row for row in rows if row["background_mbps"]]
-    figure, axes = _panels(len(some), sharey=True)
+    figure, axes = panels(len(some), sharey=True)
     for axis, row in zip(axes, some, strict=True):
         style = style_of(row["scheme"])
         _, records = read_run(folder / "raw" / row["run"])

@@ -41,11 +41,25 @@ def test_between_excludes_the_lower_and_includes_the_upper_bound():
     index = FlowIndex()
     index.add(make_flow(5, opened_ns=50))
     port = PortKey(1, 1)
-    assert index.any_free_between(port, (40, 0), (50, 5))
-    assert not index.any_free_between(port, (50, 5), (90, 0))
-    assert not index.any_free_between(port, (10, 0), (50, 4))
+    assert index.any_active_between(port, (40, 0), (50, 5))
+    assert not index.any_active_between(port, (50, 5), (90, 0))
+    assert not index.any_active_between(port, (10, 0), (50, 4))
     index.hold(5)
-    assert not index.any_free_between(port, (40, 0), (50, 5))
+    assert not index.any_active_between(port, (40, 0), (50, 5))
+
+
+def test_idle_flows_and_named_flows_are_not_active_between():
+    index, port, every = FlowIndex(), PortKey(1, 1), ((0, 0), (90, 0))
+    flow = make_flow(5, opened_ns=50)
+    index.add(flow)
+    assert not index.any_active_between(port, *every, {5})
+    index.change(replace(flow, state=FlowState.IDLE))
+    assert not index.any_active_between(port, *every)
+    index.hold(5)
+    index.change(flow)
+    assert not index.any_active_between(port, *every), "held"
+    index.release(5)
+    assert index.any_active_between(port, *every, {6})
 
 
 def test_a_removed_flow_leaves_nothing():

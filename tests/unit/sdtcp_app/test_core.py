@@ -1,7 +1,9 @@
 """The control loop: which flow it punishes, when, and that every clamp ends."""
 
-from flowdb.flow import FiveTuple, Flow, Hop, PortKey
-from flowdb.index import FlowIndex
+from dataclasses import replace
+
+from flowdb.flow import FiveTuple, Flow, FlowState, Hop, PortKey
+from flowdb.index import FlowIndex, by_age_active_first
 from sdtcp_app.core import Sdtcp
 from sdtcp_app.core_types import Alarm, Equation, Lift, LiftReason, Parameters, Punish
 
@@ -124,6 +126,34 @@ def test_release_waits_for_normal_and_for_the_end_of_the_burst():
     assert core.on_tick(40 * MS) == [Lift(make_flow(1), PORT, 1, LiftReason.NORMAL)]
     assert core.on_tick(50 * MS) == []
     assert not core.busy
+
+
+def test_a_burst_flow_may_be_older_than_a_punished_flow():
+    """If activity is known of the youngest flow first, that flow is punished before the others."""
+    index, core = setup(3)
+    for older in (1, 2):
+        index.change(replace(make_flow(older), state=FlowState.IDLE))
+    index.rank_by(by_age_active_first)
+    assert [punish.flow.id for punish in core.on_alarm(alarm(), 0)] == [3]
+    index.change(make_flow(1))
+    assert [punish.flow.id for punish in core.on_alarm(alarm(), STEP)] == [1]
+    index.change(make_flow(2))
+    assert core.on_normal(PORT, 20 * MS) == [], "flow 2 is a burst flow"
+    assert core.on_tick(30 * MS) == []
+    index.change(replace(make_flow(2), state=FlowState.IDLE))
+    assert [lift.flow.id for lift in core.on_tick(40 * MS)] == [3]
+
+
+def test_a_flow_that_a_port_released_is_no_burst_flow():
+    """Flow 2 sends on, and is younger than flow 1, which is punished again."""
+    index, core = setup(4)
+    for step in range(3):
+        core.on_alarm(alarm(), step * STEP)
+    close(index, core, 4)
+    assert [lift.flow.id for lift in core.on_normal(PORT, 20 * MS)] == [1]
+    assert [lift.flow.id for lift in core.on_tick(30 * MS)] == [2]
+    assert [punish.flow.id for punish in core.on_alarm(alarm(), 40 * MS)] == [1]
+    assert [lift.flow.id for lift in core.on_normal(PORT, 50 * MS)] == [3]
 
 
 def test_without_burst_flows_normal_releases_at_once():
