@@ -9,6 +9,7 @@ With `pytest -n` the workers collect the tests, and report to the controller wha
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,12 @@ pytest_plugins = [
     "tests.support.session.workers",
 ]
 HERE = Path(__file__).parent
+
+
+def pytest_configure() -> None:
+    """A shell's background job ignores SIGINT, and so would all programs that the tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _built() -> str:
