@@ -42,8 +42,7 @@ from mininet_topos.running.traffic_programs import SINK_PORT, Traffic
 
 WARMUP_S, CHANGE_S, END_S = 3.0, 7.0, 11.0
 LISTENING_S = 20.0
-SENDER = str(Path(__file__).with_name("paced_sender.py"))
-RECEIVER = str(Path(__file__).with_name("paced_receiver.py"))
+PACED_FLOW = str(Path(__file__).with_name("paced_flow.py"))
 PACED_PORT = SINK_PORT + 1
 MIX = re.compile(r"(\d+)x([\d.]+)(r?)\+(\d+)")
 COLUMNS = ("mix", "RTT ms", "scheme", "turns", "Mbit/s", "drops", "1st s", "1st drops", "then")
@@ -76,21 +75,22 @@ def flows(mix: Mix, net: Network, folder: Path) -> Iterator[None]:
     programs: list[Program] = []
 
     def start(name: str, host: Node, *argv: object) -> Program:
-        command = inside(host, sys.executable, *map(str, argv))
+        command = inside(host, sys.executable, PACED_FLOW, *map(str, argv))
         programs.append(Program(name, command, folder / f"{name}.log", net.state))
         return programs[-1]
 
     try:
         traffic.start(net.root, "sink", port=SINK_PORT)
         traffic.await_event("listening", 1, LISTENING_S)
-        receiver = start("paced receiver", net.root, RECEIVER, PACED_PORT, mix.slow_bps, CHANGE_S)
-        if not wait_until(lambda: "listening" in receiver.output(), LISTENING_S):
-            raise receiver.failure("it does not listen")
+        if mix.by_receiver:
+            receiver = start("paced receiver", net.root, "receive", PACED_PORT, mix.slow_bps, CHANGE_S)
+            if not wait_until(lambda: "listening" in receiver.output(), LISTENING_S):
+                raise receiver.failure("it does not listen")
         for number, host in enumerate(net.senders):
             slow = number < mix.slow
             port = PACED_PORT if slow and mix.by_receiver else SINK_PORT
             rate_bps = mix.slow_bps if slow and not mix.by_receiver else 0
-            start(f"sender {number}", host, SENDER, net.root.IP(), port, rate_bps, CHANGE_S)
+            start(f"sender {number}", host, "send", net.root.IP(), port, rate_bps, CHANGE_S)
         yield
         for program in programs:
             program.check()

@@ -296,7 +296,10 @@ static __always_inline __u64 share_active_weight(const struct weir_port *port, c
 			     : share_active_senders(port, state, now_ns);
 }
 
-/* The part of an allowance that flows have which use little of it; only with weights. */
+/*
+ * The part of an allowance that flows have which use little of it; only with weights. The sums are compared as counted:
+ * share_sum takes N_i for a sum of 0.
+ */
 static __always_inline __u64 share_of_little_use(const struct weir_port *port, const struct weir_port_state *state,
 						 __u64 allowance, __u64 now_ns)
 {
