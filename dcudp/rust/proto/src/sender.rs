@@ -27,8 +27,13 @@ const REACHED_PART: f64 = 1.0 / 16.0;
 const PROBE_PARTS: f64 = 64.0;
 /// The same, at least, in parts of the link's rate: on long paths a packet per RTT is little.
 const LINK_PARTS: f64 = 512.0;
-/// An unmarked ACK raises Rate_max by this part of it if ECN says nothing: a full queue is the first signal then.
+/// If ECN says nothing, Rate_max grows by this part of it per RTT: a full queue is the first signal then.
 const BLIND_PART: f64 = 1.0 / 256.0;
+/// It grows by so many packets per RTT, if that is more, while the queue does not grow. With cuts to 0.7 this gains
+/// what Reno gains (RFC 9438, section 4.3).
+const BLIND_PACKETS: f64 = 0.53;
+/// The queue grows if a smaller part of the packets arrives than this.
+const DELIVERED_PART: f64 = 0.97;
 /// A loss counts as this share of marked ACKs then: the rate falls to 0.7 of what it was, as in CUBIC (RFC 9438).
 const BLIND_SHARE: f64 = 0.6;
 /// An unmarked ACK raises Rate_max by at most this part of it.
@@ -82,6 +87,7 @@ pub struct RateControl {
     /// What a path without marks was seen to carry. No source: the paper knows marks only.
     ceiling_pps: f64,
     raised_us: Micros,
+    grown_us: Micros,
     /// Packets were lost since the UDP Mode last began.
     lossy: bool,
     rtt_us: f64,
@@ -110,6 +116,7 @@ impl RateControl {
             rate_max_pps: link_pps,
             ceiling_pps: f64::INFINITY,
             raised_us: 0,
+            grown_us: 0,
             lossy: false,
             rtt_us: 1000.0,
             smooth_us: 1000.0,
@@ -222,7 +229,7 @@ impl RateControl {
     fn change_rate(&mut self, ece: bool, progress: Progress) {
         let delivered = self.delivered_part(progress);
         if !ece {
-            return self.grow();
+            return self.grow(progress.now_us, delivered >= DELIVERED_PART);
         }
         if !self.has_seen_cut(progress) {
             return;
@@ -278,23 +285,35 @@ impl RateControl {
     }
 
     /// Equation (2), derived: an unmarked ACK returns Rate_data to Rate_max. Once it is there, further
-    /// unmarked ACKs raise both by i units, i = 1, 2, 3, ..., up to the link's rate. A unit is 1 / 64 packet
-    /// per RTT, or 1 / 512 of the link's rate if that is more.
-    ///
-    /// So the first steps add little to a queue, and bandwidth that others leave is taken up after some ten
-    /// RTTs.
-    fn grow(&mut self) {
+    /// unmarked ACKs raise both, up to the link's rate. `steady`: the queue does not grow.
+    fn grow(&mut self, now: Micros, steady: bool) {
+        let waited_us = now.saturating_sub(self.grown_us) as f64;
+        self.grown_us = now;
         if self.rate_max_pps - self.rate_pps > self.rate_max_pps * REACHED_PART {
             self.rate_pps = self.rate_max_pps;
             return;
         }
-        self.probes += 1;
-        let unit = (1e6 / self.rtt_us / PROBE_PARTS).max(self.link_pps / LINK_PARTS);
-        let step =
-            if self.ecn_works { unit * f64::from(self.probes) } else { self.rate_max_pps * BLIND_PART };
+        let step = if self.ecn_works { self.probe() } else { self.blind_step(waited_us, steady) };
         let limit = self.link_pps.max(self.floor_pps());
         self.rate_max_pps = (self.rate_max_pps + step.min(self.rate_max_pps * GROWTH_PART)).min(limit);
         self.rate_pps = self.rate_max_pps;
+    }
+
+    /// The i-th step after a cut is i units. A unit is 1 / 64 packet per RTT, or 1 / 512 of the link's rate if
+    /// that is more. So the first steps add little to a queue, and bandwidth that others leave is taken up after
+    /// some ten RTTs.
+    fn probe(&mut self) -> f64 {
+        self.probes += 1;
+        let unit = (1e6 / self.rtt_us / PROBE_PARTS).max(self.link_pps / LINK_PARTS);
+        unit * f64::from(self.probes)
+    }
+
+    /// Without marks the rate grows until packets are lost. It grows per RTT, and not per ACK, because ACKs
+    /// come more often than once per RTT in a long queue.
+    fn blind_step(&self, waited_us: f64, steady: bool) -> f64 {
+        let part = self.rate_max_pps * BLIND_PART;
+        let step = if steady { part.max(BLIND_PACKETS * self.floor_pps()) } else { part };
+        step * (waited_us / self.rtt_us.max(self.smooth_us)).min(1.0)
     }
 
     /// A NAK reported lost packets, the last of which has the position before `lost_end`. "If the sender gets
