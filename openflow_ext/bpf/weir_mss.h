@@ -207,7 +207,8 @@ __noinline __u64 share_divisor(struct weir_flow *flow, const struct weir_port *p
 		return as_idle; /* it receives two segments first, also one flow after the other (floor_of_one_segment)
 				 */
 	weight = share_used_weight(flow, port, state, weight, now_ns);
-	share = (__u64)allowance_bytes(port, state) * weight / (flows ? flows : 1);
+	/* A flow that has ended is in no sum: N_i may be 0 when its last ACK comes. */
+	share = (__u64)allowance_bytes(port, state) * weight / (flows ? flows : share_full_weight(port));
 	if (!share_may_grow(port, state, share > 2 * mss ? share : 2 * mss, port->buffer_bytes / GROWTH_QUEUE_FRACTION))
 		return as_idle;
 	flow->flags &= ~WEIR_RESUMED;

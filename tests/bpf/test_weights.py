@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -10,8 +11,8 @@ import pytest
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
 from openflow_ext.switch.dataplane.structs import constants
-from tests.support.data_plane.bench import BRIDGE, PORT, Bench, reflex_entry, send
-from tests.support.data_plane.packets import Offer, Segment, window_of
+from tests.support.data_plane.bench import BRIDGE, PORT, Bench, reflex_entry, reverse, send
+from tests.support.data_plane.packets import ACK, FIN, Offer, Segment, window_of
 
 pytestmark = pytest.mark.beside_others
 
@@ -120,6 +121,21 @@ def test_a_punished_flow_that_resumes_has_the_share_of_an_idle_flow_first(port: 
         state.next_growth_ns = 1 << 62  # no flow receives the share of an active sender
     next_turn(port, senders=(LONG,))
     assert window(port, LONG) == near(ALLOWANCE / 2)
+
+
+def test_the_last_ack_of_the_last_flow_does_not_hold_back_the_shares_of_later_flows(port: Bench) -> None:
+    """N_i is 0 when it comes, and the flow's last segments are still in the queue."""
+    settle(port)
+    for _ in range(3):
+        next_turn(port, senders=())
+    next_turn(port, senders=(LONG,))
+    port.set_queue_bytes(BUFFER_BYTES // 6)
+    for flow in (SHORT, LONG):
+        port.egress(replace(reverse(flow), flags=FIN | ACK))
+    assert port.counters.n_i == 0
+    assert window(port, LONG) == near(ALLOWANCE)
+    with port.changed_state() as state:
+        assert state.next_growth_ns - time.monotonic_ns() <= 2 * ALLOWANCE * 8 * 10**9 // CAPACITY_BPS
 
 
 def test_each_flow_has_the_larger_window_in_some_turns(port: Bench) -> None:
