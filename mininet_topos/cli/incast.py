@@ -47,14 +47,14 @@ def _with_common_options(command: Command) -> Command:
 def demo_command(
     queries: int, out: Path | None, unpinned: bool, controller_port: int | None, as_json: bool
 ) -> None:
-    """Run one incast under plain TCP, SDTCP and SCCP: alone, beside long flows, and with 60 workers."""
+    """Run one incast under plain TCP and both controllers: alone, beside long flows, and with 60 workers."""
     _carry_out(lambda: replace(demo(queries), pinned=not unpinned), out, controller_port, as_json)
 
 
 @click.command("incast")
 @click.option(
     "--schemes",
-    default="plain,sdtcp,sccp",
+    default="plain,sdtcp-auto,sccp-auto",
     show_default=True,
     help="The schemes to compare, in this order; `weir lab schemes` lists them.",
 )

@@ -461,7 +461,7 @@ def demo(queries: int = 20) -> Experiment:
             Case("B", "20 workers x 32 KB beside 10 long flows", 20, 32_000, 10, queries),
             Case("C", "60 workers x 10 KB", 60, 10_000, 0, queries),
         ),
-        schemes=("plain", "rto5", "sdtcp", "sccp", "sdtcp+sccp"),
+        schemes=("plain", "rto5", "sdtcp-auto", "sccp-auto", "sdtcp+sccp"),
         bandwidth_mbps=100,
         queue_bytes=150_000,
         repeat_until_s=150,

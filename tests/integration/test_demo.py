@@ -85,19 +85,19 @@ def test_forty_workers_run_plain_tcp_into_timeouts(row: RowOf) -> None:
 
 
 def test_forty_workers_lose_nothing_under_sccp_and_stay_near_the_ideal(row: RowOf) -> None:
-    sccp = row("A", "sccp")
+    sccp = row("A", "sccp-auto")
     assert lossless(sccp)
     assert near_the_ideal(sccp)
 
 
 def test_sdtcp_slows_long_flows_for_the_burst_and_gives_them_their_rate_back(row: RowOf) -> None:
-    plain, sdtcp = row("B", "plain"), row("B", "sdtcp")
+    plain, sdtcp = row("B", "plain"), row("B", "sdtcp-auto")
     assert sdtcp["qct_ms"]["p50"] <= plain["qct_ms"]["p50"] / 3
     assert sdtcp["recovery_s"] is not None
     assert sdtcp["recovery_s"] <= 3
 
 
 def test_sixty_workers_with_shares_below_a_segment_lose_nothing(row: RowOf) -> None:
-    sccp = row("C", "sccp")
+    sccp = row("C", "sccp-auto")
     assert lossless(sccp)
     assert near_the_ideal(sccp)
