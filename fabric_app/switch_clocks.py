@@ -5,7 +5,8 @@ system's clock between the two starts, or by the error of one machine's clock. A
 switch's time at which it was sent. A report takes time to arrive, so the first report of a session gives a
 difference that is a little too large. It is kept, because two differences could change the order of a flow's
 times. Only a difference that is smaller by ``SYNCHRONOUS_NS`` replaces it: the first report was late. A
-difference below ``SYNCHRONOUS_NS`` counts as none.
+difference below ``SYNCHRONOUS_NS`` counts as none. So times are wrong by at most ``SYNCHRONOUS_NS`` and the
+time for which the first report was under way.
 """
 
 from __future__ import annotations
