@@ -32,10 +32,10 @@ const BLIND_PART: f64 = 1.0 / 256.0;
 /// It grows by so many packets per RTT, if that is more, while the queue does not grow. With cuts to 0.7 this gains
 /// what Reno gains (RFC 9438, section 4.3).
 const BLIND_PACKETS: f64 = 0.53;
-/// The queue grows if a smaller part of the packets arrives than this.
-const DELIVERED_PART: f64 = 0.97;
 /// A loss counts as this share of marked ACKs then: the rate falls to 0.7 of what it was, as in CUBIC (RFC 9438).
 const BLIND_SHARE: f64 = 0.6;
+/// The queue grows if a smaller part of the packets arrives than this.
+const DELIVERED_PART: f64 = 0.97;
 /// An unmarked ACK raises Rate_max by at most this part of it.
 const GROWTH_PART: f64 = 0.5;
 /// The weight of the newest RTT in the least rate.
@@ -158,7 +158,12 @@ impl RateControl {
     /// One data packet per RTT. Of the smoothed RTT, because the newest one is small whenever the queue is
     /// empty, and many senders at once would fill it again.
     fn floor_pps(&self) -> f64 {
-        1e6 / self.rtt_us.max(self.smooth_us)
+        1e6 / self.slow_rtt_us()
+    }
+
+    /// The larger one of the newest and the smoothed RTT.
+    fn slow_rtt_us(&self) -> f64 {
+        self.rtt_us.max(self.smooth_us)
     }
 
     /// Whether the receiver sees the ECN field as it was sent, and marks before losses.
@@ -243,7 +248,7 @@ impl RateControl {
     /// Whether this ACK can show what the last cut did.
     fn has_seen_cut(&self, progress: Progress) -> bool {
         let waited_us = progress.now_us.saturating_sub(self.last_cut.now_us) as f64;
-        progress.arrived > self.last_cut.sent || waited_us > CUT_RTTS * self.rtt_us.max(self.smooth_us)
+        progress.arrived > self.last_cut.sent || waited_us > CUT_RTTS * self.slow_rtt_us()
     }
 
     /// The packets that arrived since an earlier ACK, divided by those that were sent since then: below 1 the
@@ -313,7 +318,7 @@ impl RateControl {
     fn blind_step(&self, waited_us: f64, steady: bool) -> f64 {
         let part = self.rate_max_pps * BLIND_PART;
         let step = if steady { part.max(BLIND_PACKETS * self.floor_pps()) } else { part };
-        step * (waited_us / self.rtt_us.max(self.smooth_us)).min(1.0)
+        step * (waited_us / self.slow_rtt_us()).min(1.0)
     }
 
     /// A NAK reported lost packets, the last of which has the position before `lost_end`. "If the sender gets

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{connected, jain, Network};
+use common::{connected, jain, Network, Sim};
 use dcudp_proto::Config;
 
 struct Shared {
@@ -16,18 +16,28 @@ struct Shared {
     control: f64,
 }
 
-fn share(network: Network, senders: usize, until_us: u64, seed: u64) -> Shared {
+/// When the senders begin.
+const BEGIN_US: u64 = 50_000;
+
+/// Senders that each offer 1.6 times the link's rate for `until_us`.
+fn overloaded(network: Network, senders: usize, until_us: u64, seed: u64) -> Sim {
     let link_bps = network.bottleneck_bps.expect("a bottleneck");
     let config = Config { link_rate_bps: link_bps, max_rate_bps: link_bps * 8 / 5, ..Config::default() };
     let (mut sim, ids) = connected(network, &config, senders, seed);
     sim.hosts[0].counts_only = true;
     for (host, id) in ids.iter().enumerate() {
-        sim.flow(host + 1, *id, Some(link_bps * 8 / 5), 50_000, 50_000 + until_us);
+        sim.flow(host + 1, *id, Some(link_bps * 8 / 5), BEGIN_US, BEGIN_US + until_us);
     }
-    sim.run_until(50_000 + until_us);
-    let received = sim.received(0, 50_000, 50_000 + until_us);
+    sim
+}
+
+fn share(network: Network, senders: usize, until_us: u64, seed: u64) -> Shared {
+    let link_bps = network.bottleneck_bps.expect("a bottleneck");
+    let mut sim = overloaded(network, senders, until_us, seed);
+    sim.run_until(BEGIN_US + until_us);
+    let received = sim.received(0, BEGIN_US, BEGIN_US + until_us);
     let total: u64 = received.iter().sum();
-    let half = 50_000 + until_us / 2;
+    let half = BEGIN_US + until_us / 2;
     let late: Vec<f64> =
         sim.queue.samples.iter().filter(|(at, _)| *at > half).map(|(_, length)| *length as f64).collect();
     Shared {
@@ -104,5 +114,30 @@ fn a_sender_alone_on_a_long_path() {
         let shared = share(network, 1, until_us, 400);
         println!("{mbps} Mbit/s, {delay_us} us: {:.3}", shared.utilisation);
         assert!(shared.utilisation > 0.92, "{mbps} Mbit/s, {delay_us} us: {:.3}", shared.utilisation);
+    }
+}
+
+#[test]
+fn a_link_that_does_not_mark() {
+    const FROM_US: u64 = BEGIN_US + 1_000_000;
+    const UNTIL_US: u64 = BEGIN_US + 5_000_000;
+    for (mbps, senders) in [(100, 2), (100, 4), (100, 10), (1000, 2), (1000, 4), (1000, 10)] {
+        let link_bps = mbps * 1_000_000;
+        let (queue_packets, marks) = (100, false);
+        let network = Network { bottleneck_bps: Some(link_bps), queue_packets, marks, ..Network::plain(500) };
+        let mut sim = overloaded(network, senders, UNTIL_US - BEGIN_US, 7);
+        sim.run_until(FROM_US);
+        let (drops, passed) = (sim.queue.drops, sim.queue.passed);
+        sim.run_until(UNTIL_US);
+        let received = sim.received(0, FROM_US, UNTIL_US);
+        let carried = received.iter().sum::<u64>() as f64 * 8.0 / 4.0 / link_bps as f64;
+        let lost = (sim.queue.drops - drops) as f64 / (sim.queue.passed - passed) as f64;
+        let fairness = jain(&received);
+        println!(
+            "{mbps} Mbit/s, {senders} senders: {carried:.3} of the link, Jain {fairness:.3}, {lost:.4} lost"
+        );
+        assert!(carried > 0.9, "{mbps} Mbit/s, {senders} senders: {carried:.3} of the link");
+        assert!(fairness >= 0.95, "{mbps} Mbit/s, {senders} senders: Jain {fairness:.3}");
+        assert!(lost < 0.05, "{mbps} Mbit/s, {senders} senders: {lost:.3} of the packets were lost");
     }
 }
