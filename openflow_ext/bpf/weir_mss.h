@@ -207,7 +207,7 @@ __noinline __u64 share_divisor(struct weir_flow *flow, const struct weir_port *p
 		return as_idle; /* it receives two segments first, also one flow after the other (floor_of_one_segment)
 				 */
 	weight = share_used_weight(flow, port, state, weight, now_ns);
-	/* A flow that has ended is in no sum: N_i may be 0 when its last ACK comes. */
+	/* N_i bounds the sum, and is 0 when the last ACK of the port's last flow comes. */
 	share = (__u64)allowance_bytes(port, state) * weight / (flows ? flows : share_full_weight(port));
 	if (!share_may_grow(port, state, share > 2 * mss ? share : 2 * mss, port->buffer_bytes / GROWTH_QUEUE_FRACTION))
 		return as_idle;
