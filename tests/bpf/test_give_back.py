@@ -42,13 +42,19 @@ def port(bench: Bench, request: pytest.FixtureRequest) -> Bench:
 
 
 def pause_and_send(bench: Bench, first: Segment, rounds: int = 20) -> None:
-    """In each round the link is idle, and then both flows send."""
+    """In each round the link is idle, and then both flows send.
+
+    The queue holds the first segment until the others have left, however long the machine stops in between.
+    """
     for _ in range(rounds):
         time.sleep(PAUSE_S)
         window(bench)
         bench.ingress(FREE)
-        for flow in (first, PUNISHED, FREE):
+        send(bench, first)
+        bench.set_queue_bytes(MSS)
+        for flow in (PUNISHED, FREE):
             send(bench, flow)
+        bench.set_queue_bytes(0)
 
 
 def fill_queue(bench: Bench) -> None:

@@ -2,12 +2,15 @@
 
 These are corners of the experiments `long-flows` and `long-flows-30ms`, in one short run for each scheme. So
 the bounds are wider here. The goals of the experiments are 0.99 of plain TCP's goodput and a fifth of the
-queue.
+queue. A scheme that misses a bound of goodput runs twice more, as plain TCP does, and the median of all three
+runs decides: work of other machines costs one run more than the other.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
+from statistics import median
 
 import pytest
 
@@ -15,10 +18,11 @@ from mininet_topos.experiments.experiment import Case, Experiment
 from mininet_topos.results.report import make_report
 from mininet_topos.results.summary import Row
 from mininet_topos.running.experiment_runner import Progress, run_experiment
-from tests.support.lab.void_runs import shown
+from tests.support.lab.void_runs import shown, valid
 
 pytestmark = pytest.mark.timeout(400)
 LEAST_GOODPUT = 0.95
+RUNS_MORE = 2
 QUEUE_PKTS = 99
 NO_DELAY = Experiment(
     name="no-delay",
@@ -40,7 +44,7 @@ RTT_30_MS = replace(
     delay_ms=15,
 )
 BESIDE_PLAIN = [
-    (experiment.name, case.name, scheme)
+    pytest.param(experiment, case.name, scheme, id=f"{experiment.name}-{case.name}-{scheme}")
     for experiment in (NO_DELAY, RTT_30_MS)
     for case in experiment.cases
     for scheme in experiment.schemes
@@ -48,34 +52,59 @@ BESIDE_PLAIN = [
 ]
 
 
-@pytest.fixture(scope="module")
-def row_of(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, str], Row]:
-    """Each run's row, by experiment, case and scheme."""
-    found = {}
-    for experiment in (NO_DELAY, RTT_30_MS):
-        out = tmp_path_factory.mktemp(experiment.name) / "out"
+class Runs:
+    """Rows of all runs, by experiment, case and scheme."""
+
+    def __init__(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        self._tmp_path_factory = tmp_path_factory
+        self._rows: defaultdict[tuple[str, str, str], list[Row]] = defaultdict(list)
+
+    def run(self, experiment: Experiment) -> None:
+        out = self._tmp_path_factory.mktemp(experiment.name) / "out"
         run_experiment(experiment, out, Progress(lambda text: None, lambda: None, print))
-        found |= {(experiment.name, row["case"], row["scheme"]): row for row in make_report(out)}
+        for row in make_report(out):
+            self._rows[experiment.name, row["case"], row["scheme"]].append(row)
+
+    def first(self, experiment: Experiment, case: str, scheme: str) -> Row:
+        return shown(self._rows[experiment.name, case, scheme][0])
+
+    def goodput_mbps(self, experiment: Experiment, case: str, scheme: str) -> float:
+        """The median of all valid runs."""
+        rows = valid(self._rows[experiment.name, case, scheme])
+        return median(row["goodput_mbps"] for row in rows)
+
+    def ratio_to_plain(self, experiment: Experiment, case: str, scheme: str) -> float:
+        return self.goodput_mbps(experiment, case, scheme) / self.goodput_mbps(experiment, case, "plain")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """One run of each case and scheme."""
+    found = Runs(tmp_path_factory)
+    for experiment in (NO_DELAY, RTT_30_MS):
+        found.run(experiment)
     return found
 
 
 @pytest.mark.parametrize(("experiment", "case", "scheme"), BESIDE_PLAIN)
 def test_long_flows_have_the_goodput_of_plain_tcp(
-    row_of: dict[tuple[str, str, str], Row], experiment: str, case: str, scheme: str
+    runs: Runs, experiment: Experiment, case: str, scheme: str
 ) -> None:
-    plain, row = shown(row_of[experiment, case, "plain"]), shown(row_of[experiment, case, scheme])
-    assert row["goodput_mbps"] >= LEAST_GOODPUT * plain["goodput_mbps"]
+    ratio = runs.ratio_to_plain(experiment, case, scheme)
+    if ratio < LEAST_GOODPUT:
+        cases = tuple(some for some in experiment.cases if some.name == case)
+        runs.run(replace(experiment, cases=cases, schemes=("plain", scheme), repeats=RUNS_MORE))
+        ratio = runs.ratio_to_plain(experiment, case, scheme)
+    assert ratio >= LEAST_GOODPUT
 
 
 @pytest.mark.parametrize(("experiment", "case", "scheme"), BESIDE_PLAIN)
-def test_long_flows_leave_the_queue_short(
-    row_of: dict[tuple[str, str, str], Row], experiment: str, case: str, scheme: str
-) -> None:
+def test_long_flows_leave_the_queue_short(runs: Runs, experiment: Experiment, case: str, scheme: str) -> None:
     """Windows of 30 flows hold at least a segment each, and a runt if SDTCP alone does not fit segments.
 
     Plain TCP fills the queue. At an RTT of 30 ms a single flow sends its window of 250 segments in bursts.
     """
-    plain, row = shown(row_of[experiment, case, "plain"]), shown(row_of[experiment, case, scheme])
+    plain, row = runs.first(experiment, case, "plain"), runs.first(experiment, case, scheme)
     part = 1 / 2 if case == "long1" else 3 / 4
     assert row["queue_pkts_p95"] <= part * QUEUE_PKTS
     if case == "long30":
