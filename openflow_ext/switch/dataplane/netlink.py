@@ -39,7 +39,7 @@ _CODE = struct.Struct("=i")
 _ERROR, _DONE = 2, 3
 _REQUEST, _ACK, _ECHO, _DUMP = 0x1, 0x4, 0x8, 0x300
 _TYPE_MASK = 0x3FFF
-_TCA_KIND, _TCA_OPTIONS, _TCA_STATS2 = 1, 2, 7
+_TCA_KIND, _TCA_OPTIONS, _TCA_STATS2, _TCA_DUMP_INVISIBLE = 1, 2, 7, 10
 _TCA_STATS_QUEUE = 3
 _QUEUE_STATS = struct.Struct("=IIIII")
 """struct gnet_stats_queue: packets, bytes, drops, requeues, overlimits."""
@@ -98,8 +98,12 @@ class Netlink:
         return tc_object(replies[0]) if replies else None
 
     def qdiscs(self) -> Iterator[TcObject]:
-        """The qdiscs of all interfaces: one dump."""
-        yield from map(tc_object, self._call(GET_QDISC, _REQUEST | _DUMP, TC.pack(0, 0, 0, 0, 0)))
+        """The qdiscs of all interfaces: one dump.
+
+        It has the FIFOs that the kernel gives to classes, too, which `qdisc` does not find.
+        """
+        body = TC.pack(0, 0, 0, 0, 0) + _ATTRIBUTE.pack(_ATTRIBUTE.size, _TCA_DUMP_INVISIBLE)
+        yield from map(tc_object, self._call(GET_QDISC, _REQUEST | _DUMP, body))
 
     def classes(self, ifindex: int) -> list[TcObject]:
         """The classes of an interface."""

@@ -47,17 +47,29 @@ FindQdisc = Callable[[int, int], TcObject | None]
 
 def read_egresses(netlink: Netlink, ports: Mapping[int, str]) -> dict[int, Egress]:
     """The egress of each port (ifindex -> name). Raises SwitchError."""
-    find: FindQdisc = netlink.qdisc
+    dump = _Dump(netlink)
+    find = dump.find if len(ports) >= _DUMP_FROM_PORTS else netlink.qdisc
     try:
-        if len(ports) >= _DUMP_FROM_PORTS:
-            dumped = {(one.ifindex, one.parent): one for one in netlink.qdiscs() if one.ifindex in ports}
-            find = lambda ifindex, parent: dumped.get((ifindex, parent))  # noqa: E731
-        return {ifindex: _egress(netlink, find, ifindex, name) for ifindex, name in ports.items()}
+        return {ifindex: _egress(netlink, find, dump, ifindex, name) for ifindex, name in ports.items()}
     except OSError as error:
         raise SwitchError(f"the qdiscs of the ports cannot be read: {error}") from error
 
 
-def _egress(netlink: Netlink, find: FindQdisc, ifindex: int, name: str) -> Egress:
+class _Dump:
+    """One dump of all qdiscs, taken when it is needed first."""
+
+    def __init__(self, netlink: Netlink) -> None:
+        self._netlink = netlink
+        self._found: dict[tuple[int, int], TcObject] | None = None
+
+    def find(self, ifindex: int, parent: int) -> TcObject | None:
+        """As ``Netlink.qdisc``. Raises OSError."""
+        if self._found is None:
+            self._found = {(one.ifindex, one.parent): one for one in self._netlink.qdiscs()}
+        return self._found.get((ifindex, parent))
+
+
+def _egress(netlink: Netlink, find: FindQdisc, dump: _Dump, ifindex: int, name: str) -> Egress:
     root = find(ifindex, ROOT)
     classes = netlink.classes(ifindex) if root and root.kind == "htb" else []
     rate_bps = (shaped_rate_bps(root, classes) if root else 0) or _link_speed_bps(name)
@@ -66,8 +78,15 @@ def _egress(netlink: Netlink, find: FindQdisc, ifindex: int, name: str) -> Egres
         return Egress(rate_bps or DEFAULT_RATE_BPS, 0, lacks)
     if root.kind == "noqueue":
         lacks |= NoShare.QUEUE
-    leaf = find(ifindex, root.handle | _htb_default(root)) if root.kind == "htb" else None
-    return Egress(rate_bps or DEFAULT_RATE_BPS, buffer_bytes(root, leaf), lacks)
+    return Egress(rate_bps or DEFAULT_RATE_BPS, buffer_bytes(root, _leaf(find, dump, root)), lacks)
+
+
+def _leaf(find: FindQdisc, dump: _Dump, root: TcObject) -> TcObject | None:
+    """The qdisc of HTB's default class. Only a dump has the FIFO of a class to which nobody gave a qdisc."""
+    if root.kind != "htb":
+        return None
+    of_class = root.ifindex, root.handle | _htb_default(root)
+    return find(*of_class) or dump.find(*of_class)
 
 
 def _link_speed_bps(name: str) -> int:

@@ -332,6 +332,13 @@ class Bench:
         tbf = ("tbf", "rate", f"{rate_mbit}mbit", "burst", "15k", "limit", "150000")
         run("tc", "qdisc", "replace", "dev", self.port(number), "root", *tbf)
 
+    def shape_by_ovs(self, number: int, rate_mbit: int, queue_pkts: int) -> None:
+        """Give a port a rate and a queue by Open vSwitch, which restores both whenever it opens the port."""
+        run("ip", "link", "set", "dev", self.port(number), "txqueuelen", str(queue_pkts))
+        max_rate = f"other-config:max-rate={rate_mbit * 1_000_000}"
+        qos = ("--id=@qos", "create", "qos", "type=linux-htb", max_rate)
+        self.ovs.vsctl(*qos, "--", "set", "port", self.port(number), "qos=@qos")
+
     def attached(self) -> dict[str, int]:
         """The OpenFlow numbers of the ports that carry the programs, by interface name."""
         with contextlib.closing(PinnedMaps(self.name)) as maps:

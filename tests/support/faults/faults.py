@@ -68,7 +68,6 @@ def without_vswitchd(world: World) -> Iterator[None]:
     (world.bench.ovs.rundir / "ovs-vswitchd.pid").unlink(missing_ok=True)
     yield
     world.bench.ovs.start_vswitchd()
-    world.slow_down()
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from weir_base.paths import PROJECT
 STREAM = str(PROJECT / "tests/support/lab/stream.py")
 FIRST_STREAM_PORT, FIRST_PORT = 5001, 20_000
 STREAMS = 2
-RATE_MBIT = 30
+RATE_MBIT, QUEUE_PKTS = 30, 100
 DISK_BYTES = 32 << 20
 LOCKED_S = 10.0
 APPS = {"sdtcp": "fabric_app.app,sdtcp_app.app", "sccp": "fabric_app.app,sccp_app.app"}
@@ -103,7 +103,7 @@ class World:
 
     def start(self) -> None:
         self.bench.ovs.env["PYTHONPATH"] = f"{self.agents_clock.folder}:{PROJECT}"
-        self.slow_down()
+        self.bench.shape_by_ovs(2, RATE_MBIT, QUEUE_PKTS)
         self.start_controller()
         self.start_agent()
         wait_until(self.bench.ping, "ping through the fabric")
@@ -117,10 +117,6 @@ class World:
         """End the streams and start others. The ended ones are in ``torn`` if they lost a byte."""
         self.torn += torn(self.streams)
         self._start_streams()
-
-    def slow_down(self) -> None:
-        """Give the port of host 2 its rate. Open vSwitch removes the qdisc of a port that it opens."""
-        self.bench.shape(2, RATE_MBIT)
 
     def start_controller(self) -> None:
         argv = ("--engine", self.engine, "--listen", f"127.0.0.1:{self._of_port}")
