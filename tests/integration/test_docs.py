@@ -1,4 +1,4 @@
-"""Every command that the pages show is run here, as it stands but for the bridge's name.
+"""Every command that the pages show is run here, as it stands but for the names of bridge and port.
 
 `make test` runs this very test, and tests/integration/test_demo.py runs `make demo`.
 """
@@ -21,6 +21,8 @@ import pytest
 
 from flowdb.db import FlowDb
 from flowdb.flow import FiveTuple, Flow, Hop
+from openflow_ext.switch.dataplane.netlink import Netlink
+from openflow_ext.switch.ovs.egress import Egress, read_egresses
 from tests.support.agent.network_apart import network_apart
 from tests.support.agent.switch_bench import Bench, open_vswitch
 from tests.support.lab.examples import one_case
@@ -41,6 +43,10 @@ OS_KEN = (
 )
 SWITCH = f".venv/bin/weir switch --bridge br0 --controller tcp:127.0.0.1:{PORT}"
 DETACH = ".venv/bin/weir switch --bridge br0 --detach"
+SHAPE = (
+    "ip link set dev eth1 txqueuelen 100",
+    "ovs-vsctl --id=@qos create qos type=linux-htb other-config:max-rate=100000000 -- set port eth1 qos=@qos",
+)
 LOOKS = (
     ".venv/bin/weir ports",
     ".venv/bin/weir flows",
@@ -96,6 +102,7 @@ RUN_HERE = {
     OS_KEN,
     SWITCH,
     DETACH,
+    *SHAPE,
     *LOOKS,
     *ROLL_OUT,
     WATCH,
@@ -124,7 +131,7 @@ class Shell:
         (folder / "weir.toml").write_text(f'[flowdb]\nurl = "sqlite:///{folder}/weir.db"\n')
 
     def start(self, line: str) -> subprocess.Popen[str]:
-        line = line.replace("br0", self.bench.bridge)
+        line = line.replace("br0", self.bench.bridge).replace("eth1", self.bench.port(1))
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         return subprocess.Popen(line.split(), cwd=self.folder, env=self.env, **pipes)  # type: ignore[call-overload,no-any-return]
 
@@ -162,6 +169,15 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
         finally:
             shell.start(DETACH).communicate(timeout=DEADLINE_S)
             bench.tear_down()
+
+
+def test_a_port_that_open_vswitch_shapes(shell: Shell) -> None:
+    for line in SHAPE:
+        shell.run(line)
+    name = shell.bench.port(1)
+    ifindex = socket.if_nametoindex(name)
+    with contextlib.closing(Netlink()) as netlink:
+        assert read_egresses(netlink, {ifindex: name}) == {ifindex: Egress(100_000_000, 100 * 1514)}
 
 
 def listens(port: int = PORT) -> bool:
