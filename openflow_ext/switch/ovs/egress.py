@@ -83,9 +83,10 @@ def _egress(netlink: Netlink, find: FindQdisc, dump: _Dump, ifindex: int, name: 
 
 def _leaf(find: FindQdisc, dump: _Dump, root: TcObject) -> TcObject | None:
     """The qdisc of HTB's default class. Only a dump has the FIFO of a class to which nobody gave a qdisc."""
-    if root.kind != "htb":
+    default = _htb_default(root) if root.kind == "htb" else 0
+    if not default:
         return None
-    of_class = root.ifindex, root.handle | _htb_default(root)
+    of_class = root.ifindex, root.handle | default
     return find(*of_class) or dump.find(*of_class)
 
 
