@@ -12,6 +12,7 @@ from openflow_ext import wire
 from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
 from openflow_ext.switch.dataplane.rules import WindowOp
 from openflow_ext.switch.openflow import messages as of
+from tests.support.agent.clamped_stream import streaming
 from tests.support.agent.switch_bench import Bench, Controller, run, with_length
 from tests.support.controllers.processes import controller as ryu_process
 from tests.support.controllers.processes import free_port
@@ -149,11 +150,10 @@ def shape(port: str, rate: str) -> None:
     run("tc", "class", "add", "dev", port, "parent", "5:", "classid", "5:1", "htb", "rate", rate)
 
 
-def test_a_full_queue_raises_the_alarm_and_an_empty_one_ends_it(bench: Bench, joined: Controller) -> None:
-    shape(bench.port(2), "2mbit")
+def arm(joined: Controller) -> None:
+    """Ask for alarms of port 2 from 20 packets on, and arm two entries."""
     joined.send(flow_mod({}, [FLOOD], xid=4))
     assert joined.barrier() == []
-    assert bench.ping()
     config = wire.PortConfig(2, wire.PortConfigFlags.ALARM, k_pkts=20, rtt_us=1000, cookie=0xC0, priority=3)
     reply = wire.decode_message(joined.ask(wire.encode_message(config, xid=5)))
     assert isinstance(reply, wire.PortConfigReply)
@@ -161,11 +161,28 @@ def test_a_full_queue_raises_the_alarm_and_an_empty_one_ends_it(bench: Bench, jo
     armed = tuple(wire.ArmEntry(*tuples, 40000 + n, 1536, cookie=70 + n) for n in range(2))
     joined.send(wire.encode_message(wire.Arm(2, armed), xid=6))
     assert joined.barrier() == []
-    flood = ("ping", "-q", "-f", "-l", "60", "-c", "60", "-s", "1400", "-W", "1", "10.77.0.2")
-    run("ip", "netns", "exec", bench.host(1), *flood)
+
+
+def await_queue(bench: Bench) -> None:
+    """Wait until the agent has read the rate and the buffer of port 2."""
+    wait_until(lambda: bench.port_counters(2).buffer_bytes, "the agent knows the port's buffer")
+
+
+def events_until_normal(joined: Controller) -> list[wire.Message]:
     told = [joined.event()]
     while not isinstance(told[-1], wire.BufNormal):
         told.append(joined.event())
+    return told
+
+
+def test_a_full_queue_raises_the_alarm_and_an_empty_one_ends_it(bench: Bench, joined: Controller) -> None:
+    shape(bench.port(2), "10mbit")
+    await_queue(bench)
+    arm(joined)
+    with streaming(bench) as end:
+        wait_until(lambda: bench.port_counters(2).queue_pkts > 40, "TCP fills the queue")
+        end()
+        told = events_until_normal(joined)
     reflex = [message for message in told if isinstance(message, wire.Reflex)]
     alarm, *others = (message for message in told if isinstance(message, wire.BufAlarm))
     last, normal = (others or [alarm])[-1], told[-1]
@@ -176,8 +193,22 @@ def test_a_full_queue_raises_the_alarm_and_an_empty_one_ends_it(bench: Bench, jo
     assert (alarm.port.port_no, alarm.port.name.decode()) == (2, bench.port(2))
     assert (alarm.cookie, alarm.priority) == (0xC0, 3)
     assert alarm.port_buf_pkts > 20
+    assert alarm.non_tcp_percent == 0
     assert alarm.crossing_ns <= last.crossing_ns < normal.crossing_ns
     assert abs(reflex[0].when_ns - alarm.crossing_ns) < 1_000_000
+
+
+def test_a_queue_of_pings_raises_the_alarm_and_activates_no_entry(bench: Bench, joined: Controller) -> None:
+    shape(bench.port(2), "2mbit")
+    await_queue(bench)
+    arm(joined)
+    assert bench.ping()
+    flood = ("ping", "-q", "-f", "-l", "60", "-c", "60", "-s", "1400", "-W", "1", "10.77.0.2")
+    run("ip", "netns", "exec", bench.host(1), *flood)
+    told = events_until_normal(joined)
+    alarms = [message for message in told if isinstance(message, wire.BufAlarm)]
+    assert len(alarms) == len(told) - 1, "no entry was activated"
+    assert all(alarm.non_tcp_percent > 90 for alarm in alarms)
 
 
 def test_flows_are_reported_from_opening_to_end(bench: Bench, joined: Controller) -> None:
