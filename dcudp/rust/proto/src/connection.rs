@@ -22,6 +22,15 @@ use crate::{
 const CATCH_UP_US: f64 = 250.0;
 /// The RTT before one is measured.
 const FIRST_RTT_US: Micros = 1000;
+/// A burst in the UDP Mode asks for a report after so many packets,
+const ASKS_AFTER_PACKETS: u32 = 32;
+/// and after so many it sends one packet per RTT until it has heard of one of them.
+const UNKNOWN_PATH_PACKETS: f64 = 64.0;
+const UNKNOWN_PATH_BDPS: f64 = 1.5;
+/// In the Congestion Mode it does so if so many C x RTT_idle are in flight,
+const MOST_BDPS: f64 = 4.0;
+/// and at least so many packets.
+const LEAST_FLIGHT_PACKETS: f64 = 16.0;
 /// A larger window of the peer counts as this.
 const MAX_WINDOW_PACKETS: u32 = 1 << 20;
 /// Limits of an RTT that the peer reports.
@@ -135,6 +144,9 @@ pub struct Connection {
     last_report: Option<Seq>,
     next_send_us: f64,
     idle: bool,
+    /// The position of the first packet of the present burst in the UDP Mode, and how many were sent since then.
+    burst_from: u64,
+    burst_packets: u32,
     last_heard_us: Micros,
     last_sent_us: Micros,
     last_data_sent_us: Micros,
@@ -188,6 +200,8 @@ impl Connection {
             last_report: None,
             next_send_us: 0.0,
             idle: true,
+            burst_from: 0,
+            burst_packets: 0,
             last_heard_us: now,
             last_sent_us: now,
             last_data_sent_us: now,
@@ -534,6 +548,7 @@ impl Connection {
         self.due.cwr |= header.bits.obs && header.bits.ece;
         if reaction == Reaction::Changed {
             let mode = self.rate.mode();
+            self.begin_burst(self.send.next_position());
             self.counts.congestion_entries += u64::from(mode == Mode::Congestion);
             // One event at a time waits to be read, so a peer cannot queue them.
             if !self.mode_event {
@@ -832,7 +847,10 @@ impl Connection {
         if nothing_sent {
             self.silent_since_us = now;
             self.backoff = 0;
+            self.begin_burst(position);
         }
+        self.burst_packets = self.burst_packets.saturating_add(1);
+        self.due.reply |= self.burst_packets == ASKS_AFTER_PACKETS && self.path_is_unknown();
         let bits = Bits { obs: self.rate.mode() == Mode::Congestion, cwr: self.due.cwr, ece: false };
         self.due.cwr = false;
         let header = DataHeader {
@@ -851,10 +869,45 @@ impl Connection {
         self.rate.on_data_sent();
         let transmit = self.seal(at, Header::Data(header), payload, Ecn::Ect0);
         // Interval_data is for a packet of PktSize. Shorter packets take their part of it.
-        let interval_us =
+        let mut interval_us =
             1e6 / self.rate.allowed_pps() * transmit.contents.len() as f64 / self.mtu_bytes as f64;
+        if let Some(most_pps) = self.bounded_pps() {
+            interval_us = interval_us.max(1e6 / most_pps);
+        }
         self.next_send_us = self.next_send_us.max(now as f64 - CATCH_UP_US) + interval_us;
         Some(transmit)
+    }
+
+    /// The UDP Mode begins, or data after all was acknowledged.
+    fn begin_burst(&mut self, position: u64) {
+        self.burst_from = position;
+        self.burst_packets = 0;
+    }
+
+    /// In the UDP Mode nothing was heard of the packets of this burst. A long queue delays the first mark, so
+    /// the sender must not go on at its full rate until it comes.
+    fn path_is_unknown(&self) -> bool {
+        self.rate.mode() == Mode::Udp && self.send.arrived() <= self.burst_from
+    }
+
+    /// The rate above which packets would only make a queue longer; None if few are in flight. Marks and ACKs are
+    /// late in a long queue, so the rates of the Congestion Mode alone do not bound it. Beyond `MOST_BDPS` a sender
+    /// sends fewer packets than arrive.
+    fn bounded_pps(&self) -> Option<f64> {
+        let idle_us = self.observer.rtt_idle_us().unwrap_or(FIRST_RTT_US as f64);
+        let bdp_packets = self.rate.link_pps() * idle_us / 1e6;
+        match self.rate.mode() {
+            Mode::Udp => {
+                let most = (UNKNOWN_PATH_BDPS * bdp_packets).max(UNKNOWN_PATH_PACKETS);
+                let is_over = f64::from(self.burst_packets) >= most && self.path_is_unknown();
+                is_over.then(|| 1e6 / self.rtt_us() as f64)
+            }
+            Mode::Congestion => {
+                let most = (MOST_BDPS * bdp_packets).max(LEAST_FLIGHT_PACKETS);
+                let in_flight = (self.send.next_position() - self.send.arrived()) as f64;
+                (in_flight > most).then(|| self.rate.bounded_pps())
+            }
+        }
     }
 
     fn ecn_bleached(&self) -> bool {

@@ -28,7 +28,7 @@ const LONGEST_RTTS: f64 = 8.0;
 const ASK_RTTS: f64 = 16.0;
 /// RTTs are compared in parts of RTT_idle, so that the noise of timers is not a trend.
 const RTT_STEPS: f64 = 8.0;
-/// Without data for this many RTTs there is no congestion to observe.
+/// If a sender sends no data for this many RTTs, there is no congestion to observe.
 const IDLE_RTTS: f64 = 16.0;
 /// The same, in microseconds, at least.
 const IDLE_US: f64 = 100_000.0;
@@ -241,12 +241,6 @@ impl Observer {
 
     /// What an ACK says that is sent now with this sequence number.
     pub fn on_ack_sent(&mut self, now: Micros, sequence: Seq) -> AckFlags {
-        let without_data_us = now.saturating_sub(self.last_data_us) as f64;
-        // A sender at its least rate sends once per smoothed RTT.
-        if without_data_us > (IDLE_RTTS * self.rtt_us.unwrap_or(FIRST_RTT_US)).max(IDLE_US) {
-            self.state = Observation::Leaving;
-            self.echo = false;
-        }
         if self.state == Observation::Leaving && self.first_leaving_ack.is_none() {
             self.first_leaving_ack = Some(sequence);
         }
@@ -256,6 +250,7 @@ impl Observer {
             self.asked_us = now;
             self.since_asked = 0;
         }
+        let without_data_us = now.saturating_sub(self.last_data_us) as f64;
         self.next_ack_us = now + self.wait_us(now).max(without_data_us) as Micros;
         let obs = self.state != Observation::Leaving;
         AckFlags { obs, ece: self.echo && obs, asks }
@@ -289,6 +284,12 @@ impl Observer {
         if self.state == Observation::Quiet || self.state == Observation::Leaving {
             return true;
         }
+        if self.is_silent(sent_us) {
+            self.state = Observation::Leaving;
+            self.echo = false;
+            self.next_ack_us = now;
+            return true;
+        }
         let (rtt, idle) = (self.rtt_us.unwrap_or(FIRST_RTT_US), self.rtt_idle_us.unwrap_or(FIRST_RTT_US));
         push_bounded(&mut self.delays, (rtt / idle * RTT_STEPS) as u64, self.window);
         if self.state == Observation::Congested {
@@ -296,6 +297,15 @@ impl Observer {
         }
         self.judge(idle);
         true
+    }
+
+    /// Whether the sender had stopped when it answered an ACK that was sent at `sent_us`. The ACK2 takes the way
+    /// of the data, so what the sender sent before it has arrived. That data is missing shows nothing alone:
+    /// while a queue grows quickly, the packets of a slow sender arrive seldom. A sender at its least rate
+    /// sends once per smoothed RTT.
+    fn is_silent(&self, sent_us: Micros) -> bool {
+        let silent_us = sent_us.saturating_sub(self.last_data_us) as f64;
+        silent_us > (IDLE_RTTS * self.rtt_us.unwrap_or(FIRST_RTT_US)).max(IDLE_US)
     }
 
     /// Conditions 1 and 2. They cannot hold at the same instant, so condition 1 is remembered until a mark.

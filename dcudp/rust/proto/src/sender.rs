@@ -49,6 +49,10 @@ const MAX_HALVINGS: u32 = 20;
 
 /// Without new packets, a cut has had its effect after so many RTTs.
 const CUT_RTTS: f64 = 2.0;
+/// The weight of the newest measurement in the rate at which packets arrive.
+const ARRIVAL_WEIGHT: f64 = 0.5;
+/// A sender with too many packets in flight sends this part of what arrives.
+const ARRIVING_PART: f64 = 0.75;
 /// So many packets tell whether a queue grows.
 const LEAST_PACKETS: u64 = 4;
 /// A queue neither grows nor drains if the packets sent and arrived differ by less than this factor.
@@ -88,6 +92,8 @@ pub struct RateControl {
     ceiling_pps: f64,
     raised_us: Micros,
     grown_us: Micros,
+    /// How many packets arrive per second, smoothed.
+    arrival_pps: f64,
     /// Packets were lost since the UDP Mode last began.
     lossy: bool,
     rtt_us: f64,
@@ -117,6 +123,7 @@ impl RateControl {
             ceiling_pps: f64::INFINITY,
             raised_us: 0,
             grown_us: 0,
+            arrival_pps: 0.0,
             lossy: false,
             rtt_us: 1000.0,
             smooth_us: 1000.0,
@@ -130,6 +137,11 @@ impl RateControl {
             halvings: 0,
             last_ack: None,
         }
+    }
+
+    /// The link's rate in packets per second.
+    pub fn link_pps(&self) -> f64 {
+        self.link_pps
     }
 
     /// The sender's mode.
@@ -153,6 +165,11 @@ impl RateControl {
             return 0.0;
         }
         f64::from(self.marked_acks) / f64::from(self.acks.max(LEAST_ACKS))
+    }
+
+    /// The rate at which a queue of this sender's packets becomes shorter; at least one packet per RTT.
+    pub fn bounded_pps(&self) -> f64 {
+        (self.arrival_pps * ARRIVING_PART).max(self.floor_pps())
     }
 
     /// One data packet per RTT. Of the smoothed RTT, because the newest one is small whenever the queue is
@@ -182,6 +199,7 @@ impl RateControl {
         self.mode = Mode::Congestion;
         self.rate_max_pps = self.link_pps.min(self.ceiling_pps).max(self.floor_pps());
         self.rate_pps = self.rate_max_pps;
+        self.arrival_pps = 0.0;
         self.marked_acks = 0;
         self.acks = 0;
         self.frozen = false;
@@ -259,6 +277,8 @@ impl RateControl {
         if sent.max(arrived) < LEAST_PACKETS {
             return 1.0;
         }
+        let took_us = progress.now_us.saturating_sub(self.last.now_us).max(1) as f64;
+        self.arrival_pps += ARRIVAL_WEIGHT * (arrived as f64 * 1e6 / took_us - self.arrival_pps);
         self.last = progress;
         ((arrived + 1) as f64) / ((sent + 1) as f64)
     }

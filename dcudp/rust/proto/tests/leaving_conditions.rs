@@ -219,3 +219,36 @@ fn an_ack_asks_for_an_ack2_after_eight_packets_or_sixteen_rtts() {
     assert!(!asks(&mut observer, now));
     assert!(asks(&mut observer, now + 1));
 }
+
+#[test]
+fn only_an_answer_shows_that_a_sender_has_stopped() {
+    let mut driver = Driver::congested();
+    let last_data_us = driver.now;
+    driver.now += 300_000;
+    driver.observer.on_ack_sent(driver.now, Seq::new(1));
+    assert_eq!(
+        driver.observer.state(),
+        Observation::Congested,
+        "the data may wait in a queue, as the ACK2 does"
+    );
+    driver.now += 400_000;
+    driver.data(1, 0);
+    assert!(driver.observer.on_ack2(driver.now, Seq::new(1)));
+    assert_eq!(driver.observer.state(), Observation::Congested, "data arrived before the ACK2");
+    assert!(driver.now - last_data_us > 600_000);
+}
+
+#[test]
+fn a_sender_that_answers_and_sends_nothing_has_stopped() {
+    let mut driver = Driver::congested();
+    driver.now += 90_000;
+    let (obs, _, _) = driver.ack(IDLE_US);
+    assert!(obs);
+    assert_eq!(driver.observer.state(), Observation::Congested, "it may send again");
+    driver.now += 20_000;
+    driver.ack(IDLE_US);
+    assert_eq!(driver.observer.state(), Observation::Leaving);
+    assert_eq!(driver.observer.next_ack_us(), Some(driver.now));
+    let (obs, ..) = driver.ack(IDLE_US);
+    assert!(!obs);
+}
