@@ -28,7 +28,7 @@ const ASKS_AFTER_PACKETS: u32 = 32;
 const UNKNOWN_PATH_PACKETS: f64 = 64.0;
 const UNKNOWN_PATH_BDPS: f64 = 1.5;
 /// In the Congestion Mode it does so if so many C x RTT_idle are in flight,
-const MOST_BDPS: f64 = 4.0;
+const MOST_BDPS: f64 = 3.0;
 /// and at least so many packets.
 const LEAST_FLIGHT_PACKETS: f64 = 16.0;
 /// A larger window of the peer counts as this.
@@ -905,7 +905,7 @@ impl Connection {
             Mode::Congestion => {
                 let most = (MOST_BDPS * bdp_packets).max(LEAST_FLIGHT_PACKETS);
                 let in_flight = (self.send.next_position() - self.send.arrived()) as f64;
-                (in_flight > most).then(|| self.rate.bounded_pps())
+                (in_flight > most).then(|| self.rate.bounded_pps(in_flight / most))
             }
         }
     }

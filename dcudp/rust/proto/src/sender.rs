@@ -51,8 +51,6 @@ const MAX_HALVINGS: u32 = 20;
 const CUT_RTTS: f64 = 2.0;
 /// The weight of the newest measurement in the rate at which packets arrive.
 const ARRIVAL_WEIGHT: f64 = 0.5;
-/// A sender with too many packets in flight sends this part of what arrives.
-const ARRIVING_PART: f64 = 0.75;
 /// So many packets tell whether a queue grows.
 const LEAST_PACKETS: u64 = 4;
 /// A queue neither grows nor drains if the packets sent and arrived differ by less than this factor.
@@ -167,9 +165,10 @@ impl RateControl {
         f64::from(self.marked_acks) / f64::from(self.acks.max(LEAST_ACKS))
     }
 
-    /// The rate at which a queue of this sender's packets becomes shorter; at least one packet per RTT.
-    pub fn bounded_pps(&self) -> f64 {
-        (self.arrival_pps * ARRIVING_PART).max(self.floor_pps())
+    /// The rate of a sender that has `over` times as many packets in flight as it should: as many fewer than arrive, so
+    /// that the rest leaves the queue within an RTT. At least one packet per RTT.
+    pub fn bounded_pps(&self, over: f64) -> f64 {
+        (self.arrival_pps / over).max(self.floor_pps())
     }
 
     /// One data packet per RTT. Of the smoothed RTT, because the newest one is small whenever the queue is
