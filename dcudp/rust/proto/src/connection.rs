@@ -26,10 +26,11 @@ const FIRST_RTT_US: Micros = 1000;
 const ASKS_AFTER_PACKETS: u32 = 32;
 /// and after so many it sends one packet per RTT until it has heard of one of them.
 const UNKNOWN_PATH_PACKETS: f64 = 64.0;
+/// The same in C x RTT_idle, if that is more.
 const UNKNOWN_PATH_BDPS: f64 = 1.5;
-/// In the Congestion Mode it does so if so many C x RTT_idle are in flight,
+/// In the Congestion Mode a sender sends fewer packets than arrive if more than so many C x RTT_idle are in flight,
 const MOST_BDPS: f64 = 3.0;
-/// and at least so many packets.
+/// and more than so many packets.
 const LEAST_FLIGHT_PACKETS: f64 = 16.0;
 /// A larger window of the peer counts as this.
 const MAX_WINDOW_PACKETS: u32 = 1 << 20;
