@@ -29,7 +29,7 @@ const UNKNOWN_PATH_PACKETS: f64 = 64.0;
 /// The same in C x RTT_idle, if that is more.
 const UNKNOWN_PATH_BDPS: f64 = 1.5;
 /// In the Congestion Mode a sender sends fewer packets than arrive if more than so many C x RTT_idle are in flight,
-const MOST_BDPS: f64 = 3.0;
+const MOST_BDPS: f64 = 4.0;
 /// and more than so many packets.
 const LEAST_FLIGHT_PACKETS: f64 = 16.0;
 /// A larger window of the peer counts as this.
@@ -535,6 +535,9 @@ impl Connection {
         if reaction == Reaction::Stale {
             return;
         }
+        if self.flight_share() > 1.0 {
+            self.rate.forget_unused();
+        }
         if !report.no_ack2 {
             self.due.ack2 = Some(header.sequence);
         }
@@ -891,22 +894,30 @@ impl Connection {
         self.rate.mode() == Mode::Udp && self.send.arrived() <= self.burst_from
     }
 
-    /// The rate above which packets would only make a queue longer; None if few are in flight. Marks and ACKs are
-    /// late in a long queue, so the rates of the Congestion Mode alone do not bound it. Beyond `MOST_BDPS` a sender
-    /// sends fewer packets than arrive.
-    fn bounded_pps(&self) -> Option<f64> {
+    /// How many times as many packets are in flight in the Congestion Mode as should be. Marks and ACKs are late in a
+    /// long queue, so rates alone do not bound it.
+    fn flight_share(&self) -> f64 {
+        let most = (MOST_BDPS * self.bdp_packets()).max(LEAST_FLIGHT_PACKETS);
+        (self.send.next_position() - self.send.arrived()) as f64 / most
+    }
+
+    /// C x RTT_idle.
+    fn bdp_packets(&self) -> f64 {
         let idle_us = self.observer.rtt_idle_us().unwrap_or(FIRST_RTT_US as f64);
-        let bdp_packets = self.rate.link_pps() * idle_us / 1e6;
+        self.rate.link_pps() * idle_us / 1e6
+    }
+
+    /// The rate above which packets would only make a queue longer; None if few are in flight.
+    fn bounded_pps(&self) -> Option<f64> {
         match self.rate.mode() {
             Mode::Udp => {
-                let most = (UNKNOWN_PATH_BDPS * bdp_packets).max(UNKNOWN_PATH_PACKETS);
+                let most = (UNKNOWN_PATH_BDPS * self.bdp_packets()).max(UNKNOWN_PATH_PACKETS);
                 let is_over = f64::from(self.burst_packets) >= most && self.path_is_unknown();
                 is_over.then(|| 1e6 / self.rtt_us() as f64)
             }
             Mode::Congestion => {
-                let most = (MOST_BDPS * bdp_packets).max(LEAST_FLIGHT_PACKETS);
-                let in_flight = (self.send.next_position() - self.send.arrived()) as f64;
-                (in_flight > most).then(|| self.rate.bounded_pps(in_flight / most))
+                let share = self.flight_share();
+                (share > 1.0).then(|| self.rate.bounded_pps(share))
             }
         }
     }
