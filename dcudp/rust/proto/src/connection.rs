@@ -28,7 +28,8 @@ const ASKS_AFTER_PACKETS: u32 = 32;
 const UNKNOWN_PATH_PACKETS: f64 = 64.0;
 /// The same in C x RTT_idle, if that is more.
 const UNKNOWN_PATH_BDPS: f64 = 1.5;
-/// In the Congestion Mode a sender sends fewer packets than arrive if more than so many C x RTT_idle are in flight,
+/// In the Congestion Mode a sender sends fewer packets than arrive if more than so many C x RTT_idle are in
+/// flight,
 const MOST_BDPS: f64 = 4.0;
 /// and more than so many packets.
 const LEAST_FLIGHT_PACKETS: f64 = 16.0;
@@ -535,7 +536,7 @@ impl Connection {
         if reaction == Reaction::Stale {
             return;
         }
-        if self.flight_share() > 1.0 {
+        if self.flight_ratio() > 1.0 {
             self.rate.forget_unused();
         }
         if !report.no_ack2 {
@@ -894,9 +895,9 @@ impl Connection {
         self.rate.mode() == Mode::Udp && self.send.arrived() <= self.burst_from
     }
 
-    /// How many times as many packets are in flight in the Congestion Mode as should be. Marks and ACKs are late in a
-    /// long queue, so rates alone do not bound it.
-    fn flight_share(&self) -> f64 {
+    /// The packets in flight, divided by the most that should be in the Congestion Mode. Marks and ACKs are late
+    /// in a long queue, so rates alone do not bound it.
+    fn flight_ratio(&self) -> f64 {
         let most = (MOST_BDPS * self.bdp_packets()).max(LEAST_FLIGHT_PACKETS);
         (self.send.next_position() - self.send.arrived()) as f64 / most
     }
@@ -916,8 +917,8 @@ impl Connection {
                 is_over.then(|| 1e6 / self.rtt_us() as f64)
             }
             Mode::Congestion => {
-                let share = self.flight_share();
-                (share > 1.0).then(|| self.rate.bounded_pps(share))
+                let over = self.flight_ratio();
+                (over > 1.0).then(|| self.rate.bounded_pps(over))
             }
         }
     }

@@ -165,16 +165,17 @@ impl RateControl {
         f64::from(self.marked_acks) / f64::from(self.acks.max(LEAST_ACKS))
     }
 
-    /// Too many packets are in flight, so the sender sends fewer than its rate permits. What it does not use it forgets.
-    /// Otherwise several cuts, one per RTT of a long queue, would change nothing.
+    /// Too many packets are in flight, so the sender sends fewer than its rate permits. It forgets what it does not
+    /// use. Otherwise several cuts, one per RTT of a long queue, would change nothing. The first ACK of the
+    /// Congestion Mode knows no arrivals, so then one packet per RTT remains.
     pub fn forget_unused(&mut self) {
         let used_pps = self.arrival_pps.max(self.floor_pps());
         self.rate_max_pps = self.rate_max_pps.min(used_pps);
         self.rate_pps = self.rate_pps.min(used_pps);
     }
 
-    /// The rate of a sender that has `over` times as many packets in flight as it should: as many fewer than arrive, so
-    /// that the rest leaves the queue within an RTT. At least one packet per RTT.
+    /// The rate of a sender that has `over` times as many packets in flight as it should: as many times fewer
+    /// than arrive, but at least one packet per RTT.
     pub fn bounded_pps(&self, over: f64) -> f64 {
         (self.arrival_pps / over).max(self.floor_pps())
     }

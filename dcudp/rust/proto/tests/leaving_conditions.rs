@@ -223,7 +223,6 @@ fn an_ack_asks_for_an_ack2_after_eight_packets_or_sixteen_rtts() {
 #[test]
 fn only_an_answer_shows_that_a_sender_has_stopped() {
     let mut driver = Driver::congested();
-    let last_data_us = driver.now;
     driver.now += 300_000;
     driver.observer.on_ack_sent(driver.now, Seq::new(1));
     assert_eq!(
@@ -235,7 +234,6 @@ fn only_an_answer_shows_that_a_sender_has_stopped() {
     driver.data(1, 0);
     assert!(driver.observer.on_ack2(driver.now, Seq::new(1)));
     assert_eq!(driver.observer.state(), Observation::Congested, "data arrived before the ACK2");
-    assert!(driver.now - last_data_us > 600_000);
 }
 
 #[test]
