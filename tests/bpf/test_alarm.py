@@ -142,6 +142,24 @@ def test_alarm_ends_if_the_kernel_skips_the_departures(port_apart: tuple[str, Ke
     assert not plane.counters(ifindex).alarm_up
 
 
+def test_the_counters_state_the_kernels_queue_if_it_skips_the_departures(
+    port_apart: tuple[str, KernelDataPlane],
+) -> None:
+    name, plane = port_apart
+    ifindex = socket.if_nametoindex(name)
+    plane.configure(ifindex, PortSettings(alarm=False), 1_000_000)
+    send_frames(name, 20)
+    (plane.folder / "weir_dequeue_link").unlink()
+    states, (key, _) = plane.pinned.maps["port_states"], plane.pinned.find_port(ifindex)
+
+    await_empty_queue(name, plane)
+
+    assert states.get(key).queue_pkts > 0, "the data plane alone has not seen the departures"
+    for record in (plane.counters(ifindex), plane.counters_of([ifindex])[ifindex]):
+        assert (record.queue_pkts, record.queue_bytes) == (0, 0)
+        assert record.queue_max_pkts > 0
+
+
 def test_lost_checks_are_started_again(port: tuple[str, KernelDataPlane]) -> None:
     name, plane = port
     ifindex = socket.if_nametoindex(name)

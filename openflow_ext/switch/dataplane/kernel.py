@@ -225,7 +225,8 @@ class KernelDataPlane:
         key, port = self._slot_for(ifindex)
         if not port.ifindex:
             state: Any = self._maps["port_states"].value()
-            state.qdisc_drops = self.pinned.qdiscs.drops(ifindex) & _U32_MAX
+            root = self.pinned.qdiscs.root(ifindex)
+            state.qdisc_drops = root.drops & _U32_MAX if root else 0
             self._maps["port_states"].put(key, state)
             self._maps["ack_counts"].put(key, self._maps["ack_counts"].value())
         port.slot = key[0]

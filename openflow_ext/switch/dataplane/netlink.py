@@ -49,7 +49,11 @@ _TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class TcObject:
-    """A qdisc or a class. ``options``: the content of TCA_OPTIONS. ``drops``: since it was created."""
+    """A qdisc or a class.
+
+    ``options``: the content of TCA_OPTIONS. ``drops``: since it was created. ``queue_pkts`` and
+    ``queue_bytes``: its queue and that of its children.
+    """
 
     ifindex: int
     handle: int
@@ -57,6 +61,8 @@ class TcObject:
     kind: str
     options: bytes = b""
     drops: int = 0
+    queue_pkts: int = 0
+    queue_bytes: int = 0
 
 
 _own_port_ids: set[int] = set()
@@ -176,6 +182,8 @@ def tc_object(body: bytes) -> TcObject:
     _, ifindex, handle, parent, _ = TC.unpack_from(body)
     attrs = attributes(body[TC.size :])
     queue = attributes(attrs.get(_TCA_STATS2, b"")).get(_TCA_STATS_QUEUE, b"")
-    drops = _QUEUE_STATS.unpack_from(queue)[2] if len(queue) >= _QUEUE_STATS.size else 0
+    known = len(queue) >= _QUEUE_STATS.size
+    queue_pkts, queue_bytes, drops, *_ = _QUEUE_STATS.unpack_from(queue) if known else (0, 0, 0)
     kind = attrs.get(_TCA_KIND, b"").rstrip(b"\0").decode()
-    return TcObject(ifindex, handle, parent, kind, attrs.get(_TCA_OPTIONS, b""), drops)
+    options = attrs.get(_TCA_OPTIONS, b"")
+    return TcObject(ifindex, handle, parent, kind, options, drops, queue_pkts, queue_bytes)

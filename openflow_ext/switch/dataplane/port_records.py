@@ -17,6 +17,7 @@ from openflow_ext.switch.dataplane.active_senders import (
     turns_passed,
 )
 from openflow_ext.switch.dataplane.interface import NoShare
+from openflow_ext.switch.dataplane.netlink import TcObject
 from openflow_ext.switch.dataplane.qdiscs import Qdiscs
 from openflow_ext.switch.dataplane.structs import constants, ffi
 from weir_base.port_counters import PORT_COUNTERS, PortCountersFlags, PortCountersRecord
@@ -79,16 +80,16 @@ def read_slots(held: Map, slots: Collection[int], size: int) -> dict[int, bytes]
 class _Read:
     """A port's last reading: the bytes of its structs, and what they mean.
 
-    ``seen``: the drops that its qdisc had counted when a tracepoint saw it. ``may_drop``: the qdisc may have
-    dropped packets since then. ``settled``: the same bytes will mean the same later, because no turn is
-    under way.
+    ``seen``: the drops that its qdisc had counted when a tracepoint saw it. ``may_differ``: the qdisc may
+    have dropped packets since then, or sent some unseen. ``settled``: the same bytes will mean the same
+    later, because no turn is under way.
     """
 
     raw: tuple[bytes, bytes, bytes]
     record: PortCountersRecord
     ifindex: int
     seen: int
-    may_drop: bool
+    may_differ: bool
     settled: bool
 
 
@@ -102,15 +103,15 @@ class PortRecords:
         self._last: dict[int, _Read] = {}
 
     def one(self, slot: int) -> PortCountersRecord:
-        """The counters of the port in a slot. Its qdisc is asked for its drops."""
+        """The counters of the port in a slot. Its qdisc is asked for its drops and its queue."""
         read = _read(self._raw([slot])[slot])
-        return _with_drops(read, self._qdiscs.drops(read.ifindex))
+        return _as_kernel_counts(read, self._qdiscs.root(read.ifindex))
 
     def many(self, slots: Collection[int]) -> dict[int, PortCountersRecord]:
         """The counters of the ports in some slots.
 
-        A qdisc is asked for its drops only if it may have dropped packets since a tracepoint saw it: if
-        packets stand in it, or if only netlink has its sum.
+        A qdisc is asked for its drops and its queue only if they may differ from what a tracepoint saw last:
+        if packets stood in it, or if only netlink has its sum.
         """
         raw = self._raw(slots)
         last, self._last = self._last, {}
@@ -118,9 +119,9 @@ class PortRecords:
             before = last.get(slot)
             same = before is not None and before.settled and before.raw == raw[slot]
             self._last[slot] = before if before and same else _read(raw[slot])
-        asked = [read.ifindex for read in self._last.values() if read.may_drop]
-        drops = self._qdiscs.drops_of(asked)
-        return {slot: _with_drops(read, drops.get(read.ifindex)) for slot, read in self._last.items()}
+        asked = [read.ifindex for read in self._last.values() if read.may_differ]
+        roots = self._qdiscs.roots(asked)
+        return {slot: _as_kernel_counts(read, roots.get(read.ifindex)) for slot, read in self._last.items()}
 
     def states(self, slots: Collection[int]) -> dict[int, bytes]:
         """The bytes of struct weir_port_state of the ports in some slots."""
@@ -168,15 +169,21 @@ def _read(raw: tuple[bytes, bytes, bytes]) -> _Read:
         ),
         ifindex=int(port.ifindex),
         seen=int(state.qdisc_drops),
-        may_drop=bool(state.qdisc_per_cpu or state.queue_pkts),
+        may_differ=bool(state.qdisc_per_cpu or state.queue_pkts),
         settled=not port.turn_shift or turns_passed(port, state, now_ns) >= _TURNS_THAT_COUNT,
     )
 
 
-def _with_drops(read: _Read, drops: int | None) -> PortCountersRecord:
-    """The record with the drops that no tracepoint saw. ``drops``: the qdisc's count; None: not asked."""
-    unseen = 0 if drops is None else unseen_drops(drops, read.seen)
-    return replace(read.record, drops=read.record.drops + unseen) if unseen else read.record
+def _as_kernel_counts(read: _Read, root: TcObject | None) -> PortCountersRecord:
+    """The record with the queue of the root qdisc, and with the drops that no tracepoint saw.
+
+    Some kernels skip calls of programs (docs/decisions/0030-missed-program-calls.md). The data plane can then
+    know packets in a queue that is empty. ``root``: None if the qdisc was not asked.
+    """
+    if root is None:
+        return read.record
+    drops = read.record.drops + unseen_drops(root.drops, read.seen)
+    return replace(read.record, drops=drops, queue_pkts=root.queue_pkts, queue_bytes=root.queue_bytes)
 
 
 def unseen_drops(drops: int, seen: int) -> int:

@@ -1,4 +1,4 @@
-"""Qdiscs of ports: their drops, and the removal of an empty clsact qdisc. XDP programs of ports."""
+"""Qdiscs of ports: root qdiscs, and the removal of an empty clsact qdisc. XDP programs of ports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import contextlib
 from collections.abc import Collection, Iterator
 
 from openflow_ext.switch.dataplane.interface import DataPlaneError
-from openflow_ext.switch.dataplane.netlink import CLSACT, CLSACT_EGRESS, CLSACT_INGRESS, ROOT, Netlink
+from openflow_ext.switch.dataplane.netlink import (
+    CLSACT,
+    CLSACT_EGRESS,
+    CLSACT_INGRESS,
+    ROOT,
+    Netlink,
+    TcObject,
+)
 
 _DUMP_FROM_PORTS = 50
 
@@ -20,21 +27,18 @@ class Qdiscs:
     def close(self) -> None:
         self._netlink.close()
 
-    def drops(self, ifindex: int) -> int:
-        """The packets that an interface's root qdisc has dropped since it was created; 0 without a qdisc.
-
-        Raises DataPlaneError.
-        """
+    def root(self, ifindex: int) -> TcObject | None:
+        """The root qdisc of an interface; None without one. Raises DataPlaneError."""
         with _as_data_plane_error():
-            root = self._netlink.qdisc(ifindex)
-        return root.drops if root else 0
+            return self._netlink.qdisc(ifindex)
 
-    def drops_of(self, ifindexes: Collection[int]) -> dict[int, int]:
-        """The same of many interfaces. One dump costs less than a request for each of _DUMP_FROM_PORTS."""
+    def roots(self, ifindexes: Collection[int]) -> dict[int, TcObject]:
+        """The root qdiscs of interfaces. One dump costs less than a request for each of _DUMP_FROM_PORTS."""
         if len(ifindexes) < _DUMP_FROM_PORTS:
-            return {ifindex: self.drops(ifindex) for ifindex in ifindexes}
+            found = {ifindex: self.root(ifindex) for ifindex in ifindexes}
+            return {ifindex: root for ifindex, root in found.items() if root}
         with _as_data_plane_error():
-            return {one.ifindex: one.drops for one in self._netlink.qdiscs() if one.parent == ROOT}
+            return {one.ifindex: one for one in self._netlink.qdiscs() if one.parent == ROOT}
 
     def xdp(self, ifindex: int) -> dict[int, int]:
         """The XDP programs on an interface: mode -> id. Raises OSError (ENODEV)."""
@@ -55,4 +59,4 @@ def _as_data_plane_error() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataPlaneError(f"the drops of the qdiscs cannot be read: {error}") from error
+        raise DataPlaneError(f"the qdiscs cannot be read: {error}") from error

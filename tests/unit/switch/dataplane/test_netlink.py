@@ -54,11 +54,12 @@ def test_attributes_have_padding_and_flags_in_their_types() -> None:
     assert attributes(bytes(8)) == {}
 
 
-def test_a_qdisc_has_the_drops_of_its_statistics() -> None:
+def test_a_qdisc_has_the_drops_and_the_queue_of_its_statistics() -> None:
     queue = attribute(7, attribute(3, struct.pack("=IIIII", 4, 6000, 17, 0, 0)))
     body = TC.pack(0, 7, 0x10000, ROOT, 0) + attribute(1, b"bfifo\0") + attribute(2, b"\1\0\0\0") + queue
-    assert tc_object(body) == TcObject(7, 0x10000, ROOT, "bfifo", b"\1\0\0\0", drops=17)
-    assert tc_object(body[: -len(queue)]).drops == 0
+    assert tc_object(body) == TcObject(7, 0x10000, ROOT, "bfifo", b"\1\0\0\0", 17, 4, 6000)
+    bare = tc_object(body[: -len(queue)])
+    assert (bare.drops, bare.queue_pkts, bare.queue_bytes) == (0, 0, 0)
 
 
 def test_one_request_returns_what_a_dump_has(netlink: Netlink) -> None:
