@@ -21,6 +21,7 @@ from tests.support.data_plane.slow_port import (
     RTT_US,
     SLOW_BRIDGE,
     await_empty_queue,
+    await_queue_seen_empty,
     events_until_normal,
     send_frames,
 )
@@ -205,7 +206,7 @@ def test_sampling_asks_no_qdisc_whose_drops_the_tracepoints_saw(
     name, plane = port
     ifindex = socket.if_nametoindex(name)
     send_frames(name, 60)
-    await_empty_queue(name, plane)
+    await_queue_seen_empty(name, plane)
     drops = plane.counters(ifindex).drops
     monkeypatch.setattr(Netlink, "_call", None)  # a request would fail
     assert plane.counters_of([ifindex])[ifindex].drops == drops > 0
