@@ -16,7 +16,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from typing import Any
@@ -30,7 +30,7 @@ from libbpf_cffi import libbpf
 from openflow_ext.switch.dataplane.interface import PortSettings, SweepTimes
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
 from openflow_ext.switch.dataplane.rules import CountOp, Rule, TcpMatch, WindowOp
-from sccp_app.core import TABLE_I, Act
+from sccp_app import core
 from weir_base.paths import artifact
 
 PORT, PEER = "port", "peer"
@@ -39,18 +39,18 @@ CAPACITY_BPS = 10_000_000_000
 PAYLOAD = 100
 WINDOW_BYTES = 30_000
 HANDSHAKES = 10_000
-COUNT = {Act.INCREMENT_NI: CountOp.INCREMENT_NI, Act.DECREMENT_NI: CountOp.DECREMENT_NI}
+COUNT = {core.Act.INCREMENT_NI: CountOp.INCREMENT_NI, core.Act.DECREMENT_NI: CountOp.DECREMENT_NI}
 
 Row = dict[str, Any]
 
 
-def sccp_rules() -> Iterator[Rule]:
+def sccp_rules(rows: Sequence[core.Row] = core.TABLE_I) -> Iterator[Rule]:
     """SCCP's Table I for IPv4 and IPv6: the rules that the agent installs."""
     for version in (4, 6):
-        for row in TABLE_I:
+        for row in rows:
             match = TcpMatch(ip_version=version, flags=row.flags, flags_mask=row.mask)
             count = next((COUNT[act] for act in row.acts if act in COUNT), CountOp.NONE)
-            window = WindowOp.FAIR_SHARE if Act.SET_WINDOW in row.acts else WindowOp.NONE
+            window = WindowOp.FAIR_SHARE if core.Act.SET_WINDOW in row.acts else WindowOp.NONE
             yield Rule(1, 100, 0, match, window_op=window, count_op=count)
 
 
