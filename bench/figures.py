@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import statistics
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,11 @@ def idle_s() -> float:
     """
     idle, iowait = machine_ticks()["cpu"][3:5]
     return (idle + iowait) / os.sysconf("SC_CLK_TCK")
+
+
+def busy_cpus(begun_s: float, idle_before_s: float) -> float:
+    """How many CPUs were busy since ``begun_s`` (time.monotonic), when ``idle_s`` was ``idle_before_s``."""
+    return (os.cpu_count() or 1) - (idle_s() - idle_before_s) / (time.monotonic() - begun_s)
 
 
 def machine() -> dict[str, Any]:

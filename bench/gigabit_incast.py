@@ -4,8 +4,8 @@
 
 The set-up of the SCCP paper's figure 9 at its own rate: one root, 1 Gbit/s, a queue of 178 KB. The lab's
 switch is Open vSwitch's userspace datapath, which does not carry that. So a Linux bridge forwards here, with
-the programs at its ports that Weir also has beside Open vSwitch's kernel datapath. There is no controller:
-the entries and port settings are those that sccp_app sends. Schemes:
+the programs at its ports that Weir also has beside Open vSwitch's kernel datapath. No controller runs. The
+bench installs the entries and port settings of sccp_app. Schemes:
 
 \b
 plain        no programs
@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 import subprocess
 import tempfile
@@ -37,16 +36,16 @@ import click
 
 from bench import sandbox
 from bench.data_plane import sccp_rules
-from bench.figures import Spread, idle_s, present, quantile
+from bench.figures import Spread, busy_cpus, idle_s, present, quantile
 from mininet_topos.experiments.experiment import Case
 from mininet_topos.measurement.counters import parse_proc_net
 from mininet_topos.measurement.queue_probe import QueueProbe
 from mininet_topos.network.shaping import OFFLOADS_OFF, Bottleneck, read_queue, shape
 from openflow_ext.switch.dataplane.interface import HostSettings, NoShare, PortSettings, SweepTimes
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
-from openflow_ext.wire import PortConfigFlags
 from sccp_app import lab_schemes
 from sccp_app.config import SccpSettings
+from sccp_app.messages import omissions
 from weir_base.paths import artifact
 
 RATE_BPS = 1_000_000_000
@@ -55,7 +54,6 @@ WORKER_PORT = 5001
 ROOT, WORKER, PORT, SWITCH = "root", "w{}", "p{}", "sw"
 ADDRESS = "10.0.{}.{}"
 BRIDGE = 1
-CPUS = os.cpu_count() or 1
 LINK_BPS = 10_000_000_000
 """The rate of the ports to the workers, which have no queue: the kernel's value for a veth."""
 SWEEP_S = 1.0
@@ -66,7 +64,7 @@ SCHEMES: Mapping[str, Mapping[str, Any] | None] = {
     "sccp-paper": lab_schemes.PAPER,
     "sccp-auto": lab_schemes.AUTO,
 }
-RTO_5_MS = "rto5"
+MIN_RTO_MS = {"rto5": 5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +128,11 @@ def port_settings(scheme: Mapping[str, Any]) -> tuple[PortSettings, SccpSettings
     """The settings that sccp_app would send, its own settings, and whether N_i is the paper's plain count."""
     settings = SccpSettings(**scheme["settings"]["sccp"])
     policy = settings.policy
-    omits = PortConfigFlags(0)
-    for addition in policy.omits:
-        omits |= PortConfigFlags[f"OMIT_{addition.name}"]
     port = PortSettings(
         common_rtt_us=policy.common_rtt_us,
         least_window_bytes=policy.least_window_bytes,
         corrects_allowance=policy.corrects_allowance,
-        omits=int(omits),
+        omits=int(omissions(policy)),
     )
     return port, settings, scheme["settings"].get("switch", {}).get("count") == "simple"
 
@@ -220,7 +215,7 @@ def retransmissions(workers: int) -> Counter[str]:
 def turn(name: str, case: Case, gap_ms: int, probe: QueueProbe) -> Turn:
     """Let the root ask all workers under a scheme."""
     workers, queries = case.workers, case.queries
-    set_min_rto(workers, 5 if name == RTO_5_MS else 0)
+    set_min_rto(workers, MIN_RTO_MS.get(name, 0))
     port = PORT.format(0)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -244,7 +239,7 @@ def turn(name: str, case: Case, gap_ms: int, probe: QueueProbe) -> Turn:
                     root.wait(SWEEP_S)
                 if plane:
                     plane.sweep(SweepTimes(idle_s=SWEEP_S))
-        cpus = CPUS - (idle_s() - idle) / (time.monotonic() - begun)
+        cpus = busy_cpus(begun, idle)
         took = programs.queries_ms()
         if root.returncode or len(took) != queries:
             raise click.ClickException(f"{name}: {len(took)} of {queries} queries ended")

@@ -25,7 +25,7 @@ import click
 
 from bench import program_cost, sandbox
 from bench.data_plane import sccp_rules
-from bench.figures import Spread, idle_s, present
+from bench.figures import Spread, busy_cpus, idle_s, present
 from libbpf_cffi import libbpf
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
@@ -38,7 +38,6 @@ NUMBERS = (1, 2)
 PORT, HOST, SWITCH, SERVER = "p{}", "h{}", "sw", "10.0.0.2"
 SEND_BUFFER = 16 * 1024 * 1024
 WINDOW = "512K"  # more data in flight only overflows the path's queues
-CPUS = os.cpu_count() or 1
 CASES = ("egress", "native", "empty", "weir")
 
 Cases = Mapping[str, Callable[[], contextlib.AbstractContextManager[None]]]
@@ -196,7 +195,7 @@ def measure(cases: Cases, pairs: int, seconds: int, offered_mbps: int) -> list[d
                 until_reachable()
                 begun, idle_before = time.monotonic(), idle_s()
                 got[name].append(transfer(seconds, offered_mbps))
-                busy[name].append(CPUS - (idle_s() - idle_before) / (time.monotonic() - begun))
+                busy[name].append(busy_cpus(begun, idle_before))
     return [
         {
             "programs": name,

@@ -50,6 +50,14 @@ def _scope_cookie(scope: Scope) -> int:
     return STAGE.cookie | crc32(repr(scope_rows(scope)).encode()) | 1
 
 
+def omissions(policy: PortPolicy) -> PortConfigFlags:
+    """The flags of the additions that ports do without."""
+    flags = PortConfigFlags(0)
+    for addition in policy.omits:
+        flags |= PortConfigFlags[f"OMIT_{addition.name}"]
+    return flags
+
+
 def _configure(datapath: Any, policy: PortPolicy, port_no: int, common_rtt_us: int, acts: bool) -> Any:
     flags = PortConfigFlags.WINDOW
     if policy.corrects_allowance:
@@ -58,8 +66,7 @@ def _configure(datapath: Any, policy: PortPolicy, port_no: int, common_rtt_us: i
         flags |= PortConfigFlags.OBSERVE
     if policy.by_host:
         flags |= PortConfigFlags.BY_HOST
-    for addition in policy.omits:
-        flags |= PortConfigFlags[f"OMIT_{addition.name}"]
+    flags |= omissions(policy)
     return datapath.ofproto_parser.OFPPortConfig(
         datapath,
         port_no=port_no,
