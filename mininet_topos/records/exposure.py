@@ -62,8 +62,9 @@ def exposure(record: Record, records: list[Record]) -> dict[str, float | None]:
 
     ``stolen``: of the CPUs' time, as the hypervisor states it. ``all_stalled``: of the time, in which all
     CPUs stood still at once. ``one_stalled``: of the time, in which the CPU with the longest stalls stood
-    still. None: the run was recorded by a version that did not record it. ``span_s``: the run's time, from
-    its first query to the end of the last one or, without queries, from its first sample to the last one.
+    still. None: an older version recorded the run, or the run ended before its first sample. ``span_s``:
+    the run's time, from its first query to the end of the last one or, without queries, from its first
+    sample to the last one.
     """
     start_ns, end_ns = span_ns(records)
     span = end_ns - start_ns

@@ -33,7 +33,7 @@ def void_attempts(rows: Sequence[Row]) -> list[str]:
 
 
 def not_recorded(rows: Sequence[Row]) -> list[str]:
-    """Return a line for each value that an older version did not record; none if nothing is missing."""
+    """Return a line for each kind of values that runs are without; none if nothing is missing."""
     lines = []
     if left_out := sum(row.get("queries_left_out", 0) for row in rows):
         lines.append(
@@ -43,5 +43,8 @@ def not_recorded(rows: Sequence[Row]) -> list[str]:
     names = {"stolen": "time that the hypervisor states", "all_stalled": "stalls of all CPUs at once"}
     missing = [text for name, text in names.items() if any(row["exposure"][name] is None for row in rows)]
     if missing:
-        lines.append(f"an older version recorded some of these runs: without {' and '.join(missing)}")
+        lines.append(
+            f"some of these runs are without {' and '.join(missing)}: an older version recorded them, "
+            "or they ended before the first sample"
+        )
     return lines

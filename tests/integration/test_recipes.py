@@ -1,4 +1,7 @@
-"""The recipes of docs/extending.md that need the integration tier are carried out."""
+"""The recipes of docs/extending.md that need the integration tier are carried out.
+
+Nothing runs beside them: the recipe of an experiment fails if a completion time exceeds its bound.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.recipes import Recipe, carry_out, copy_project, recipes_of
-
-pytestmark = pytest.mark.lab_beside_others
 
 
 @pytest.mark.timeout(600)
