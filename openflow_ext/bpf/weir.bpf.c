@@ -319,10 +319,13 @@ static __always_inline void packet_set_floor(struct packet *p, struct rule_query
 		if (!p->port->link_ns && !one_segment)
 			q->headroom_bytes = 2 * q->mss - 1 + lone_flow_bytes(p->port, q->divisor);
 	} else if (flow_waits_for_delayed_ack(p->flow, p->port, q->allowance, q->divisor, q->mss, q->scale)) {
-		flow_grant_two_segments(p->flow, p->port, p->state, q->mss);
+		flow_grant_larger(p->flow, p->port, p->state, q->mss);
 	}
 	if (fitted && (floor_is_before_payload(p->flow, &q->segment, q->mss) || q->floor_bytes < q->mss))
 		q->floor_bytes = q->ceiling_bytes = WEIR_SMALL_WINDOW;
+	flow_review_larger(p->flow, p->port, p->state, p->flow->max_payload);
+	if (one_segment && p->flow->member & WEIR_SENDS_RUNTS && q->floor_bytes == q->mss)
+		q->floor_bytes = floor_with_runt(p->flow, p->port, p->state, q->mss);
 	if (p->flow->member & WEIR_IN_TWO_SEGMENTS && q->floor_bytes < 2 * p->flow->max_payload)
 		q->floor_bytes = 2 * p->flow->max_payload;
 }
@@ -411,9 +414,10 @@ static __always_inline void packet_note_arrival(struct packet *p, const struct r
 	__u32 acknowledged = packet_note_numbers(p, q, WEIR_INGRESS);
 
 	limit_note_ack(p->flow, p->state, p->tcp);
-	if (q->segment.payload)
+	if (q->segment.payload) {
 		allowance_note_request(p->flow, p->port);
-	else
+		flow_note_request(p->flow, p->port, p->state, q->now_ns);
+	} else
 		flow_note_ack(p->flow, p->port, p->state, acknowledged, q->now_ns);
 }
 

@@ -23,32 +23,64 @@ static __always_inline bool flow_leave(struct weir_flow *flow, enum weir_member 
 	return __sync_fetch_and_and(&flow->member, ~(__u32)member) & member;
 }
 
+/* The smallest segment that a window lets a flow send beside a full one: a step of the window. */
+static __always_inline __u32 flow_runt_bytes(const struct weir_flow *flow)
+{
+	return 1u << (flow->local.scale == WEIR_NO_SCALE ? 0 : flow->local.scale & 31);
+}
+
 /*
- * Gives a flow a least window of two segments instead of one. A port does so while its queue has room for a segment
- * of each of its flows and another one of each flow with two. Without a fair share N_i may be 0, and the active senders
- * count instead. If the size of its queue is unknown it always does.
- * For fitted segments, which may be small, headers are added and an eighth of the queue stays free, as in
- * weir_fitted_segment.
+ * A flow's equal part of what queue and link hold. As in weir_fitted_segment, an eighth stays free. Without a fair
+ * share N_i may be 0, and the active senders count instead.
  */
-static __always_inline void flow_grant_two_segments(struct weir_flow *flow, const struct weir_port *port,
-						    struct weir_port_state *state, __u32 mss)
+static __always_inline __u64 flow_part_bytes(const struct weir_port *port, const struct weir_port_state *state)
 {
 	__u64 flows = port->bdp_bytes ? state->n_i : share_active_senders(port, state, state->tick_ns);
 
-	if (flow->member & WEIR_IN_TWO_SEGMENTS || port->omits & WEIR_OMIT_TWO_SEGMENTS)
-		return;
-	if (flow->flags & WEIR_FITTED)
-		mss = (mss + WEIR_HEADERS) * WEIR_SPARE_FRACTION / (WEIR_SPARE_FRACTION - 1);
-	if (port->buffer_bytes && (flows + state->two_segment_flows + 1) * mss > port->buffer_bytes)
-		return;
-	if (flow_join(flow, WEIR_IN_TWO_SEGMENTS))
-		__sync_fetch_and_add(&state->two_segment_flows, 1);
+	return weir_queue_room_bytes(port->buffer_bytes + port->bdp_bytes) / (flows ? flows : 1);
 }
 
-static __always_inline void flow_revoke_two_segments(struct weir_flow *flow, struct weir_port_state *state)
+/*
+ * Gives a flow whose receiver delays ACKs a larger least window than one segment, if its part of queue and link holds
+ * it: two segments or, if the window of one is exact, a segment and a runt segment. Linux delays no ACK for more than
+ * a segment. If the size of its queue is unknown the port always grants two.
+ */
+static __always_inline void flow_grant_larger(struct weir_flow *flow, const struct weir_port *port,
+					      struct weir_port_state *state, __u32 mss)
+{
+	__u32 segment = mss + WEIR_HEADERS;
+	__u64 part;
+
+	if (flow->member & WEIR_IN_TWO_SEGMENTS || port->omits & WEIR_OMIT_TWO_SEGMENTS)
+		return;
+	part = flow_part_bytes(port, state);
+	if (port->buffer_bytes && 2 * segment > part) {
+		if (flow->flags & WEIR_FITTED && segment + flow_runt_bytes(flow) + WEIR_HEADERS <= part)
+			flow_join(flow, WEIR_SENDS_RUNTS);
+	} else if (flow_join(flow, WEIR_IN_TWO_SEGMENTS)) {
+		__sync_fetch_and_add(&state->two_segment_flows, 1);
+	}
+}
+
+static __always_inline void flow_revoke_larger(struct weir_flow *flow, struct weir_port_state *state)
 {
 	if (flow->member & WEIR_IN_TWO_SEGMENTS && flow_leave(flow, WEIR_IN_TWO_SEGMENTS))
 		__sync_fetch_and_add(&state->two_segment_flows, -1);
+	if (flow->member & WEIR_SENDS_RUNTS)
+		flow_leave(flow, WEIR_SENDS_RUNTS);
+}
+
+/* More or fewer flows share the port than when the flow was granted a larger least window: grants it again. */
+static __always_inline void flow_review_larger(struct weir_flow *flow, const struct weir_port *port,
+					       struct weir_port_state *state, __u32 mss)
+{
+	if (!(flow->member & (WEIR_IN_TWO_SEGMENTS | WEIR_SENDS_RUNTS)))
+		return;
+	if (flow->member & WEIR_IN_TWO_SEGMENTS &&
+	    (!port->buffer_bytes || 2 * (mss + WEIR_HEADERS) <= flow_part_bytes(port, state)))
+		return;
+	flow_revoke_larger(flow, state);
+	flow_grant_larger(flow, port, state, mss);
 }
 
 /* Counts a flow once per connection, when its handshake is complete. `host`: the address of its sender. */
@@ -68,7 +100,7 @@ static __always_inline void flow_count(struct weir_flow *flow, const struct weir
 
 static __always_inline bool flow_uncount(struct weir_flow *flow, struct weir_port_state *state)
 {
-	flow_revoke_two_segments(flow, state);
+	flow_revoke_larger(flow, state);
 	if (!flow_leave(flow, WEIR_IN_N_I))
 		return false;
 	__sync_fetch_and_add(&state->n_i, -1);
@@ -137,6 +169,18 @@ static __always_inline void flow_note_ack(struct weir_flow *flow, const struct w
 }
 
 /*
+ * The local host sends payload, a request. If it comes soon after payload that the host received, Linux takes the
+ * connection for interactive: it delays the next ACKs, whatever PSH asks for, in the hope that they go with an answer
+ * (inet_csk_in_pingpong_mode). With a window of one segment each of them would take 40 ms.
+ */
+static __always_inline void flow_note_request(struct weir_flow *flow, const struct weir_port *port,
+					      struct weir_port_state *state, __u64 now_ns)
+{
+	if (flow->max_payload && now_ns - flow->last_payload_ns < INTERACTIVE_NS)
+		flow_grant_larger(flow, port, state, flow->max_payload);
+}
+
+/*
  * Payload leaves by the port: a flow that has left N_i because it was idle is in it again. True if the flow was idle.
  */
 static __always_inline bool flow_note_payload(struct weir_flow *flow, const struct weir_port *port,
@@ -146,7 +190,7 @@ static __always_inline bool flow_note_payload(struct weir_flow *flow, const stru
 	if (segment > flow->max_payload)
 		flow->max_payload = segment;
 	if (flow->delayed_ack_us && flow_now_us() - flow->delayed_ack_us < RESUME_US)
-		flow_grant_two_segments(flow, port, state, flow->max_payload);
+		flow_grant_larger(flow, port, state, flow->max_payload);
 	flow->delayed_ack_us = 0;
 	share_note_payload(flow, port, state, host, now_ns);
 	flow->last_payload_ns = now_ns;

@@ -236,6 +236,20 @@ static __always_inline __u32 floor_of_one_segment(const struct weir_flow *flow, 
 }
 
 /*
+ * The floor of a flow's window if it holds a segment and a runt segment. Linux makes packets of at most half the
+ * largest window that it has seen, in whole segments (tcp_bound_to_half_wnd), and does not divide a packet of one
+ * segment. So each flow receives a window of four segments once, as in floor_of_one_segment.
+ */
+static __always_inline __u32 floor_with_runt(const struct weir_flow *flow, const struct weir_port *port,
+					     struct weir_port_state *state, __u32 mss)
+{
+	if (!(flow->member & WEIR_SAW_FOUR) &&
+	    share_may_grow(port, state, 4 * (mss + WEIR_HEADERS), weir_queue_room_bytes(port->buffer_bytes)))
+		return 4 * mss;
+	return mss + flow_runt_bytes(flow);
+}
+
+/*
  * The ACK of the handshake, before the flow has sent payload, may carry a small window. The number of flows in the
  * round is known better when the request is sent, and that segment carries a new window, which can only be larger.
  */
@@ -270,11 +284,13 @@ static __always_inline void flow_note_one_segment(struct weir_flow *flow, bool o
 		flow->flags ^= WEIR_ONE_SEGMENT;
 }
 
-/* Notes whether the remote host receives a window of two segments. */
+/* Notes whether the remote host receives a window of two or four segments. */
 static __always_inline void flow_note_advertised(struct weir_flow *flow, __u32 window_bytes, __u32 mss)
 {
 	if (flow->flags & WEIR_HALF_SEGMENTS && window_bytes >= 2 * mss)
 		flow->flags &= ~WEIR_HALF_SEGMENTS;
+	if (!(flow->member & WEIR_SAW_FOUR) && window_bytes >= 4 * mss)
+		flow_join(flow, WEIR_SAW_FOUR);
 }
 
 /* Not inlined, because its buffer would not fit into the stack of weir_ingress_tc. */

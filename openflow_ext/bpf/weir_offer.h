@@ -80,6 +80,7 @@ static __always_inline void offer_begin_anew(struct weir_flow *flow, const struc
 	bool in = aside->flags & WEIR_SYN_IN;
 
 	flow_uncount(flow, state);
+	flow_leave(flow, WEIR_SAW_FOUR);
 	use_set_step(flow, WEIR_USE_NEXT, 0);
 	flow->flags = aside->flags | (flow->flags & (WEIR_KEPT | WEIR_REOFFERED));
 	flow->first_ns = aside->first_ns;

@@ -236,6 +236,8 @@ def rounds(bench: Bench, local: Segment, segment: int) -> Callable[..., int]:
 
 
 DELAYED_S = 0.03
+LATER_S = 0.25
+"""Linux takes a request as long after payload for the first of a new exchange."""
 
 
 def test_sender_that_waits_for_delayed_acks_gets_two_segments(bench: Bench) -> None:
@@ -246,11 +248,17 @@ def test_sender_that_waits_for_delayed_acks_gets_two_segments(bench: Bench) -> N
     one, two = (1448 >> 9) + 1, -(-2 * 1448 // 512)
 
     assert [one_round(), one_round(), one_round()] == [one] * 3
-    assert [one_round(DELAYED_S, between=b"query"), one_round()] == [one] * 2, (
+    assert [one_round(LATER_S, between=b"query"), one_round()] == [one] * 2, (
         "an ACK with data was not delayed"
     )
     assert [one_round(DELAYED_S, acked=2), one_round()] == [one] * 2, "an ACK of two segments was not delayed"
     assert [one_round(DELAYED_S), one_round(), one_round()] == [one, two, two]
+
+
+HEADERS = 86
+"""What segment fitting adds to a segment."""
+LINK_BYTES = 1250
+"""Capacity x common RTT of ``share_out``."""
 
 
 def share_out(bench: Bench, flows: int, buffer_bytes: int) -> list[Segment]:
@@ -275,14 +283,31 @@ def test_segments_of_which_two_exceed_the_least_window_get_room_for_two(
     assert rounds(bench, sender, segment)() == field
 
 
-def test_flows_get_two_segments_only_while_the_queue_has_room(bench: Bench) -> None:
-    """The queue holds five segments. Three flows have one each, so two of them get a second one."""
-    senders = share_out(bench, 3, buffer_bytes=5 * 1448)
-    assert [rounds(bench, sender, 1448)() for sender in senders] == [6, 6, 3]
+def test_flows_get_two_segments_only_if_two_of_each_fit_into_queue_and_link(bench: Bench) -> None:
+    """Seven eighths of both hold two segments of two flows, not of three."""
+    two_of_two = 2 * 2 * (1448 + HEADERS) * 8 // 7 + 1
+    senders = share_out(bench, 3, buffer_bytes=two_of_two - LINK_BYTES)
+    assert [rounds(bench, sender, 1448)() for sender in senders] == [3] * 3
     assert [rounds(bench, senders[2], 1448)(DELAYED_S) for _ in range(3)] == [3] * 3
+    assert rounds(bench, senders[2], 1448)(between=b"query") == 3
 
     bench.egress(replace(reverse(senders[0]), seq=1 + 1448, flags=ACK | FIN))
-    assert rounds(bench, senders[2], 1448)() == 6, "the ended flow released its second segment"
+    assert rounds(bench, senders[2], 1448)() == 6, "another flow ended"
+    bench.handshake(replace(LOCAL, src_port=200), Offer(scale=9))
+    assert rounds(bench, senders[2], 1448)() == 3, "and another one began"
+
+
+def test_a_request_soon_after_payload_gets_two_segments(bench: Bench) -> None:
+    """A receiver that answers at once delays its next ACKs, whatever PSH asks for."""
+    bench.clamp_all_to(1)
+    bench.handshake(LOCAL, Offer(scale=9))
+    one, two = (1448 >> 9) + 1, -(-2 * 1448 // 512)
+    query = replace(LOCAL, payload=b"query")
+    assert window_of(bench.ingress(query), query) == one, "it has received nothing yet"
+
+    one_round = rounds(bench, LOCAL, 1448)
+    assert [one_round(LATER_S, between=b"query"), one_round()] == [one] * 2, "it has read for long"
+    assert [one_round(between=b"query"), one_round()] == [two] * 2
 
 
 def test_queue_of_unknown_size_grants_two_segments_only_after_a_delayed_ack(bench: Bench) -> None:
