@@ -417,8 +417,9 @@ static __always_inline void packet_note_arrival(struct packet *p, const struct r
 	if (q->segment.payload) {
 		allowance_note_request(p->flow, p->port);
 		flow_note_request(p->flow, p->port, p->state, q->now_ns);
-	} else
+	} else {
 		flow_note_ack(p->flow, p->port, p->state, acknowledged, q->now_ns);
+	}
 }
 
 /* The window field of this segment was lowered to `field`. Returns the one that it leaves with. */

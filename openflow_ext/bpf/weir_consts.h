@@ -84,12 +84,11 @@
 
 /* ---- flows (weir_flow.h) -------------------------------------------------------------------------- */
 
-#define TIMESTAMPS_LEN 12          /* the option with its padding, in every segment if both sides offered it */
-#define LEAST_MSS 88               /* a smaller MSS is an error or an attack (Linux: TCP_MIN_MSS) */
-#define DELAYED_ACK_NS 20000000ull /* Linux delays an ACK by at least 40 ms; RFC 1122 allows 500 ms */
-#define INTERACTIVE_NS                                                                                                 \
-	200000000ull   /* longest time after payload in which a request is interactive (Linux: TCP_DELACK_MAX) */
-#define RESUME_US 5000 /* payload within this time after an ACK had waited for the ACK */
+#define TIMESTAMPS_LEN 12           /* the option with its padding, in every segment if both sides offered it */
+#define LEAST_MSS 88                /* a smaller MSS is an error or an attack (Linux: TCP_MIN_MSS) */
+#define DELAYED_ACK_NS 20000000ull  /* Linux delays an ACK by at least 40 ms; RFC 1122 allows 500 ms */
+#define INTERACTIVE_NS 200000000ull /* Linux takes a request so soon after payload for interactive: TCP_DELACK_MAX */
+#define RESUME_US 5000              /* payload within this time after an ACK had waited for the ACK */
 
 /* ---- alarm (weir_alarm.h) -------------------------------------------------------------------------- */
 

@@ -23,10 +23,21 @@ static __always_inline bool flow_leave(struct weir_flow *flow, enum weir_member 
 	return __sync_fetch_and_and(&flow->member, ~(__u32)member) & member;
 }
 
+static __always_inline bool flow_scales_windows(const struct weir_flow *flow)
+{
+	return flow->local.scale != WEIR_NO_SCALE && flow->remote.scale != WEIR_NO_SCALE;
+}
+
+/* The scale of the local host's windows as the remote host knows it; 0 unless both sides offered one. */
+static __always_inline __u32 flow_window_scale(const struct weir_flow *flow)
+{
+	return flow_scales_windows(flow) ? flow->local.scale : 0;
+}
+
 /* The smallest segment that a window lets a flow send beside a full one: a step of the window. */
 static __always_inline __u32 flow_runt_bytes(const struct weir_flow *flow)
 {
-	return 1u << (flow->local.scale == WEIR_NO_SCALE ? 0 : flow->local.scale & 31);
+	return 1u << (flow_window_scale(flow) & SCALE_MASK);
 }
 
 /*
@@ -41,46 +52,51 @@ static __always_inline __u64 flow_part_bytes(const struct weir_port *port, const
 }
 
 /*
- * Gives a flow whose receiver delays ACKs a larger least window than one segment, if its part of queue and link holds
- * it: two segments or, if the window of one is exact, a segment and a runt segment. Linux delays no ACK for more than
- * a segment. If the size of its queue is unknown the port always grants two.
+ * The least window that a flow whose receiver delays ACKs may have instead of one segment, if its part of queue and
+ * link holds it: two segments or, if the window of one is exact, a segment and a runt segment. Linux delays no ACK for
+ * more than a segment. 0: neither fits. If the size of its queue is unknown the port always grants two.
  */
-static __always_inline void flow_grant_larger(struct weir_flow *flow, const struct weir_port *port,
-					      struct weir_port_state *state, __u32 mss)
+static __always_inline __u32 flow_larger_window(const struct weir_flow *flow, const struct weir_port *port,
+						const struct weir_port_state *state, __u32 mss)
 {
 	__u32 segment = mss + WEIR_HEADERS;
 	__u64 part;
 
-	if (flow->member & WEIR_IN_TWO_SEGMENTS || port->omits & WEIR_OMIT_TWO_SEGMENTS)
-		return;
+	if (port->omits & WEIR_OMIT_TWO_SEGMENTS)
+		return 0;
 	part = flow_part_bytes(port, state);
-	if (port->buffer_bytes && 2 * segment > part) {
-		if (flow->flags & WEIR_FITTED && segment + flow_runt_bytes(flow) + WEIR_HEADERS <= part)
-			flow_join(flow, WEIR_SENDS_RUNTS);
-	} else if (flow_join(flow, WEIR_IN_TWO_SEGMENTS)) {
-		__sync_fetch_and_add(&state->two_segment_flows, 1);
-	}
+	if (!port->buffer_bytes || 2 * segment <= part)
+		return WEIR_IN_TWO_SEGMENTS;
+	return flow->flags & WEIR_FITTED && segment + flow_runt_bytes(flow) + WEIR_HEADERS <= part ? WEIR_SENDS_RUNTS
+												   : 0;
 }
 
-static __always_inline void flow_revoke_larger(struct weir_flow *flow, struct weir_port_state *state)
+/* `larger`: WEIR_IN_TWO_SEGMENTS, WEIR_SENDS_RUNTS or 0. */
+static __always_inline void flow_set_larger(struct weir_flow *flow, struct weir_port_state *state, __u32 larger)
 {
-	if (flow->member & WEIR_IN_TWO_SEGMENTS && flow_leave(flow, WEIR_IN_TWO_SEGMENTS))
+	__u32 unwanted = flow->member & (WEIR_IN_TWO_SEGMENTS | WEIR_SENDS_RUNTS) & ~larger;
+
+	if (unwanted & WEIR_IN_TWO_SEGMENTS && flow_leave(flow, WEIR_IN_TWO_SEGMENTS))
 		__sync_fetch_and_add(&state->two_segment_flows, -1);
-	if (flow->member & WEIR_SENDS_RUNTS)
+	if (unwanted & WEIR_SENDS_RUNTS)
 		flow_leave(flow, WEIR_SENDS_RUNTS);
+	if (larger & ~flow->member && flow_join(flow, larger) && larger == WEIR_IN_TWO_SEGMENTS)
+		__sync_fetch_and_add(&state->two_segment_flows, 1);
 }
 
-/* More or fewer flows share the port than when the flow was granted a larger least window: grants it again. */
+/* The receiver delays ACKs. */
+static __always_inline void flow_grant_larger(struct weir_flow *flow, const struct weir_port *port,
+					      struct weir_port_state *state, __u32 mss)
+{
+	flow_set_larger(flow, state, flow_larger_window(flow, port, state, mss));
+}
+
+/* More or fewer flows may share the port than when the flow was granted a larger least window. */
 static __always_inline void flow_review_larger(struct weir_flow *flow, const struct weir_port *port,
 					       struct weir_port_state *state, __u32 mss)
 {
-	if (!(flow->member & (WEIR_IN_TWO_SEGMENTS | WEIR_SENDS_RUNTS)))
-		return;
-	if (flow->member & WEIR_IN_TWO_SEGMENTS &&
-	    (!port->buffer_bytes || 2 * (mss + WEIR_HEADERS) <= flow_part_bytes(port, state)))
-		return;
-	flow_revoke_larger(flow, state);
-	flow_grant_larger(flow, port, state, mss);
+	if (flow->member & (WEIR_IN_TWO_SEGMENTS | WEIR_SENDS_RUNTS))
+		flow_grant_larger(flow, port, state, mss);
 }
 
 /* Counts a flow once per connection, when its handshake is complete. `host`: the address of its sender. */
@@ -100,7 +116,7 @@ static __always_inline void flow_count(struct weir_flow *flow, const struct weir
 
 static __always_inline bool flow_uncount(struct weir_flow *flow, struct weir_port_state *state)
 {
-	flow_revoke_larger(flow, state);
+	flow_set_larger(flow, state, 0);
 	if (!flow_leave(flow, WEIR_IN_N_I))
 		return false;
 	__sync_fetch_and_add(&state->n_i, -1);
@@ -223,17 +239,6 @@ static __always_inline bool flow_handshake_seen(const struct weir_flow *flow)
 static __always_inline bool flow_ended(const struct weir_flow *flow)
 {
 	return flow->flags & WEIR_RST || (flow->flags & (WEIR_FIN_IN | WEIR_FIN_OUT)) == (WEIR_FIN_IN | WEIR_FIN_OUT);
-}
-
-static __always_inline bool flow_scales_windows(const struct weir_flow *flow)
-{
-	return flow->local.scale != WEIR_NO_SCALE && flow->remote.scale != WEIR_NO_SCALE;
-}
-
-/* The scale of the local host's windows as the remote host knows it; 0 unless both sides offered one. */
-static __always_inline __u32 flow_window_scale(const struct weir_flow *flow)
-{
-	return flow_scales_windows(flow) ? flow->local.scale : 0;
 }
 
 /* The local host's window field, translated into the finer scale that the remote host knows. */

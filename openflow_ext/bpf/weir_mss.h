@@ -215,6 +215,13 @@ __noinline __u64 share_divisor(struct weir_flow *flow, const struct weir_port *p
 	return flows;
 }
 
+/* Whether one flow may receive a window of so many segments once. An eighth of the queue stays free. */
+static __always_inline bool floor_may_grow(const struct weir_port *port, struct weir_port_state *state, __u32 segments,
+					   __u32 mss)
+{
+	return share_may_grow(port, state, segments * (mss + WEIR_HEADERS), weir_queue_room_bytes(port->buffer_bytes));
+}
+
 /*
  * The floor of a flow's window if it holds one segment. A sender that never saw a window of two segments sends two half
  * segments into a window of one (Linux: tcp_bound_to_half_wnd). These cost the queue as much as two segments, and the
@@ -226,13 +233,9 @@ __noinline __u64 share_divisor(struct weir_flow *flow, const struct weir_port *p
 static __always_inline __u32 floor_of_one_segment(const struct weir_flow *flow, const struct weir_port *port,
 						  struct weir_port_state *state, __u32 mss)
 {
-	__u32 max_queue_bytes = weir_queue_room_bytes(port->buffer_bytes);
-
 	if (!(flow->flags & WEIR_HALF_SEGMENTS) || mss <= WEIR_SMALL_WINDOW)
 		return mss;
-	return flow->max_payload && share_may_grow(port, state, 2 * (mss + WEIR_HEADERS), max_queue_bytes)
-		       ? 2 * mss
-		       : WEIR_SMALL_WINDOW;
+	return flow->max_payload && floor_may_grow(port, state, 2, mss) ? 2 * mss : WEIR_SMALL_WINDOW;
 }
 
 /*
@@ -243,8 +246,7 @@ static __always_inline __u32 floor_of_one_segment(const struct weir_flow *flow, 
 static __always_inline __u32 floor_with_runt(const struct weir_flow *flow, const struct weir_port *port,
 					     struct weir_port_state *state, __u32 mss)
 {
-	if (!(flow->member & WEIR_SAW_FOUR) &&
-	    share_may_grow(port, state, 4 * (mss + WEIR_HEADERS), weir_queue_room_bytes(port->buffer_bytes)))
+	if (!(flow->member & WEIR_SAW_FOUR) && floor_may_grow(port, state, 4, mss))
 		return 4 * mss;
 	return mss + flow_runt_bytes(flow);
 }

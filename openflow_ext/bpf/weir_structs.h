@@ -89,7 +89,7 @@ enum weir_omission {
 	WEIR_OMIT_PSH = 128,            /* segments do not get PSH */
 	WEIR_OMIT_ACTIVE_SENDERS = 256, /* all of N_i share the port */
 	WEIR_OMIT_CROWD = 512,          /* the peak of N_i is not remembered */
-	WEIR_OMIT_TWO_SEGMENTS = 1024   /* no flow's least window becomes larger than one segment (flow_grant_larger) */
+	WEIR_OMIT_TWO_SEGMENTS = 1024   /* no flow's least window becomes larger than one segment */
 };
 
 enum weir_alarm { WEIR_QUIET, WEIR_CONGESTED };
@@ -282,12 +282,12 @@ struct weir_flow {
 	__u32 out_before_resume; /* out_bytes when it last resumed for a request */
 };
 
-/* The counts of a port in which a flow is. Changed with atomic operations, so that each is exact. */
+/* The counts of a port in which a flow is, and other long states. Changed atomically, so that each count is exact. */
 enum weir_member {
 	WEIR_IN_N_I = 1,
 	WEIR_IN_TWO_SEGMENTS = 2, /* its window stays at two segments or more; counted in two_segment_flows */
-	WEIR_SENDS_RUNTS = 4,     /* no count: a window of one segment is a step larger (flow_grant_larger) */
-	WEIR_SAW_FOUR = 8         /* no count: the remote host has seen a window of four segments (floor_with_runt) */
+	WEIR_SENDS_RUNTS = 4,     /* a window of one segment is a step larger, so that a runt segment comes with it */
+	WEIR_SAW_FOUR = 8         /* the remote host has seen a window of four segments (floor_with_runt) */
 };
 
 /* Where in `member` the steps of a flow's weight are (weir_use.h), each with four bits. */
