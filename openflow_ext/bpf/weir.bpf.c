@@ -336,7 +336,7 @@ static __always_inline void packet_set_floor(struct packet *p, struct rule_query
  */
 static __noinline __u64 packet_weighted_allowance(const struct packet *p, const struct rule_query *q, __u32 weight)
 {
-	bool active = !p->port->turn_shift || share_is_active(p->flow, p->port, p->state, q->now_ns);
+	bool active = !p->port->turn_shift || share_is_in_round(p->flow, p->port, p->state, q->now_ns);
 	bool is_small = active && share_is_small(p->flow, p->port, p->state, q->now_ns);
 	__u32 used = share_used_weight(p->flow, p->port, p->state, weight, q->now_ns);
 	__u64 bytes = active ? allowance_bytes(p->port, p->state) : allowance_of_idle_flows(p->port, p->state, q->mss);
@@ -415,7 +415,7 @@ static __always_inline void packet_note_arrival(struct packet *p, const struct r
 
 	limit_note_ack(p->flow, p->state, p->tcp);
 	if (q->segment.payload) {
-		allowance_note_request(p->flow, p->port);
+		share_note_request(p->flow);
 		flow_note_request(p->flow, p->port, p->state, q->now_ns);
 	} else {
 		flow_note_ack(p->flow, p->port, p->state, acknowledged, q->now_ns);
@@ -626,6 +626,8 @@ int weir_egress(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	limit_note_payload(p.flow, p.port, p.state, c, p.tcp, q.segment.payload);
 	allowance_note_payload(p.flow, p.port, p.state, gap_ns);
+	if (p.flow->flags & WEIR_ASKED)
+		p.flow->flags &= ~WEIR_ASKED;
 	is_pushed = p.flow->flags & WEIR_ONE_SEGMENT && !(p.flow->flags & WEIR_SIGNED) &&
 		    !(p.port->omits & WEIR_OMIT_PSH) && !port_observes_share(p.port);
 	if (is_pushed != !!(p.flow->flags & WEIR_PUSHED))

@@ -353,13 +353,6 @@ static __always_inline void allowance_give_back(const struct weir_port *port, st
 		state->gives_back = 1;
 }
 
-/* The local host sends payload, which may be a request. */
-static __always_inline void allowance_note_request(struct weir_flow *flow, const struct weir_port *port)
-{
-	if (port->link_ns && !(flow->flags & WEIR_ASKED))
-		flow->flags |= WEIR_ASKED;
-}
-
 /*
  * Ends an interval. The first one after a correction only waits until its windows are in force. A global function, so
  * that the verifier does not follow it for each way through the packet's program.
@@ -390,8 +383,6 @@ static __always_inline void allowance_note_payload(struct weir_flow *flow, const
 		return;
 	if (gap_ns)
 		allowance_note_gap(flow, port, state, gap_ns);
-	if (flow->flags & WEIR_ASKED)
-		flow->flags &= ~WEIR_ASKED;
 	if (state->departed_bytes >= allowance_bytes(port, state))
 		allowance_end_interval(port, state, flow->max_payload);
 }

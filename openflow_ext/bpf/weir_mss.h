@@ -172,8 +172,8 @@ static __always_inline __u64 crowd_weight(const struct weir_port *port, const st
 }
 
 /*
- * The flows among which the port is shared, for this flow: the sum of their weights. For an idle flow it is the crowd,
- * the flows of the next round; for an active sender it is the active senders. At the start of a round those are few.
+ * The flows among which the port is shared, for this flow: the sum of their weights. For a flow that waits for a round
+ * it is the crowd, the flows of that round; in a round it is the active senders. At the start of a round those are few.
  * The first hundred flows would receive the whole BDP, a half, a third and so on: together five times the BDP. So they
  * receive the share of an active sender one after the other. Until then a flow has the share of an idle one, whose
  * weight is a full one; the caller multiplies by the flow's own. `weight`: the flow's, if it were not punished
@@ -190,7 +190,7 @@ __noinline __u64 share_divisor(struct weir_flow *flow, const struct weir_port *p
 		return 1;
 	if (!port->turn_shift)
 		return state->n_i * share_full_weight(port);
-	is_active = flow->max_payload && share_is_active(flow, port, state, now_ns);
+	is_active = flow->max_payload && share_is_in_round(flow, port, state, now_ns);
 	if (is_active && !(flow->flags & WEIR_RESUMED))
 		return share_active_weight(port, state, now_ns);
 	crowd = crowd_weight(port, state, now_ns);

@@ -7,8 +7,8 @@
  * and the port is shared by the larger number of both turns (weir_active_senders). A turn lasts 2^turn_shift ns, in
  * which a full queue drains, so that each flow of it sends once. While the queue is empty a turn is short: two common
  * RTTs, or the time of a corrected allowance on the link if that is longer (short_turn_ns). So finished flows release
- * their share quickly. An idle flow gets the share of the next round
- * (share_divisor in weir_mss.h), for it starts with the window that it received last.
+ * their share quickly. An idle flow and one that has received a request get the share of the next round
+ * (share_divisor in weir_mss.h), for they start with the window that they received last.
  *
  * A port that corrects its allowance divides it by weights (docs/decisions/0056-weights.md). A flow that SDTCP punishes
  * has a small one while it sends on and on, so that a burst gets nearly all at once. The sum of the weights of the
@@ -241,10 +241,33 @@ static __always_inline bool share_is_active(const struct weir_flow *flow, const 
 	return (__u32)(state->turn - flow->last_turn) + (age > 0 ? age : 0) < 2;
 }
 
+/*
+ * The local host sends payload. It is a request if the host has acknowledged all that left to it. Two hosts that both
+ * send on and on do not ask each other.
+ */
+static __always_inline void share_note_request(struct weir_flow *flow)
+{
+	if (!(flow->flags & WEIR_ASKED) && flow->remote_edges.end == flow->local_edges.ack)
+		flow->flags |= WEIR_ASKED;
+}
+
+/*
+ * True if the flow is in the midst of a round. The answer to a request belongs to the next round, also if the flow's
+ * last payload was a moment ago: the others of that round may receive their requests now, while the flows that still
+ * send are few.
+ */
+static __always_inline bool share_is_in_round(const struct weir_flow *flow, const struct weir_port *port,
+					      const struct weir_port_state *state, __u64 now_ns)
+{
+	return !(flow->flags & WEIR_ASKED) && share_is_active(flow, port, state, now_ns);
+}
+
 /* The flow sends payload. It is counted at its first in a turn. */
 static __always_inline void share_note_payload(struct weir_flow *flow, const struct weir_port *port,
 					       struct weir_port_state *state, const __u32 *host, __u64 now_ns)
 {
+	if (flow->flags & WEIR_ASKED)
+		flow->flags |= WEIR_RESUMED;
 	if (!share_is_first_in_turn(flow, port, state, now_ns))
 		return;
 	if (!share_is_active(flow, port, state, now_ns)) {

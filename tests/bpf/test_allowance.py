@@ -57,11 +57,14 @@ def opened(bench: Bench, flow: Segment, rtt_s: float) -> int:
     return bench.counters.allowance_bytes
 
 
-def windows(bench: Bench, rounds: int, asks: bool = False) -> None:
-    """The flow sends a window, stops until it is acknowledged, and pauses. ``asks``: for a request."""
+REQUEST = replace(FLOW, payload=b"?", ack=DATA.seq + PAYLOAD)
+
+
+def windows(bench: Bench, rounds: int, ack: Segment = FLOW) -> None:
+    """The flow sends a window, stops until it is acknowledged with ``ack``, and pauses."""
     for _ in range(rounds):
         time.sleep(PAUSE_S)
-        bench.ingress(replace(FLOW, payload=b"?") if asks else FLOW)
+        bench.ingress(ack)
         for _ in range(allowance(bench) // 1500 + 1):
             bench.egress(DATA)
 
@@ -162,8 +165,14 @@ def test_it_stays_if_the_port_does_not_correct_it(bench: Bench) -> None:
 
 
 def test_a_pause_before_an_answer_is_not_starvation(bench: Bench) -> None:
-    windows(bench, 12, asks=True)
+    windows(bench, 12, ack=REQUEST)
     assert allowance(bench) <= 1.25 * BDP_BYTES
+
+
+def test_hosts_that_both_send_on_and_on_do_not_ask(bench: Bench) -> None:
+    """The ACK has payload, but other segments are on their way to its sender."""
+    windows(bench, 12, ack=replace(REQUEST, ack=DATA.seq))
+    assert allowance(bench) > 1.5 * BDP_BYTES
 
 
 def test_what_always_stands_in_the_queue_is_taken_off(bench: Bench) -> None:

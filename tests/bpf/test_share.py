@@ -19,6 +19,7 @@ FLOWS = 6
 BDP_BYTES = 1_000_000
 CAPACITY_BPS = 800_000_000
 BUFFER_BYTES = 5_000_000
+PAYLOAD = 100
 ALONE_BYTES = BDP_BYTES + BUFFER_BYTES // 16
 TURN_S = 0.135
 """2^27 ns: 6 MB take 60 ms; long enough for a busy machine to run a test's segments in one."""
@@ -53,7 +54,7 @@ def shared(bench: Bench) -> Bench:
 
 
 def send(bench: Bench, number: int) -> None:
-    bench.egress(replace(reverse(flow(number)), payload=bytes(100)))
+    bench.egress(replace(reverse(flow(number)), payload=bytes(PAYLOAD)))
 
 
 def window_bytes(bench: Bench, number: int) -> int:
@@ -89,6 +90,27 @@ def test_round_starts_with_the_share_of_all_except_for_the_first_flow(shared: Be
         windows, took_s = begin_all(shared)
     assert windows == pytest.approx([ALONE_BYTES] + [BDP_BYTES / FLOWS] * (FLOWS - 1), rel=0.02)
     assert shared.counters.fair_share_bytes == BDP_BYTES // FLOWS
+
+
+def test_the_answer_to_a_request_belongs_to_the_next_round(shared: Bench) -> None:
+    """Also if the flow's last payload was a moment ago. Else the first of a crowd would get too much."""
+    send(shared, 0)
+    assert window_bytes(shared, 0) == pytest.approx(ALONE_BYTES, rel=0.01)
+    asked = replace(flow(0), payload=b"?", ack=flow(0).ack + PAYLOAD)
+    assert window_of(shared.ingress(asked), asked) << 7 == pytest.approx(BDP_BYTES / FLOWS, rel=0.02)
+    with shared.changed_state() as state:
+        state.next_growth_ns = (1 << 63) - 1
+    send(shared, 0)
+    assert window_bytes(shared, 0) == pytest.approx(BDP_BYTES / FLOWS, rel=0.02)
+    with shared.changed_state() as state:
+        state.next_growth_ns = 0
+    assert window_bytes(shared, 0) == pytest.approx(ALONE_BYTES, rel=0.01)
+
+
+def test_an_ack_with_payload_is_no_request_while_the_flow_sends(shared: Bench) -> None:
+    send(shared, 0)
+    ack = replace(flow(0), payload=b"?", ack=flow(0).ack + PAYLOAD - 1)
+    assert window_of(shared.ingress(ack), ack) << 7 == pytest.approx(ALONE_BYTES, rel=0.01)
 
 
 def test_next_flow_gets_its_share_after_twice_the_drain_time(shared: Bench) -> None:

@@ -172,7 +172,7 @@ def test_a_punished_flow_has_an_equal_part_again_if_it_resumes_for_a_request(
     punish_long(port)
     next_turn(port, [SHORT])
     next_turn(port, [SHORT])
-    port.ingress(replace(LONG, payload=b"?" if asked else b""))
+    port.ingress(replace(LONG, payload=b"?" if asked else b"", ack=LONG.ack + MSS))
     settle(port)
     weights = 2 * FULL_WEIGHT if asked else FULL_WEIGHT + 1
     assert window(port, SHORT) == near(ALLOWANCE * FULL_WEIGHT / weights)
