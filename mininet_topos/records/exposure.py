@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from mininet_topos.experiments.experiment import Case, Experiment
-from mininet_topos.records.raw_records import Record, queries, span_ns
+from mininet_topos.records.raw_records import Record, queries, query_end_ns, span_ns
 
 NS_PER_MS = 1e6
 
@@ -78,6 +78,20 @@ def exposure(record: Record, records: list[Record]) -> dict[str, float | None]:
     }
     rounded = {name: None if share is None else round(share, 4) for name, share in shares.items()}
     return {"span_s": round(span / 1e9, 3)} | rounded
+
+
+def switch_backlog(samples: Sequence[tuple[int, int]], records: list[Record]) -> dict[str, int] | None:
+    """Return what waited for the switch while a query was under way or, without queries, during the flows.
+
+    ``samples``: times in ns and bytes. Returns the ``mean`` and the ``max`` of the bytes; None without a
+    sample in that time.
+    """
+    of_queries = [(float(query["start_ns"]), float(query_end_ns(query))) for query in queries(records)]
+    times = of_queries or [span_ns(records)]
+    bytes_then = [
+        waiting for t_ns, waiting in samples if any(start_ns <= t_ns <= end_ns for start_ns, end_ns in times)
+    ]
+    return {"mean": round(fmean(bytes_then)), "max": max(bytes_then)} if bytes_then else None
 
 
 def samples_within(record: Record, records: list[Record]) -> list[dict[str, float]]:

@@ -32,6 +32,30 @@ def void_attempts(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
+def slow_switches(rows: Sequence[Row]) -> list[str]:
+    """Return a line for each scheme of a case whose packets waited for Open vSwitch, not only in a queue.
+
+    That is so if more waited there on average than fits into the bottleneck's queue. Both are part of a
+    round trip, but only the queue is a part of the network that the lab emulates.
+    """
+    most: dict[tuple[str, str], tuple[int, int]] = {}
+    for row in rows:
+        mean = (row["switch_backlog"] or {"mean": 0})["mean"]
+        if mean > row["queue_bytes"]:
+            key = (style_of(row["scheme"]).label, row["case"])
+            most[key] = max(most.get(key, (0, 0)), (mean, row["queue_bytes"]))
+    return [
+        f"{scheme}, case {case}: {mean / 1000:.0f} KB waited on average for Open vSwitch's thread, and the "
+        f"queue holds {limit / 1000:.0f} KB: the machine may have limited this scheme"
+        for (scheme, case), (mean, limit) in most.items()
+    ]
+
+
+def all_caveats(rows: Sequence[Row]) -> list[str]:
+    """Return the lines of `void_attempts`, `slow_switches` and `not_recorded`."""
+    return [*void_attempts(rows), *slow_switches(rows), *not_recorded(rows)]
+
+
 def not_recorded(rows: Sequence[Row]) -> list[str]:
     """Return a line for each kind of values that runs are without; none if nothing is missing."""
     lines = []

@@ -49,6 +49,7 @@ OLDER_ROW: Row = {
     "void_attempts": [],
     "slowdown": {},
     "layers": {},
+    "switch_backlog": None,
 }
 """The values of a row that an older version made; its `qct_ms` leaves `queries_left_out` queries out."""
 
@@ -169,6 +170,7 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "disturbed": disturbed,
         "exposure": exposure(record, records),
         "switch_waited_ms": round(sum(query["switch_waited_ms"] for query in done), 1),
+        "switch_backlog": record.get("switch_backlog"),
         "answer_ms": round(fmean(answers_ms), 3) if answers_ms else None,
         "x_ideal": {name: round(value / ideal_ms, 3) for name, value in qct_ms.items()},
         "drops": counters["queue_drops"],

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mininet_topos.experiments.schemes import style_of
-from mininet_topos.results.caveats import not_recorded, void_attempts
+from mininet_topos.results.caveats import all_caveats
 from mininet_topos.results.summary import Row
 from weir_base.tables import Column
 from weir_base.tables import Row as TableRow
@@ -109,7 +109,7 @@ def notes(rows: Sequence[Row]) -> list[str]:
     lines = [f"{case}: {title}" for case, title in dict.fromkeys((row["case"], row["title"]) for row in rows)]
     if any(not row.get("pinned", True) for row in rows):
         lines.append("unpinned: the switch had no CPU of its own")
-    lines += [*void_attempts(rows), *not_recorded(rows)]
+    lines += all_caveats(rows)
     for row in rows:
         if row["disturbed"]:
             p50 = row["qct_ms_undisturbed"].get("p50")

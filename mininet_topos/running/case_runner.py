@@ -17,9 +17,11 @@ from mininet_topos.measurement.link_delay import measured_delay
 from mininet_topos.measurement.queue_probe import PortQueue, QueueProbe
 from mininet_topos.measurement.queue_trace import QueueTrace
 from mininet_topos.measurement.stalls import read_stalls, watching_stalls
+from mininet_topos.measurement.switch_backlog import watching_switch
 from mininet_topos.network.lab_network import Network
 from mininet_topos.network.ovs_buffers import vswitchd_pid
 from mininet_topos.network.racks import ports_down
+from mininet_topos.records.exposure import switch_backlog
 from mininet_topos.records.raw_records import read_records
 from mininet_topos.records.result_folder import write_json
 from mininet_topos.records.validity import judge
@@ -57,6 +59,7 @@ class CaseRunner:
         with (
             CpuWatch({"ovs": vswitchd_pid()} | scheme.pids) as cpu,
             watching_stalls(folder / "stalls.jsonl", net.state) as watched,
+            watching_switch(vswitchd_pid()) as backlog,
             self._probe.watching_others(ChainMap(*layers.values())),
             self._probe.watching(net.bottleneck_ifname) as trace,
             pacing(scheme, net, case, folder),
@@ -86,6 +89,7 @@ class CaseRunner:
         }
         net.check_shapes()
         records = list(read_records(folder / "traffic.jsonl"))
+        record["switch_backlog"] = switch_backlog(backlog, records)
         record["reasons"] = judge(record, records, case, self._experiment)
         record["valid"] = not record["reasons"]
         trace.write(folder / "queue.csv")

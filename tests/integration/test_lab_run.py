@@ -81,6 +81,8 @@ def test_repeats_are_interleaved_and_a_baseline_sets_windows_or_marks(
     programs = {path.name for path in (out / "raw").iterdir()}
     assert {"dctcp-k10", "dctcp-k10-r2", "static-window-r2"} <= programs
     assert all(row["exposure"]["all_stalled"] is not None for row in rows)
+    assert all(0 <= row["switch_backlog"]["mean"] <= row["switch_backlog"]["max"] for row in rows)
+    assert any(row["switch_backlog"]["max"] for row in rows)
     static, dctcp = (valid([row for row in rows if row["scheme"] == name])[0] for name in SCHEMES)
     assert static["drops"] == static["timeouts"] == 0
     assert static["queue_max_bytes"] < 20 * 1514 + 5_000  # and some pure ACKs

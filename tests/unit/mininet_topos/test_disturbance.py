@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from mininet_topos.cli import lab
-from mininet_topos.results.caveats import not_recorded, unequal_cases, void_attempts
+from mininet_topos.results.caveats import not_recorded, slow_switches, unequal_cases, void_attempts
 from mininet_topos.results.statistics import fisher_p
 from mininet_topos.results.summary import read_summary, summarise
 from tests.support.lab.result_folders import THREE_SCHEMES, leave_out_the_plots, write_folder
@@ -53,6 +53,19 @@ def test_repeats_are_taken_together() -> None:
         "SCCP: 8 of 40 queries, 0.0% of the time)"
     ]
     assert unequal_cases(rows[::2]) == []
+
+
+def test_a_scheme_whose_packets_waited_for_the_switch_is_named() -> None:
+    backlogs = {"plain": [None, 64_000], "sccp": [300_000, 812_345]}
+    rows = [
+        row(scheme, 0, queue_bytes=64_000, switch_backlog=mean and {"mean": mean, "max": 2 * mean})
+        for scheme, means in backlogs.items()
+        for mean in means
+    ]
+    assert slow_switches(rows) == [
+        "SCCP, case A: 812 KB waited on average for Open vSwitch's thread, and the queue holds 64 KB: "
+        "the machine may have limited this scheme"
+    ]
 
 
 def test_void_attempts_are_counted_by_scheme() -> None:
@@ -104,7 +117,8 @@ def test_a_summary_of_an_older_version_is_read_and_what_is_missing_is_said(tmp_p
     for folder in folders:
         write_folder(folder, THREE_SCHEMES)
         summarise(folder)
-    newer = {"qct_ms_undisturbed", "disturbed", "exposure", "void_attempts", "horizon_ms", "switch_waited_ms"}
+    newer = {"qct_ms_undisturbed", "disturbed", "exposure", "void_attempts", "horizon_ms"}
+    newer |= {"switch_waited_ms", "switch_backlog"}
     rows = [
         {key: value for key, value in one.items() if key not in newer} | {"queries_left_out": 1}
         for one in json.loads((folders[0] / "summary.json").read_text())

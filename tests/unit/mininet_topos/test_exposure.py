@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mininet_topos.records.exposure import disturbances, exposure, horizon_ms, undisturbed
+from mininet_topos.records.exposure import disturbances, exposure, horizon_ms, switch_backlog, undisturbed
 from tests.support.lab.examples import CASE, QUERIES, one_case, query, run_record, stall
 
 HORIZON_MS = 30.0
@@ -83,3 +83,11 @@ def test_what_an_older_version_did_not_record_is_none() -> None:
     del record["watched_cpus"], record["cpu"][0]["stolen"]
     shares = exposure(record, QUERIES)
     assert (shares["stolen"], shares["all_stalled"], shares["one_stalled"]) == (None, None, 0)
+
+
+def test_what_waited_for_the_switch_counts_while_a_query_is_under_way() -> None:
+    samples = [
+        (int(second * 1e9), waiting) for second, waiting in ((0.5, 9), (1.05, 40), (1.5, 9), (2.1, 20))
+    ]
+    assert switch_backlog(samples, QUERIES) == {"mean": 30, "max": 40}
+    assert switch_backlog(samples[:1], QUERIES) is None
