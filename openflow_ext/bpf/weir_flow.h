@@ -249,13 +249,17 @@ static __always_inline __u32 flow_translated_field(const struct weir_flow *flow,
 	return field < WEIR_MAX_FIELD ? field : WEIR_MAX_FIELD;
 }
 
-/* Payload of a full segment towards the local host. */
+/*
+ * Payload of a full segment towards the local host. It is at most what that host has offered. What the remote host has
+ * offered is a sign of its own link's MTU, but a switch may have made it smaller, which limits the other direction
+ * only. So a larger segment that has left counts more.
+ */
 static __always_inline __u32 flow_mss(const struct weir_flow *flow)
 {
-	__u32 mss = flow->local.mss < flow->remote.mss ? flow->local.mss : flow->remote.mss;
+	__u32 options = flow->local.timestamps && flow->remote.timestamps ? TIMESTAMPS_LEN : 0;
+	__u32 seen = flow->max_payload + options, mss = seen > flow->remote.mss ? seen : flow->remote.mss;
 
-	if (flow->local.timestamps && flow->remote.timestamps)
-		mss -= TIMESTAMPS_LEN;
+	mss = (mss < flow->local.mss ? mss : flow->local.mss) - options;
 	return mss < LEAST_MSS || mss > 0xffff ? LEAST_MSS : mss;
 }
 

@@ -261,6 +261,23 @@ def test_segments_per_window_by_number_of_active_senders(bench: Bench, flows: in
     assert window_bytes(bench, first) == segments * 1408
 
 
+@pytest.mark.parametrize(("payload", "held"), [(640, 640), (1408, 1408), (2000, 1408)])
+def test_a_window_holds_the_largest_segment_that_the_other_host_has_sent(
+    bench: Bench, payload: int, held: int
+) -> None:
+    """A switch on the way has made that host's own offer smaller, which limits the other direction alone."""
+    crowd(bench, 0)
+    first = replace(LOCAL, src_port=9000)
+    bench.handshake(first, theirs=Offer(mss=652))
+    for number in range(30):
+        bench.handshake(replace(LOCAL, src_port=1 + number))
+    turn_off_turns(bench)
+    bench.egress(replace(reverse(first), payload=bytes(payload)))
+    for _ in range(3):
+        window = window_bytes(bench, first)
+    assert window == held
+
+
 def test_window_holds_one_segment_which_is_pushed(bench: Bench) -> None:
     crowd(bench, 79)
     bench.handshake(LOCAL)
