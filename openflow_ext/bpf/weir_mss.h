@@ -286,10 +286,14 @@ static __always_inline void flow_note_one_segment(struct weir_flow *flow, bool o
 		flow->flags ^= WEIR_ONE_SEGMENT;
 }
 
-/* Notes whether the remote host receives a window of two or four segments. */
+/*
+ * Notes whether the remote host receives a window of two or four segments. One of more than two small windows counts
+ * like one of two segments, for a small one would stop the sender from now on (floor_of_one_segment). Such a window
+ * comes from another port on the way, which has its own state of the flow.
+ */
 static __always_inline void flow_note_advertised(struct weir_flow *flow, __u32 window_bytes, __u32 mss)
 {
-	if (flow->flags & WEIR_HALF_SEGMENTS && window_bytes >= 2 * mss)
+	if (flow->flags & WEIR_HALF_SEGMENTS && (window_bytes >= 2 * mss || window_bytes > 2 * WEIR_SMALL_WINDOW))
 		flow->flags &= ~WEIR_HALF_SEGMENTS;
 	if (!(flow->member & WEIR_SAW_FOUR) && window_bytes >= 4 * mss)
 		flow_join(flow, WEIR_SAW_FOUR);

@@ -32,7 +32,7 @@ TIMESTAMPS = 12
 HEADERS = 86
 BURST_S = 0.01
 CROWD_NS = 10**10
-TOLD_SCALE = 7
+OWN_SCALE, TOLD_SCALE = 9, 7
 
 
 def crowd(bench: Bench, flows: int, buffer_bytes: int = QUEUE_BYTES) -> None:
@@ -367,6 +367,24 @@ def test_flows_receive_two_segments_one_after_the_other(bench: Bench) -> None:
         "the other flow gets a window for one small segment"
     )
     assert window_bytes(bench, flows[0]) == 1024
+
+
+@pytest.mark.parametrize(("of_another_port", "next_window"), [(1536, 1408), (1024, 512)])
+def test_no_small_window_follows_one_of_which_it_is_less_than_half(
+    bench: Bench, of_another_port: int, next_window: int
+) -> None:
+    """The sender would wait for half of the largest window that it has seen. Another port has lowered it."""
+    crowd(bench, 20)
+    bench.plane.configure(PORT, PortSettings(common_rtt_us=600), 1_000_000, QUEUE_BYTES)
+    turn_off_turns(bench)
+    flow = replace(LOCAL, src_port=50_001)
+    bench.handshake(flow)
+    bench.egress(replace(reverse(flow), payload=bytes(512)))
+    lowered = replace(flow, window=of_another_port >> OWN_SCALE)
+    assert window_bytes(bench, lowered) == of_another_port
+    with bench.changed_state() as state:
+        state.next_growth_ns = (1 << 63) - 1
+    assert window_bytes(bench, flow) == next_window
 
 
 @pytest.mark.parametrize(("waiting", "window"), [(7, 2048), (8, 512)], ids=["an eighth is spare", "less"])
