@@ -21,7 +21,7 @@ are larger than the packets.
 def watching_switch(pid: int) -> Iterator[list[Sample]]:
     """Sample the bytes that wait in the packet sockets of a process while the context lasts.
 
-    Sockets that the process opens meanwhile do not count. Raises OSError if there is no such process.
+    Sockets that the process opens meanwhile do not count. Raises OSError if the process does not exist.
     """
     samples: list[Sample] = []
     inodes = sockets_of(pid)
