@@ -42,11 +42,11 @@ def watching_switch(pid: int) -> Iterator[list[Sample]]:
 
 def sockets_of(pid: int) -> set[str]:
     """Return the inodes of a process's sockets."""
-    found = set()
+    names = []
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):  # closed meanwhile
-            found.add(os.readlink(entry).removeprefix("socket:[").removesuffix("]"))
-    return found
+            names.append(os.readlink(entry))
+    return {name[len("socket:[") : -1] for name in names if name.startswith("socket:[")}
 
 
 def waiting_bytes(text: str, inodes: Set[str]) -> int:
