@@ -138,9 +138,9 @@ def test_the_punished_flow_is_on_the_full_one_of_two_links(tmp_path: Path) -> No
         ):
             wait_until(lambda: links_found(on) == {1, 2}, "both links are found")
             on.start_queries()
-            full, addresses = long_flows_on_one_link(on)
+            full, flows_on_it = long_flows_on_one_link(on)
             in_force = wait_until(
-                lambda: clamps_in_force(on, addresses), "the link's long flows are punished"
+                lambda: clamps_in_force(on, flows_on_it), "the link's long flows are punished"
             )
             punished_at = [bool(punished(on, number)) for number in (0, 1)]
             flows = {row.id: row for row in on.rows(FlowRow)}
@@ -158,32 +158,39 @@ def links_found(on: Stage) -> set[int]:
     return {row.src_port_no for row in on.rows(LinkRow) if row.src_dpid == SENDERS_SWITCH and row.up}
 
 
-def long_flows_on_one_link(on: Stage) -> tuple[int, set[str]]:
-    """The port of the link that most long flows use, and their senders; the other flows are ended."""
+def long_flows_on_one_link(on: Stage) -> tuple[int, set[int]]:
+    """The port of the link that most long flows use, and these flows; the other flows are ended.
+
+    The kernel chooses a flow's source port, and so its link. While all flows use one link, the last sender
+    starts its flow again.
+    """
     flows = {sender.IP(): on.start_long_flow(sender) for sender in on.net.senders}
-    ports = {at: wait_until(lambda at=at: port_of(on, at), "its path is in the database") for at in flows}
-    full = mode(ports.values())
+    hops = {at: wait_until(lambda at=at: first_hop(on, at), "its path is in the database") for at in flows}
+    full, last, flows_of_last = mode(hop.out_port for hop in hops.values()), on.net.senders[-1], 1
+    while {hop.out_port for hop in hops.values()} == {full}:
+        flows[last.IP()].stop()
+        flows[last.IP()] = on.start_long_flow(last)
+        flows_of_last += 1
+        hops[last.IP()] = wait_until(
+            lambda count=flows_of_last: first_hop(on, last.IP(), count), "its path is in the database"
+        )
     for address, flow in flows.items():
-        if ports[address] != full:
+        if hops[address].out_port != full:
             flow.stop()
-    on_it = {address for address, port in ports.items() if port == full}
-    assert 2 <= len(on_it) < len(ports), "flows take both links"
-    return full, on_it
+    return full, {hop.flow_id for hop in hops.values() if hop.out_port == full}
 
 
-def port_of(on: Stage, sender: str) -> int | None:
-    """The port by which a sender's long flow leaves its switch; None while it is unknown."""
-    flows = {row.id for row in on.rows(FlowRow) if (row.src, row.dst_port) == (sender, SINK_PORT)}
-    hops = (hop for hop in on.rows(HopRow) if hop.flow_id in flows and hop.dpid == SENDERS_SWITCH)
-    return next((hop.out_port for hop in hops), None)
+def first_hop(on: Stage, sender: str, flows: int = 1) -> HopRow | None:
+    """The hop at its switch of the last of a sender's long flows; None while it is unknown."""
+    found = sorted(row.id for row in on.rows(FlowRow) if (row.src, row.dst_port) == (sender, SINK_PORT))
+    hops = (hop for hop in on.rows(HopRow) if hop.flow_id == found[-1] and hop.dpid == SENDERS_SWITCH)
+    return next(hops, None) if len(found) >= flows else None
 
 
-def clamps_in_force(on: Stage, senders: set[str]) -> list[ClampRow]:
-    """The clamps of these senders' long flows; empty until each has one."""
-    flows = {row.id: row for row in on.rows(FlowRow)}
-    long_flows = {row.id for row in flows.values() if row.src in senders and row.dst_port == SINK_PORT}
-    found = [row for row in on.rows(ClampRow) if row.lifted_ns is None and row.flow_id in long_flows]
-    return found if {row.flow_id for row in found} >= long_flows else []
+def clamps_in_force(on: Stage, flows: set[int]) -> list[ClampRow]:
+    """The clamps of these flows; empty until each has one."""
+    found = [row for row in on.rows(ClampRow) if row.lifted_ns is None and row.flow_id in flows]
+    return found if {row.flow_id for row in found} == flows else []
 
 
 def punished(on: Stage, switch: int) -> list[str]:
