@@ -1,8 +1,8 @@
 """Shortest paths with ECMP, the same for both directions of a flow. Pure.
 
 A flow belongs to one of ``BUCKETS`` buckets, by a function of its 5-tuple that is symmetric in source and
-destination. In each bucket every link has a weight of its own (64 bits of a hash). Among the shortest paths
-by hops, a bucket takes the path with the least sum of weights.
+destination. In each bucket every link has a weight of its own, from a hash. Among the shortest paths by hops,
+a bucket takes the path with the least sum of weights.
 
 - The path is the same from either end, so a flow's ACKs pass where its data passes.
 - The rest of a path, from any switch on it, is that switch's own path. So each switch can forward by
@@ -42,8 +42,19 @@ def _low_bits(address: str) -> int:
 
 
 @cache
-def _weight(link: Link, bucket: int) -> int:
-    return int.from_bytes(hashlib.blake2b(f"{link} {bucket}".encode(), digest_size=8).digest(), "big")
+def _weights(link: Link) -> tuple[int, ...]:
+    """A link's weight in each bucket: the bucket's rank by the link's hashes, and 64 bits of its hash.
+
+    Each link has every rank once. So no link is light in most buckets, and paths of equal length share the
+    buckets more evenly than by hashes alone (docs/decisions/0003).
+    """
+    hashes = [_hash(f"{link} {bucket}") for bucket in range(BUCKETS)]
+    rank = {hashed: number for number, hashed in enumerate(sorted(hashes))}
+    return tuple(rank[hashed] << 64 | hashed for hashed in hashes)
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
 class Paths:
@@ -89,7 +100,7 @@ class Paths:
                 continue
             nearer = [s for s in self.graph.steps(at) if distances[s.peer.dpid] == distance - 1]
             best = [
-                min((costs[s.peer.dpid][b] + _weight(s.link, b), s.out_port) for s in nearer)
+                min((costs[s.peer.dpid][b] + _weights(s.link)[b], s.out_port) for s in nearer)
                 for b in range(BUCKETS)
             ]
             costs[at] = tuple(cost for cost, _ in best)
