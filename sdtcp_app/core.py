@@ -2,9 +2,14 @@
 
 Punish. At an alarm, the policy's first candidate gets the window of equation (3). Candidates are the flows
 whose data leaves through the port and that have no clamp. The next candidate is punished only if the port is
-alarmed again after 3/2 RTT. If no candidate is left, each clamped flow through the port gets the share of
-equation (5), and a smaller one as flows join. The table of the paper's symbols is in ``equations.py``; the
-policies are in ``policies.py``.
+alarmed again after 3/2 RTT. The table of the paper's symbols is in ``equations.py``; the policies are in
+``policies.py``.
+
+Share. With the last candidate, each flow through the port gets the share of equation (5), and a smaller one
+as flows join. Windows of equation (3) would drain the queue, so that no alarm follows, and leave the link
+idle (docs/decisions/0112). Flows that the port released count as punished. A port that corrects its allowance
+gives its flows what the link needs. There the last candidate is punished like the others, and a further alarm
+brings equation (5).
 
 As published, a flow has one clamp, which several ports may want (``clamp_table.py``). It is at the switch
 that the flow's ACKs pass first: the last connected switch of its data's path. A port that corrects its
@@ -156,7 +161,8 @@ class Sdtcp:
         if not _passed(state.last_punish_ns, self.parameters.step_ns, now_ns):
             return []
         ranking = self._candidates(alarm.port)
-        wanted = [self._punish(alarm, ranking)] if ranking else self._share(alarm, state)
+        share = self._are_all_punished(state, ranking)
+        wanted = self._share(alarm, state, ranking) if share else [self._punish(alarm, ranking)]
         return self._want(state, wanted, now_ns)
 
     def on_reflex(self, punish: Punish, now_ns: int) -> list[Decision]:
@@ -265,14 +271,28 @@ class Sdtcp:
         candidates = self._flows.count_candidates(alarm.port) or len(ranking)
         return self._decide(alarm, ranking[0], Equation.PUNISHED, candidates, ranking[:RANKED])
 
-    def _share(self, alarm: Alarm, state: _Port) -> list[Punish]:
-        """Equation (5) for each flow that still lacks it, or whose window is at least a segment larger."""
-        flows = self._clamps.flows_through(alarm.port)
+    def _are_all_punished(self, state: _Port, ranking: tuple[Flow, ...]) -> bool:
+        """Whether this alarm punishes the last flow of a port, or all flows were punished before.
+
+        A flow that the port released counts as punished, because its full congestion window raised the alarm.
+        Where the port corrects its allowance, no candidate may be left.
+        """
+        if self.parameters.corrects_allowance or len(ranking) == RANKED:
+            return not ranking
+        return sum(flow.id not in state.lifted for flow in ranking) <= 1
+
+    def _share(self, alarm: Alarm, state: _Port, last: tuple[Flow, ...]) -> list[Punish]:
+        """Equation (5) for each flow that still lacks it, or whose window is at least a segment larger.
+
+        ``last``: the flows that have no clamp yet.
+        """
+        clamped = self._clamps.flows_through(alarm.port)
+        flows = list({flow.id: flow for flow in (*clamped, *last)}.values())
         if not flows:
             return []
         ranking = tuple(flows[:RANKED])
         first = self._decide(alarm, ranking[0], Equation.SHARED, len(flows), ranking)
-        if state.shared is not None:
+        if state.shared is not None and not last:
             wc_bytes, newest = state.shared
             if newest == self._clamps.newest and wc_bytes - first.wc_bytes < _LEAST_MSS_BYTES:
                 return []

@@ -64,24 +64,63 @@ def test_a_queue_of_which_half_is_not_tcp_punishes_nobody():
     assert [punish.flow.id for punish in core.on_alarm(alarm(non_tcp_percent=49), 1)] == [1]
 
 
-def test_punished_flows_share_once():
+def test_flows_share_once_when_the_last_is_punished():
+    """Section III.D. No alarm may follow: with windows of equation (3) the queue drains."""
     index, core = setup(2)
-    for step in range(2):
-        core.on_alarm(alarm(), step * STEP)
-    shared = core.on_alarm(alarm(), 2 * STEP)
+    assert [p.equation for p in core.on_alarm(alarm(), 0)] == [Equation.PUNISHED]
+    shared = core.on_alarm(alarm(), STEP)
     assert [(s.flow.id, s.equation, s.alpha, s.window_bytes) for s in shared] == [
         (1, Equation.SHARED, 0, 28_750),
         (2, Equation.SHARED, 0, 28_750),
     ]
-    assert core.on_alarm(alarm(), 3 * STEP) == []
-    index.add(make_flow(7))
-    assert [p.equation for p in core.on_alarm(alarm(), 4 * STEP)] == [Equation.PUNISHED]
-    assert {s.equation for s in core.on_alarm(alarm(), 5 * STEP)} == {Equation.SHARED}
+    assert core.on_alarm(alarm(), 2 * STEP) == []
+    for flow_id in (7, 8):
+        index.add(make_flow(flow_id))
+    assert [p.equation for p in core.on_alarm(alarm(), 3 * STEP)] == [Equation.PUNISHED]
+    shared = core.on_alarm(alarm(), 4 * STEP)
+    assert [(s.flow.id, s.equation) for s in shared] == [(n, Equation.SHARED) for n in (1, 2, 7, 8)]
+
+
+def test_a_released_flow_gets_its_share_back_alone():
+    index, core = setup(3)
+    for step in range(3):
+        core.on_alarm(alarm(n_i=3), step * STEP)
+    close(index, core, 3)
+    assert [lift.flow.id for lift in core.on_normal(PORT, 4 * STEP)] == [1]
+    again = core.on_alarm(alarm(n_i=3), 5 * STEP)
+    assert [(share.flow.id, share.equation) for share in again] == [(1, Equation.SHARED)]
+
+
+def test_released_flows_share_at_the_next_alarm():
+    """The flow that was not punished ended, so all that are left were punished."""
+    index, core = setup(4)
+    for step in range(3):
+        core.on_alarm(alarm(n_i=4), step * STEP)
+    close(index, core, 4)
+    assert [lift.flow.id for lift in core.on_normal(PORT, 4 * STEP)] == [1]
+    assert [lift.flow.id for lift in core.on_tick(5 * STEP)] == [2]
+    shared = core.on_alarm(alarm(n_i=3), 6 * STEP)
+    assert {(share.flow.id, share.equation) for share in shared} == {(n, Equation.SHARED) for n in (1, 2, 3)}
+
+
+def test_a_new_flow_beside_released_ones_is_the_last_that_was_not_punished():
+    index, core = setup(4)
+    core.on_alarm(alarm(), 0)
+    core.on_alarm(alarm(), STEP)
+    close(index, core, 3)
+    close(index, core, 4)
+    core.on_normal(PORT, 3 * STEP)
+    for flow_id in (7, 8):
+        index.add(make_flow(flow_id))
+    assert [(p.flow.id, p.equation) for p in core.on_alarm(alarm(), 4 * STEP)] == [(1, Equation.PUNISHED)]
+    assert [(p.flow.id, p.equation) for p in core.on_alarm(alarm(), 5 * STEP)] == [(7, Equation.PUNISHED)]
+    assert {p.flow.id for p in core.on_alarm(alarm(), 6 * STEP)} == {1, 2, 7, 8}
 
 
 def test_a_share_falls_with_each_ack_if_ports_correct_their_allowance():
+    """There the last flow is punished like the others: the switch gives them what the link needs."""
     _, core = setup(1, Parameters(corrects_allowance=True))
-    core.on_alarm(alarm(), 0)
+    assert [p.equation for p in core.on_alarm(alarm(), 0)] == [Equation.PUNISHED]
     assert [(s.equation, s.alpha) for s in core.on_alarm(alarm(), STEP)] == [(Equation.SHARED, 5)]
 
 
@@ -89,21 +128,19 @@ def test_the_share_holds_the_queue_at_k():
     """Equation (5) with 100 packets waiting and K = 20: 12.5 KB in flight, 30 KB queued, for two flows."""
     _, core = setup(2)
     overrun = Alarm(PORT, 150_000, 100_000_000, 0, 100)
-    for step in range(2):
-        core.on_alarm(overrun, step * STEP)
-    shared = core.on_alarm(overrun, 2 * STEP)
+    core.on_alarm(overrun, 0)
+    shared = core.on_alarm(overrun, STEP)
     assert [(s.window_bytes, s.queue_bytes) for s in shared] == [(21_250, 30_000)] * 2
 
 
 def test_the_share_shrinks_by_whole_segments_as_flows_join():
     index, core = setup(2)
-    for step in range(3):
+    for step in range(2):
         core.on_alarm(alarm(), step * STEP)
     index.add(make_flow(7))
-    core.on_alarm(alarm(), 3 * STEP)
-    shared = core.on_alarm(alarm(), 4 * STEP)
+    shared = core.on_alarm(alarm(), 3 * STEP)
     assert [(s.flow.id, s.window_bytes) for s in shared] == [(1, 19_166), (2, 19_166), (7, 19_166)]
-    assert core.on_alarm(alarm(queue_bytes=44_000), 5 * STEP) == []
+    assert core.on_alarm(alarm(queue_bytes=44_000), 4 * STEP) == []
 
 
 def test_a_port_without_flows_is_forgotten():
@@ -146,7 +183,7 @@ def test_a_burst_flow_may_be_older_than_a_punished_flow():
 
 def test_a_flow_that_a_port_released_is_no_burst_flow():
     """Flow 2 sends on, and is younger than flow 1, which is punished again."""
-    index, core = setup(4)
+    index, core = setup(4, Parameters(corrects_allowance=True))
     for step in range(3):
         core.on_alarm(alarm(), step * STEP)
     close(index, core, 4)
@@ -157,7 +194,7 @@ def test_a_flow_that_a_port_released_is_no_burst_flow():
 
 
 def test_without_burst_flows_normal_releases_at_once():
-    _, core = setup(1)
+    _, core = setup(1, Parameters(corrects_allowance=True))
     core.on_alarm(alarm(), 0)
     assert core.on_normal(PORT, 5 * MS) == [Lift(make_flow(1), PORT, 1, LiftReason.NORMAL)]
 
@@ -174,9 +211,9 @@ def test_a_standing_connection_delays_release_only_until_the_limit():
 def test_if_all_flows_are_punished_only_the_limit_releases_them():
     """Burst flows look like the others then. Released at once, they would overflow the queue again."""
     _, core = setup(2)
-    for step in range(3):
+    for step in range(2):
         core.on_alarm(alarm(), step * STEP)
-    last = 2 * STEP
+    last = STEP
     assert core.on_normal(PORT, last + MS) == []
     assert core.on_tick(last + 2 * S - 1) == []
     assert [lift.reason for lift in core.on_tick(last + 2 * S)] == [LiftReason.LIMIT]
@@ -185,9 +222,9 @@ def test_if_all_flows_are_punished_only_the_limit_releases_them():
 def test_if_all_flows_are_punished_each_that_ends_releases_another():
     """The burst's FINs come: the longest-lived flow is released first, and at the limit the others."""
     index, core = setup(4)
-    for step in range(5):
+    for step in range(4):
         core.on_alarm(alarm(), step * STEP)
-    last = 4 * STEP
+    last = 3 * STEP
     close(index, core, 4)
     assert core.on_tick(last + MS) == [], "the queue is still long"
     assert core.on_normal(PORT, last + 2 * MS) == [Lift(make_flow(1), PORT, 1, LiftReason.NORMAL)]
@@ -204,7 +241,7 @@ def test_a_lost_normal_delays_release_only_until_the_limit():
 
 
 def test_clamps_are_lifted_one_by_one_and_an_alarm_stops_it():
-    _, core = setup(4)
+    _, core = setup(4, Parameters(corrects_allowance=True))
     for step in range(4):
         core.on_alarm(alarm(), step * STEP)
     at = 10 * STEP
@@ -236,9 +273,9 @@ def test_a_clamp_ends_at_the_hard_limit_even_while_alarms_go_on():
     _, core = setup(1)
     core.on_alarm(alarm(), 0)
     for at in range(S, 30 * S, S):
-        core.on_alarm(alarm(), at)  # shares once
+        core.on_alarm(alarm(), at)
         assert core.on_tick(at) == []
-    assert core.on_tick(31 * S) == [Lift(make_flow(1), PORT, 1, LiftReason.EXPIRED)]
+    assert core.on_tick(30 * S) == [Lift(make_flow(1), PORT, 1, LiftReason.EXPIRED)]
 
 
 def test_a_disconnected_switch_releases_only_its_own_flows():

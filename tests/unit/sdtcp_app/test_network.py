@@ -50,16 +50,17 @@ def test_a_flow_is_clamped_at_the_next_switch_if_the_first_is_disconnected():
 
 
 def test_a_clamped_flow_is_not_a_candidate_of_another_port():
-    _, core = setup(make_flow(1, LEFT, RIGHT), make_flow(2, RIGHT))
+    _, core = setup(make_flow(1, LEFT, RIGHT), make_flow(2, RIGHT), make_flow(3, RIGHT))
     core.on_alarm(alarm(LEFT), 0)
     (punish,) = core.on_alarm(alarm(RIGHT), 0)
-    assert (punish.flow.id, punish.candidates) == (2, 1)
+    assert (punish.flow.id, punish.candidates) == (2, 2)
 
 
 def test_the_smallest_window_holds_until_the_last_port_releases_it():
     """The right port's share is larger than the left port's falling window, so it waits for its end."""
-    _, core = setup(make_flow(1, LEFT, RIGHT))
+    index, core = setup(make_flow(1, LEFT, RIGHT), make_flow(2, LEFT))
     (first,) = core.on_alarm(alarm(LEFT), 0)
+    index.remove(2)
     (share,) = core.on_alarm(alarm(RIGHT, queue_bytes=400_000), 0)
     assert (first.in_force, share.in_force, share.equation) == (True, False, Equation.SHARED)
     assert core.on_normal(LEFT, MS) == [Resume(replace(share, in_force=True))]
@@ -111,9 +112,9 @@ def test_a_flow_that_another_port_only_observes_is_chosen_once():
 
 
 def test_clamps_stay_where_they_are_if_the_setting_changes():
-    flow = make_flow(1, LEFT, RIGHT)
-    _, core = setup(flow)
+    index, core = setup(make_flow(1, LEFT, RIGHT), make_flow(2, LEFT))
     core.on_alarm(alarm(LEFT), 0)
+    index.remove(2)
     core.parameters = replace(core.parameters, corrects_allowance=True)
     (share,) = core.on_alarm(alarm(LEFT), STEP)
     assert share.switch == 3, "the port wants this clamp already"
@@ -154,7 +155,7 @@ def test_a_reflex_becomes_a_clamp_and_counts_as_a_step():
     assert core.on_reflex(first, 0) == [first]
     assert core.on_alarm(alarm(LEFT), MS) == []
     assert core.on_reflex(first, MS) == []
-    assert [punish.flow.id for punish in core.on_alarm(alarm(LEFT), STEP)] == [2]
+    assert [punish.flow.id for punish in core.on_alarm(alarm(LEFT), STEP)] == [1, 2]
     index.remove(1)
     assert core.on_flow_closed(first.flow)
     assert core.on_reflex(first, 2 * STEP) == [], "the flow is gone"
@@ -176,7 +177,8 @@ def test_a_clamp_by_hand_lasts_until_release_or_the_hard_limit():
 
 
 def test_idle_flows_are_slowed_last():
-    index, core = setup(make_flow(1, LEFT, state=FlowState.IDLE), make_flow(2, LEFT))
+    idle = (make_flow(number, LEFT, state=FlowState.IDLE) for number in (1, 3))
+    index, core = setup(*idle, make_flow(2, LEFT))
     index.rank_by(by_age_active_first)
     chosen = [core.on_alarm(alarm(LEFT), at)[0].flow.id for at in (0, STEP)]
     assert chosen == [2, 1]
@@ -193,9 +195,10 @@ def test_an_alarm_of_an_unknown_port_does_nothing():
 def test_a_share_of_a_thousand_flows_checks_each_once():
     """Equation (5) checks every flow only if a flow was added or the share fell."""
     _, core = setup(*(make_flow(n, LEFT) for n in range(1, 301)))
-    for step in range(300):
+    for step in range(299):
         core.on_alarm(alarm(LEFT), step * STEP)
-    assert len(core.on_alarm(alarm(LEFT), 300 * STEP)) == 300
+    assert len(core.on_alarm(alarm(LEFT), 299 * STEP)) == 300
+    assert core.on_alarm(alarm(LEFT), 300 * STEP) == [], "checks all, because the last flow was added"
     decided = []
     core._decide = lambda *args, plain=core._decide: decided.append(args) or plain(*args)
     assert core.on_alarm(alarm(LEFT), 301 * STEP) == []
