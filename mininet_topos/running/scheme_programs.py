@@ -199,9 +199,11 @@ def _start_agent(net: Network, folder: Path, port: int, env: dict[str, str], pro
 def check_reachability(net: Network, folder: Path) -> None:
     """Let the root connect to every host, so that the controller knows each host before the first run.
 
-    Then one host of each other switch does the same. Raises ProgramFailed, which names the host that cannot
-    be reached.
+    Then one host of each other switch does the same. Hosts are asked one after the other, each in two round
+    trips. Raises ProgramFailed, which names the host that cannot be reached.
     """
+    round_trip_s = 2 * net.layout.impairment.delay_ms / 1000
+    patience_s = READY_S + 4 * len(net.hosts) * round_trip_s
     one_of_each_switch = {net.layout.switch_of(host.name): host for host in (*reversed(net.hosts), net.root)}
     askers = sorted(one_of_each_switch.values(), key=lambda host: host is not net.root)
     traffic = Traffic(folder / "reachability.jsonl", net.state)
@@ -213,7 +215,7 @@ def check_reachability(net: Network, folder: Path) -> None:
             addresses = " ".join(f"{host.name}={host.IP()}" for host in net.hosts if host is not asker)
             options = ("--size", "1", "--queries", "1", "--gap-ms", "0", "--workers", addresses)
             traffic.start(asker, "root", *options, port=WORKER_PORT)
-            traffic.await_event("done", done, READY_S)
-            traffic.await_event("closed", done * (len(net.hosts) - 1), READY_S)
+            traffic.await_event("done", done, patience_s)
+            traffic.await_event("closed", done * (len(net.hosts) - 1), patience_s)
     finally:
         traffic.stop()
