@@ -275,24 +275,26 @@ class Sdtcp:
         """Whether this alarm punishes the last flow of a port, or all flows were punished before.
 
         A flow that the port released counts as punished, because its full congestion window raised the alarm.
-        Where the port corrects its allowance, no candidate may be left.
+        Where the port corrects its allowance, no candidate may be left. ``ranking`` holds at most RANKED
+        candidates, so a full one may not be all of them.
         """
-        if self.parameters.corrects_allowance or len(ranking) == RANKED:
+        if self.parameters.corrects_allowance:
             return not ranking
-        return sum(flow.id not in state.lifted for flow in ranking) <= 1
+        never_punished = [flow for flow in ranking if flow.id not in state.lifted]
+        return len(ranking) < RANKED and len(never_punished) <= 1
 
-    def _share(self, alarm: Alarm, state: _Port, last: tuple[Flow, ...]) -> list[Punish]:
+    def _share(self, alarm: Alarm, state: _Port, candidates: tuple[Flow, ...]) -> list[Punish]:
         """Equation (5) for each flow that still lacks it, or whose window is at least a segment larger.
 
-        ``last``: the flows that have no clamp yet.
+        ``candidates``: flows that get their clamp now. One may have a clamp that is only observed.
         """
         clamped = self._clamps.flows_through(alarm.port)
-        flows = list({flow.id: flow for flow in (*clamped, *last)}.values())
+        flows = list({flow.id: flow for flow in (*clamped, *candidates)}.values())
         if not flows:
             return []
         ranking = tuple(flows[:RANKED])
         first = self._decide(alarm, ranking[0], Equation.SHARED, len(flows), ranking)
-        if state.shared is not None and not last:
+        if state.shared is not None and not candidates:
             wc_bytes, newest = state.shared
             if newest == self._clamps.newest and wc_bytes - first.wc_bytes < _LEAST_MSS_BYTES:
                 return []
