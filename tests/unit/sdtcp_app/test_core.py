@@ -34,6 +34,12 @@ def close(index, core, flow_id):
     return core.on_flow_closed(index.remove(flow_id))
 
 
+def raise_alarms(core, count, n_i=0):
+    """Raise an alarm at time 0 and after each step."""
+    for step in range(count):
+        core.on_alarm(alarm(n_i=n_i), step * STEP)
+
+
 def test_one_flow_an_alarm_and_the_next_after_three_halves_of_an_rtt():
     _, core = setup()
     assert [punish.flow.id for punish in core.on_alarm(alarm(), 0)] == [1]
@@ -83,8 +89,7 @@ def test_flows_share_once_when_the_last_is_punished():
 
 def test_a_released_flow_gets_its_share_back_alone():
     index, core = setup(3)
-    for step in range(3):
-        core.on_alarm(alarm(n_i=3), step * STEP)
+    raise_alarms(core, 3, n_i=3)
     close(index, core, 3)
     assert [lift.flow.id for lift in core.on_normal(PORT, 4 * STEP)] == [1]
     again = core.on_alarm(alarm(n_i=3), 5 * STEP)
@@ -94,8 +99,7 @@ def test_a_released_flow_gets_its_share_back_alone():
 def test_released_flows_share_at_the_next_alarm():
     """The flow that was not punished ended, so all that are left were punished."""
     index, core = setup(4)
-    for step in range(3):
-        core.on_alarm(alarm(n_i=4), step * STEP)
+    raise_alarms(core, 3, n_i=4)
     close(index, core, 4)
     assert [lift.flow.id for lift in core.on_normal(PORT, 4 * STEP)] == [1]
     assert [lift.flow.id for lift in core.on_tick(5 * STEP)] == [2]
@@ -105,8 +109,7 @@ def test_released_flows_share_at_the_next_alarm():
 
 def test_a_new_flow_beside_released_ones_is_the_last_that_was_not_punished():
     index, core = setup(4)
-    core.on_alarm(alarm(), 0)
-    core.on_alarm(alarm(), STEP)
+    raise_alarms(core, 2)
     close(index, core, 3)
     close(index, core, 4)
     core.on_normal(PORT, 3 * STEP)
@@ -135,8 +138,7 @@ def test_the_share_holds_the_queue_at_k():
 
 def test_the_share_shrinks_by_whole_segments_as_flows_join():
     index, core = setup(2)
-    for step in range(2):
-        core.on_alarm(alarm(), step * STEP)
+    raise_alarms(core, 2)
     index.add(make_flow(7))
     shared = core.on_alarm(alarm(), 3 * STEP)
     assert [(s.flow.id, s.window_bytes) for s in shared] == [(1, 19_166), (2, 19_166), (7, 19_166)]
@@ -184,8 +186,7 @@ def test_a_burst_flow_may_be_older_than_a_punished_flow():
 def test_a_flow_that_a_port_released_is_no_burst_flow():
     """Flow 2 sends on, and is younger than flow 1, which is punished again."""
     index, core = setup(4, Parameters(corrects_allowance=True))
-    for step in range(3):
-        core.on_alarm(alarm(), step * STEP)
+    raise_alarms(core, 3)
     close(index, core, 4)
     assert [lift.flow.id for lift in core.on_normal(PORT, 20 * MS)] == [1]
     assert [lift.flow.id for lift in core.on_tick(30 * MS)] == [2]
@@ -211,8 +212,7 @@ def test_a_standing_connection_delays_release_only_until_the_limit():
 def test_if_all_flows_are_punished_only_the_limit_releases_them():
     """Burst flows look like the others then. Released at once, they would overflow the queue again."""
     _, core = setup(2)
-    for step in range(2):
-        core.on_alarm(alarm(), step * STEP)
+    raise_alarms(core, 2)
     last = STEP
     assert core.on_normal(PORT, last + MS) == []
     assert core.on_tick(last + 2 * S - 1) == []
@@ -222,8 +222,7 @@ def test_if_all_flows_are_punished_only_the_limit_releases_them():
 def test_if_all_flows_are_punished_each_that_ends_releases_another():
     """The burst's FINs come: the longest-lived flow is released first, and at the limit the others."""
     index, core = setup(4)
-    for step in range(4):
-        core.on_alarm(alarm(), step * STEP)
+    raise_alarms(core, 4)
     last = 3 * STEP
     close(index, core, 4)
     assert core.on_tick(last + MS) == [], "the queue is still long"
@@ -242,8 +241,7 @@ def test_a_lost_normal_delays_release_only_until_the_limit():
 
 def test_clamps_are_lifted_one_by_one_and_an_alarm_stops_it():
     _, core = setup(4, Parameters(corrects_allowance=True))
-    for step in range(4):
-        core.on_alarm(alarm(), step * STEP)
+    raise_alarms(core, 4)
     at = 10 * STEP
     assert [lift.flow.id for lift in core.on_normal(PORT, at)] == [1]
     assert core.on_tick(at + STEP - 1) == []
