@@ -326,7 +326,7 @@ class Experiment:
         rate_mbps = rates.get(TRUNK) if narrow == TRUNK else rates.get(ROOT if to_root else ACCESS)
         if rate_mbps is None:
             return None
-        return _wire_ms(size_bytes, rate_mbps) + 2 * 2 * self.delay_ms
+        return _wire_ms(size_bytes, rate_mbps) + 2 * self.impairment.round_trip_ms
 
     @property
     def parts_by_network(self) -> tuple[Experiment, ...]:
@@ -418,7 +418,7 @@ class Experiment:
         whole segments, at least one.
         """
         senders = max(case.workers + case.background for case in self.cases)
-        in_flight = self.queue_bytes + self.bandwidth_mbps * 1e6 / 8 * 2 * self.delay_ms / 1000
+        in_flight = self.queue_bytes + self.bandwidth_mbps * 1e6 / 8 * self.impairment.round_trip_ms / 1000
         return MSS_BYTES * max(1, int(in_flight / senders / FULL_SEGMENT_BYTES))
 
     @property

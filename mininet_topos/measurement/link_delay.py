@@ -61,7 +61,7 @@ def _measure(net: Network, wanted: Impairment, folder: Path) -> Measured:
         )
     )
     count = max(LEAST_PACKETS, PACKETS // len(net.hosts))
-    wait_ms = WAIT_MS + round(2 * wanted.delay_ms)
+    wait_ms = WAIT_MS + round(wanted.round_trip_ms)
     argv = (
         *(str(built(PROBE)), "--links", str(plan), "--count", str(count)),
         *("--interval-us", str(INTERVAL_US), "--wait-ms", str(wait_ms), "--priority", str(PRIORITY - 1)),

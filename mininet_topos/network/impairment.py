@@ -39,6 +39,11 @@ class Impairment:
         return bool(self.delay_ms or self.loss_percent) or not self.is_of_netem
 
     @property
+    def round_trip_ms(self) -> float:
+        """What the delay adds to a round trip between two hosts."""
+        return 2 * self.delay_ms
+
+    @property
     def is_of_netem(self) -> bool:
         """Whether the lab may use netem: it does so for delay and loss only."""
         return not (self.jitter_ms or self.duplicate_percent or self.reorder_percent)

@@ -23,7 +23,7 @@ def horizon_ms(case: Case, experiment: Experiment) -> float:
     A longer horizon would end after some queries and inside others, so that the rule would depend on the
     length of a query.
     """
-    return experiment.ideal_ms(case) + 2 * experiment.delay_ms
+    return experiment.ideal_ms(case) + experiment.impairment.round_trip_ms
 
 
 def disturbances(records: list[Record], stalls: Sequence[Record], horizon: float) -> list[dict[str, Any]]:

@@ -202,8 +202,8 @@ def check_reachability(net: Network, folder: Path) -> None:
     Then one host of each other switch does the same. Hosts are asked one after the other, each in two round
     trips. Raises ProgramFailed, which names the host that cannot be reached.
     """
-    round_trip_s = 2 * net.layout.impairment.delay_ms / 1000
-    patience_s = READY_S + 4 * len(net.hosts) * round_trip_s
+    needed_s = 2 * len(net.hosts) * net.layout.impairment.round_trip_ms / 1000
+    patience_s = READY_S + 2 * needed_s
     one_of_each_switch = {net.layout.switch_of(host.name): host for host in (*reversed(net.hosts), net.root)}
     askers = sorted(one_of_each_switch.values(), key=lambda host: host is not net.root)
     traffic = Traffic(folder / "reachability.jsonl", net.state)
