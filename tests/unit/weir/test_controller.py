@@ -16,6 +16,7 @@ from typing import cast
 import click
 import pytest
 
+from mininet_topos.measurement.switch_backlog import sockets_of
 from tests.support.controllers.processes import free_port
 from tests.support.waiting import DEADLINE_S, wait_until
 from weir.controller import Address, Tls
@@ -69,11 +70,7 @@ def listening_inodes() -> dict[str, str]:
 
 def addresses_of(pid: int) -> set[str]:
     listening = listening_inodes()
-    files = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()]
-    inodes = [
-        name.removeprefix("socket:[").removesuffix("]") for name in files if name.startswith("socket:[")
-    ]
-    return {listening[inode] for inode in inodes if inode in listening}
+    return {listening[inode] for inode in sockets_of(pid) if inode in listening}
 
 
 @pytest.mark.parametrize("engine", sorted(HANDLER))
