@@ -9,15 +9,12 @@
 //! window, is refused (RFC 4303, section 3.4.3). Not implemented: new keys within a connection, and forward
 //! secrecy. A person who learns the pre-shared key can read recorded connections.
 
-use chacha20poly1305::aead::{AeadInPlace, KeyInit};
-use chacha20poly1305::{ChaCha20Poly1305, Key as AeadKey, Nonce, Tag};
 use dcudp_proto::protect::NONCE_BYTES;
 use dcudp_proto::{Protect, ProtectError, ProtectFactory, Stage};
-use hkdf::Hkdf;
-use sha2::Sha256;
-use zeroize::Zeroizing;
+use ring::aead::{Aad, LessSafeKey, Nonce, Tag, UnboundKey, CHACHA20_POLY1305};
+use ring::hkdf::{Salt, HKDF_SHA256};
 
-use crate::key::{Key, KEY_BYTES};
+use crate::key::Key;
 
 const NUMBER_BYTES: usize = 8;
 const TAG_BYTES: usize = 16;
@@ -32,24 +29,22 @@ pub struct PresharedKey(pub Key);
 
 /// The two directions of a connection, which have keys of their own.
 struct Directions {
-    from_initiator: ChaCha20Poly1305,
-    from_responder: ChaCha20Poly1305,
+    from_initiator: LessSafeKey,
+    from_responder: LessSafeKey,
 }
 
 fn derive(key: &Key, stage: Stage, ids: [u32; 2], nonces: [&[u8; NONCE_BYTES]; 2]) -> Directions {
     let salt = nonces.map(|nonce| &nonce[..]).concat();
-    let secret = Hkdf::<Sha256>::new(Some(&salt), key.bytes());
+    let secret = Salt::new(HKDF_SHA256, &salt).extract(key.bytes());
     let purpose: &[u8] = match stage {
         Stage::Confirm => b"confirm ",
         Stage::Traffic => b"traffic ",
     };
     let ids = ids.map(u32::to_be_bytes).concat();
     let cipher = |direction: &[u8]| {
-        let mut bytes = Zeroizing::new([0; KEY_BYTES]);
-        secret
-            .expand_multi_info(&[b"weir dcudp v1 ", purpose, direction, &ids], bytes.as_mut())
-            .expect("HKDF-SHA-256 gives up to 8160 bytes");
-        ChaCha20Poly1305::new(AeadKey::from_slice(bytes.as_ref()))
+        let info = [b"weir dcudp v1 ", purpose, direction, &ids];
+        let key = secret.expand(&info, &CHACHA20_POLY1305).expect("HKDF-SHA-256 gives up to 8160 bytes");
+        LessSafeKey::new(UnboundKey::from(key))
     };
     Directions { from_initiator: cipher(b"initiator "), from_responder: cipher(b"responder ") }
 }
@@ -74,10 +69,10 @@ impl ProtectFactory for PresharedKey {
     }
 }
 
-/// The protection of one connection.
+/// The protection of one connection. The keys are "less safe" because their nonces come from outside `ring`.
 struct Sealed {
-    sending: ChaCha20Poly1305,
-    receiving: ChaCha20Poly1305,
+    sending: LessSafeKey,
+    receiving: LessSafeKey,
     next_number: u64,
     window: ReplayWindow,
 }
@@ -88,10 +83,10 @@ impl Protect for Sealed {
         self.next_number += 1;
         let tag = self
             .sending
-            .encrypt_in_place_detached(&nonce(number), header, payload)
+            .seal_in_place_separate_tag(nonce(number), Aad::from(header), payload)
             .expect("a packet is shorter than 256 GiB");
         payload.extend_from_slice(&number.to_be_bytes());
-        payload.extend_from_slice(&tag);
+        payload.extend_from_slice(tag.as_ref());
     }
 
     fn open(&mut self, header: &[u8], payload: &mut Vec<u8>) -> Result<(), ProtectError> {
@@ -105,10 +100,10 @@ impl Protect for Sealed {
         if !self.window.is_new(number) {
             return Err(ProtectError::Replayed);
         }
-        let tag = Tag::clone_from_slice(&payload[length + NUMBER_BYTES..]);
+        let tag = Tag::try_from(&payload[length + NUMBER_BYTES..]).map_err(|_| ProtectError::Forged)?;
         payload.truncate(length);
         self.receiving
-            .decrypt_in_place_detached(&nonce(number), header, payload, &tag)
+            .open_in_place_separate_tag(nonce(number), Aad::from(header), tag, payload, 0..)
             .map_err(|_| ProtectError::Forged)?;
         self.window.add(number);
         Ok(())
@@ -122,7 +117,7 @@ impl Protect for Sealed {
 fn nonce(number: u64) -> Nonce {
     let mut bytes = [0; 12];
     bytes[4..].copy_from_slice(&number.to_be_bytes());
-    Nonce::from(bytes)
+    Nonce::assume_unique_for_key(bytes)
 }
 
 /// Which packet numbers have been received.
@@ -167,6 +162,7 @@ impl ReplayWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::KEY_BYTES;
 
     #[test]
     fn each_number_is_new_once() {

@@ -8,6 +8,7 @@
 //! A transfer does no I/O of its own accord: the event loop calls `step`, which does a bounded amount of work.
 
 pub mod folder;
+mod hasher;
 pub mod name;
 pub mod receiver;
 pub mod record;

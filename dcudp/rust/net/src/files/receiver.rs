@@ -7,11 +7,10 @@ use std::sync::mpsc::{self, TryRecvError};
 use std::sync::Arc;
 use std::thread;
 
-use sha2::{Digest, Sha256};
-
 use super::folder::Folder;
+use super::hasher::Hasher;
 use super::name::FileName;
-use super::record::{to_hash, Hash, Record};
+use super::record::{Hash, Record};
 use super::{Step, SLICE_BYTES};
 use crate::key::reason;
 
@@ -46,7 +45,7 @@ pub struct FileReceiver {
     hash: Hash,
     folder: Arc<Folder>,
     partial: Option<File>,
-    hasher: Sha256,
+    hasher: Hasher,
     position: u64,
     resumed: u64,
     state: State,
@@ -70,7 +69,7 @@ impl FileReceiver {
             hash,
             folder: Arc::clone(folder),
             partial: None,
-            hasher: Sha256::new(),
+            hasher: Hasher::new(),
             position: 0,
             resumed: 0,
             state: State::Ended,
@@ -215,7 +214,7 @@ impl FileReceiver {
                 return Ok(Step::Busy);
             }
         }
-        if to_hash(self.hasher.clone().finalize()) != self.hash {
+        if self.hasher.hash() != self.hash {
             return Err(exists());
         }
         self.resumed = self.size;
@@ -234,7 +233,7 @@ impl FileReceiver {
             return Ok(Step::Busy);
         }
         self.state = State::Accepted { offset: end };
-        let hash = to_hash(self.hasher.clone().finalize());
+        let hash = self.hasher.hash();
         Ok(Step::Send(Record::Accept { offset: end, hash }.encode(self.transfer)))
     }
 
@@ -247,7 +246,7 @@ impl FileReceiver {
         self.partial()?
             .set_len(0)
             .map_err(|error| format!("it cannot write the partial file: {}", reason(&error)))?;
-        self.hasher = Sha256::new();
+        self.hasher = Hasher::new();
         self.position = 0;
         Ok(())
     }
@@ -264,7 +263,7 @@ impl FileReceiver {
     }
 
     fn end(&mut self) -> Result<(), String> {
-        if self.position != self.size || to_hash(self.hasher.clone().finalize()) != self.hash {
+        if self.position != self.size || self.hasher.hash() != self.hash {
             self.discard();
             return Err("the content differs from the offered hash: send it again".to_owned());
         }

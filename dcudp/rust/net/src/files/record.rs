@@ -13,9 +13,6 @@
 //!
 //! Each record begins with its type (1 byte) and the transfer's number (u32), which its sender chose.
 
-use sha2::digest::Output;
-use sha2::Sha256;
-
 pub type Hash = [u8; 32];
 
 /// The most bytes of a reason. A longer one is cut.
@@ -38,10 +35,6 @@ pub enum Record<'a> {
     Done,
     Failed { reason: String },
     Refused { reason: String },
-}
-
-pub fn to_hash(output: Output<Sha256>) -> Hash {
-    output.into()
 }
 
 impl<'a> Record<'a> {

@@ -5,10 +5,9 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
-
+use super::hasher::Hasher;
 use super::name::FileName;
-use super::record::{data_head, to_hash, Hash, Record, DATA_HEAD_BYTES};
+use super::record::{data_head, Hash, Record, DATA_HEAD_BYTES};
 use super::{Step, SLICE_BYTES};
 use crate::key::reason;
 
@@ -39,7 +38,7 @@ pub struct FileSender {
     file: File,
     about: Metadata,
     hash: Hash,
-    hasher: Sha256,
+    hasher: Hasher,
     position: u64,
     resumed: u64,
     state: State,
@@ -64,7 +63,7 @@ impl FileSender {
             file,
             about,
             hash: Hash::default(),
-            hasher: Sha256::new(),
+            hasher: Hasher::new(),
             position: 0,
             resumed: 0,
             state: State::Hashing,
@@ -130,7 +129,7 @@ impl FileSender {
     }
 
     fn restart(&mut self) {
-        self.hasher = Sha256::new();
+        self.hasher = Hasher::new();
         self.position = 0;
     }
 
@@ -138,7 +137,7 @@ impl FileSender {
         if self.position < self.size() {
             return self.hash_until(self.size()).map(|()| Step::Busy);
         }
-        self.hash = to_hash(self.hasher.clone().finalize());
+        self.hash = self.hasher.hash();
         self.state = State::Offered;
         let offer = Record::Offer { size: self.size(), hash: self.hash, name: self.name.as_str().as_bytes() };
         Ok(Step::Send(offer.encode(self.transfer)))
@@ -148,7 +147,7 @@ impl FileSender {
         if self.position < offset {
             return self.hash_until(offset).map(|()| Step::Busy);
         }
-        if to_hash(self.hasher.clone().finalize()) == hash {
+        if self.hasher.hash() == hash {
             self.resumed = offset;
         } else {
             self.restart();
@@ -186,7 +185,7 @@ impl FileSender {
         let now =
             self.file.metadata().map_err(|error| format!("cannot read the file: {}", reason(&error)))?;
         let stamp = |about: &Metadata| (about.len(), about.mtime(), about.mtime_nsec());
-        if to_hash(self.hasher.clone().finalize()) == self.hash && stamp(&now) == stamp(&self.about) {
+        if self.hasher.hash() == self.hash && stamp(&now) == stamp(&self.about) {
             Ok(())
         } else {
             Err(CHANGED.to_owned())

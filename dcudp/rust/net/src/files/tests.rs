@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sha2::{Digest, Sha256};
-
 use super::folder::Folder;
+use super::hasher::Hasher;
 use super::receiver::{FileReceiver, Notify};
-use super::record::{to_hash, Hash, Record};
+use super::record::{Hash, Record};
 use super::sender::{FileSender, CHUNK_BYTES};
 use super::Step;
 use crate::testing;
@@ -36,7 +35,9 @@ fn content(length: usize) -> Vec<u8> {
 }
 
 fn hash_of(bytes: &[u8]) -> Hash {
-    to_hash(Sha256::digest(bytes))
+    let mut hasher = Hasher::new();
+    hasher.update(bytes);
+    hasher.hash()
 }
 
 fn notify() -> Notify {
