@@ -8,10 +8,12 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from sqlalchemy import insert, select, update
 from sqlalchemy.engine import Connection
+from sqlalchemy.orm import Session
 
 from flowdb.clock import Clock
 from flowdb.flow import NS_PER_S
 from flowdb.models import CommandRow
+from flowdb.runs import now_of_runs
 
 FlowKind: TypeAlias = Literal["release", "protect", "punish", "policy"]
 SwitchKind: TypeAlias = Literal["off", "on"]
@@ -36,10 +38,15 @@ class Command:
 
 
 def request_command(connection: Connection, kind: Kind, arguments: Mapping[str, Any], asked_by: str) -> int:
-    """Insert a command; returns its id. Its row gets the outcome. Raises ValueError for an unknown kind."""
+    """Insert a command; returns its id. Its row gets the outcome. Raises ValueError for an unknown kind.
+
+    Its time follows the controller's clock, by which it expires, and not this machine's.
+    """
     if kind not in KINDS:
         raise ValueError(f"unknown command {kind!r}; use one of: {', '.join(KINDS)}")
-    asked = {"kind": kind, "arguments": dict(arguments), "asked_by": asked_by, "asked_ns": Clock().now_ns()}
+    with Session(connection) as session:
+        asked_ns = now_of_runs(session, Clock())
+    asked = {"kind": kind, "arguments": dict(arguments), "asked_by": asked_by, "asked_ns": asked_ns}
     (row_id,) = connection.execute(insert(CommandRow).values(asked).returning(CommandRow.id)).one()
     return int(row_id)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, Select, select
+from sqlalchemy import Row, Select, func, select
 from sqlalchemy.orm import Session
 
 from flowdb.flow import FiveTuple
@@ -38,14 +38,26 @@ class ExplainedDecision:
 
 
 @dataclass(frozen=True, slots=True)
+class ClampTotals:
+    """How many clamps a flow had, and for how long the lifted ones lasted together."""
+
+    count: int
+    lifted_after_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class FlowExplanation:
-    """A flow, its path from the sender on, the decisions, clamps and commands, each newest first."""
+    """A flow, its path from the sender on, the decisions, clamps and commands, each newest first.
+
+    ``totals`` are of all clamps of the flow, also of the older ones that ``clamps`` leaves out.
+    """
 
     flow: Values
     path: tuple[Values, ...]
     decisions: tuple[ExplainedDecision, ...]
     clamps: tuple[Values, ...]
     commands: tuple[Values, ...]
+    totals: ClampTotals
 
     @property
     def standing_clamp(self) -> Values | None:
@@ -121,6 +133,7 @@ def explain_flow(
         tuple(_with_causes(session, session.execute(decisions).all())),
         tuple(session.execute(clamps)),
         tuple(_commands_about(session, flow_id)),
+        _clamp_totals(session, flow_id),
     )
 
 
@@ -132,6 +145,14 @@ def as_json(values: Values) -> dict[str, Any]:
 
 def _values(row: type[Base]) -> Select[*tuple[Any, ...]]:
     return select(*row.__table__.columns)
+
+
+def _clamp_totals(session: Session, flow_id: int) -> ClampTotals:
+    lasted = func.sum(ClampRow.lifted_ns - ClampRow.pushed_ns)
+    count, lifted_after_ns = session.execute(
+        select(func.count(), lasted).where(ClampRow.flow_id == flow_id)
+    ).one()
+    return ClampTotals(count, int(lifted_after_ns or 0))
 
 
 def _with_causes(session: Session, decisions: Iterable[Values]) -> Iterable[ExplainedDecision]:

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Row, select, update
+from sqlalchemy import Row, delete, select, update
 from sqlalchemy.orm import Session
 
 from flowdb.clock import Clock, boot_id
 from flowdb.flow import NS_PER_S, FiveTuple, Flow, FlowState, Hop
-from flowdb.models import ClampRow, FlowRow, HopRow, RunRow
+from flowdb.models import ClampRow, FlowRow, HopRow, HostRow, LinkRow, RunRow, SwitchRow
 
 HEARTBEAT_S = 5.0
 """A controller updates its row this often."""
@@ -36,8 +36,11 @@ class Start:
     adopted: tuple[Flow, ...]
 
 
-_FIRST_OWN_ID, _OWN_IDS = 1 << 30, 1 << 29
-"""Run ids that a controller chooses itself. The database numbers runs from 1, and ids must be below 2**31."""
+_FIRST_OWN_ID, _OWN_IDS = 1 << 20, 1 << 19
+"""Run ids that a controller chooses itself. The database numbers runs from 1.
+
+Ids must be below 2**21: then the ids of rows are below 2**53, and exact as numbers of JSON.
+"""
 
 
 def own_run_id() -> int:
@@ -50,7 +53,8 @@ def start_run(session: Session, clock: Clock, adopt_within_s: float) -> Start:
 
     If any run was alive at most ``adopt_within_s`` ago, its open flows are adopted, because their handshakes
     will not be seen again. Otherwise open flows are closed as "lost". Open clamps are recorded as lifted,
-    because the controller removes their entries when the switches connect.
+    because the controller removes their entries when the switches connect. No switch, link or host is known
+    until this run sees it.
     """
     now_ns = clock.now_ns()
     earlier = {run.id: run for run in session.scalars(select(RunRow))}
@@ -64,6 +68,7 @@ def start_run(session: Session, clock: Clock, adopt_within_s: float) -> Start:
     else:
         _end_open_flows(session, now_ns)
     _end_open_clamps(session, now_ns)
+    _forget_network(session)
     run = _run_row(clock, os.getpid(), now_ns)
     session.add(run)
     session.flush()
@@ -79,6 +84,7 @@ def record_own_run(session: Session, clock: Clock, run_id: int, pid: int, starte
     if session.get(RunRow, run_id) is None:
         _end_open_flows(session, started_ns)
         _end_open_clamps(session, started_ns)
+        _forget_network(session)
         run = _run_row(clock, pid, started_ns)
         run.id = run_id
         session.add(run)
@@ -92,6 +98,13 @@ def _end_open_flows(session: Session, now_ns: int) -> None:
 def _end_open_clamps(session: Session, now_ns: int) -> None:
     open_clamps = update(ClampRow).where(ClampRow.lifted_ns.is_(None))
     session.execute(open_clamps.values(lifted_ns=now_ns, lift_reason="controller restarted"))
+
+
+def _forget_network(session: Session) -> None:
+    """What happened while no controller ran, none recorded: a switch may be gone, a cable pulled."""
+    session.execute(update(SwitchRow).values(connected=False))
+    session.execute(update(LinkRow).values(up=False))
+    session.execute(delete(HostRow))
 
 
 def _run_row(clock: Clock, pid: int, started_ns: int) -> RunRow:

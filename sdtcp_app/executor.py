@@ -97,7 +97,8 @@ class Executor:
         while self._unrecorded:
             port, msg, sent, now_ns = self._unrecorded.popleft()
             begins = self._recorder.begins_without_tcp(port, msg.non_tcp_percent)
-            if sent or begins or self._recorder.awaits_alarm(port):
+            due = self._recorder.is_due(port, now_ns)
+            if sent or begins or due or self._recorder.awaits_alarm(port):
                 self._record(sent, now_ns, alarm_id=self._recorder.alarm(port, "alarm", msg, now_ns))
             else:
                 self._recorder.repeated(port)

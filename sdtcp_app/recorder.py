@@ -13,6 +13,8 @@ from sdtcp_app.clamp_table import Place
 from sdtcp_app.core_types import Equation, Lift, LiftReason, Punish, Resume
 
 NOT_PUSHED = "not pushed: another port wants a smaller window"
+_RECORDED_AGAIN_NS = 300 * NS_PER_S
+"""An alarm that lasts is recorded this often. The dashboard forgets alarms after twice this time."""
 _SAME_CLOCK_NS = NS_PER_S
 """An alarm arrives within this time, so a larger difference is one of clocks."""
 _POLICIES = {Equation.BY_HAND: "by hand", Equation.SHARED: "equal share"}
@@ -21,15 +23,18 @@ _POLICIES = {Equation.BY_HAND: "by hand", Equation.SHARED: "equal share"}
 class Recorder:
     """Records alarms, decisions, clamps and the switches' answers.
 
-    Alarms without a decision are counted, not recorded one by one. A switch reports a reflex before the alarm
-    that belongs to it, so the next alarm of the port is recorded as the cause of the reflex. ``counted``
-    gives a flow as policies see it.
+    Alarms without a decision are counted, not recorded one by one. Only the first since the end of a port's
+    last alarm has a row, and then one every five minutes. So the rows show which alarms last.
+
+    A switch reports a reflex before the alarm that belongs to it, so the next alarm of the port is recorded as
+    the cause of the reflex. ``counted`` gives a flow as policies see it.
     """
 
     def __init__(self, flowdb: FlowDb, counted: Callable[[Flow], Flow]) -> None:
         self._flowdb = flowdb
         self._counted = counted
         self._repeats: Counter[PortKey] = Counter()
+        self._recorded_ns: dict[PortKey, int] = {}
         self._without_tcp: set[PortKey] = set()
         self._without_alarm: defaultdict[PortKey, list[int]] = defaultdict(list)
         self._clamps: dict[Place, int] = {}
@@ -37,6 +42,11 @@ class Recorder:
     def repeated(self, port: PortKey) -> None:
         """Count an alarm without a decision."""
         self._repeats[port] += 1
+
+    def is_due(self, port: PortKey, now_ns: int) -> bool:
+        """Whether an alarm without a decision needs a row: nobody would know that it lasts."""
+        recorded_ns = self._recorded_ns.get(port)
+        return recorded_ns is None or now_ns - recorded_ns > _RECORDED_AGAIN_NS
 
     def begins_without_tcp(self, port: PortKey, non_tcp_percent: int) -> bool:
         """Whether this is the first alarm of a queue that packets other than TCP fill, since its last end."""
@@ -56,6 +66,9 @@ class Recorder:
         """
         if kind == "normal":
             self._without_tcp.discard(port)
+            self._recorded_ns.pop(port, None)
+        else:
+            self._recorded_ns[port] = now_ns
         same_clock = abs(now_ns - msg.crossing_ns) < _SAME_CLOCK_NS
         alarm_id = self._flowdb.insert(
             AlarmRow,

@@ -19,7 +19,7 @@ from flowdb.config import FlowDbSettings, database_url_of_argument
 from webui.access.accounts import Accounts, AccountsError
 from webui.app import create_app
 from webui.config import WebSettings
-from webui.server import CannotListen, end_live_pages, make_server, yield_processors
+from webui.server import CannotListen, end_live_pages, make_server, urls_of, yield_processors
 from weir_base import tables
 from weir_base.settings import SettingsError, check, load, read
 
@@ -177,8 +177,9 @@ def _serve(settings: WebSettings, url: str, as_json: bool) -> None:
     with _reporting_errors():
         app = create_app(settings, url)
         server = make_server(app, settings)
-    where = f"http://{server.effective_host}:{server.effective_port}/"
-    click.echo(json.dumps({"event": "listening", "url": where}) if as_json else f"dashboard: {where}")
+    first, *others = urls_of(server)
+    where = " and ".join((first, *others))
+    click.echo(json.dumps({"event": "listening", "url": first}) if as_json else f"dashboard: {where}")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, partial(_end, app))
     server.run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import socket
+from typing import TypeAlias
 
 import waitress
 from flask import Flask
@@ -34,7 +35,20 @@ def end_live_pages(app: Flask) -> None:
     services(app).hub.close()
 
 
-def make_server(app: Flask, settings: WebSettings) -> waitress.server.BaseWSGIServer:
+Server: TypeAlias = waitress.server.BaseWSGIServer | waitress.server.MultiSocketServer
+
+
+def urls_of(server: Server) -> list[str]:
+    """Where a server listens: a host name such as localhost may have several addresses."""
+    places = (
+        server.effective_listen
+        if isinstance(server, waitress.server.MultiSocketServer)
+        else [(server.effective_host, server.effective_port)]
+    )
+    return [f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/" for host, port in places]
+
+
+def make_server(app: Flask, settings: WebSettings) -> Server:
     """A server that listens. ``run`` serves until SystemExit, then gives open requests 5 s to finish.
 
     Raises CannotListen. The objects that exist now stay until the end, so they are excluded from garbage

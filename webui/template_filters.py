@@ -16,6 +16,8 @@ from webui.queries.names import end, flow_name, switch_name
 from weir_base.port_counters import PORT_COUNTERS, PortCounter
 
 NONE = "\u2013"
+_WRITTEN_AS_1000 = 999.5
+"""From here on, three digits are not enough."""
 _PREFIXES = ("", "k", "M", "G", "T", "P")
 
 
@@ -24,16 +26,21 @@ def count(value: int | None) -> str:
     return NONE if value is None else f"{value:,}".replace(",", "\u202f")
 
 
+def _short(value: float) -> str:
+    """A number with three digits. From 1000 on ``.3g`` would write an exponent."""
+    return f"{value:.3g}" if abs(value) < _WRITTEN_AS_1000 else f"{value:.0f}"
+
+
 def scaled(value: float | None, unit: str) -> str:
     """A value with a decimal prefix: 1.25 Gbit/s."""
     if value is None:
         return NONE
     size = float(value)
     for prefix in _PREFIXES:
-        if abs(size) < 1000 or prefix == _PREFIXES[-1]:
+        if abs(size) < _WRITTEN_AS_1000 or prefix == _PREFIXES[-1]:
             break
         size /= 1000
-    return f"{size:.3g}\u00a0{prefix}{unit}" if size < 1000 else f"{size:.0f}\u00a0{prefix}{unit}"
+    return f"{_short(size)}\u00a0{prefix}{unit}"
 
 
 def rate(value: int | None) -> str:
@@ -54,10 +61,11 @@ def span(ns: int | None) -> str:
     """A duration."""
     if ns is None:
         return NONE
-    if abs(ns) < NS_PER_S:
-        return f"{ns / 1e6:.3g}\u00a0ms" if abs(ns) >= 1_000_000 else f"{ns / 1e3:.3g}\u00a0µs"
+    for unit_ns, unit in ((1_000, "µs"), (1_000_000, "ms")):
+        if abs(ns) < _WRITTEN_AS_1000 * unit_ns:
+            return f"{_short(ns / unit_ns)}\u00a0{unit}"
     if abs(ns) < 120 * NS_PER_S:
-        return f"{ns / NS_PER_S:.3g}\u00a0s"
+        return f"{_short(ns / NS_PER_S)}\u00a0s"
     minutes, hours = ns / NS_PER_S / 60, ns / NS_PER_S / 3600
     return f"{minutes:.0f}\u00a0min" if minutes < 120 else f"{hours:.1f}\u00a0h"
 

@@ -7,12 +7,13 @@ import os
 import time
 
 import click
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.engine import Engine
 
+from flowdb import schema
 from flowdb.commands import Kind, request_command
 from flowdb.config import FlowDbSettings, database_url_of_argument
-from flowdb.engine import open_engine, reporting_errors
+from flowdb.engine import open_engine, open_reader, reporting_errors
 from flowdb.models import CommandRow
 from weir_base.settings import VARIABLE, load
 
@@ -49,11 +50,13 @@ def _ask(kind: Kind, config: str | None, db: str | None) -> None:
     if config:
         os.environ[VARIABLE] = config
     url = database_url_of_argument(db) if db else load("flowdb", FlowDbSettings).database_url
+    with reporting_errors(url, "read"), open_reader(url).connect() as connection:
+        schema.require_newest(connection, url)  # opening it for writing would create it
     with reporting_errors(url):
         engine = open_engine(url)
         with engine.begin() as connection:
             command_id = request_command(connection, kind, {}, f"{getpass.getuser()} (weir fleet)")
-        done = _await_outcome(engine, command_id)
+        done = _await_outcome(engine, command_id) or _withdraw(engine, command_id)
     if done is None:
         raise click.ClickException(
             f"no controller answered within {WAIT_S:.0f} s: is one running with this database?"
@@ -62,6 +65,17 @@ def _ask(kind: Kind, config: str | None, db: str | None) -> None:
     if not succeeded:
         raise click.ClickException(outcome)
     click.echo(outcome)
+
+
+def _withdraw(engine: Engine, command_id: int) -> tuple[bool, str] | None:
+    """Keep controllers from carrying out a command later; None if none had begun, otherwise an answer."""
+    unclaimed = (CommandRow.id == command_id) & CommandRow.taken_ns.is_(None)
+    ended = {"taken_ns": CommandRow.asked_ns, "done_ns": CommandRow.asked_ns}
+    withdrawn = {**ended, "succeeded": False, "outcome": "withdrawn: no controller took it"}
+    with engine.begin() as connection:
+        if connection.execute(update(CommandRow).where(unclaimed).values(withdrawn)).rowcount:
+            return None
+    return False, "a controller took the command, and has not carried it out at all switches yet"
 
 
 def _await_outcome(engine: Engine, command_id: int) -> tuple[bool, str] | None:

@@ -82,14 +82,14 @@ def port_series(
     key = PortKey(dpid, port_no)
     if port(session, key, now_ns) is None:
         return None
-    since_ns, until_ns = _span(asked, now_ns)
+    since_ns, until_ns = between_ns = _span(asked, now_ns)
     name = PortNames(session)(dpid, port_no)
     return views.PortSeries(
         since_ns=since_ns,
         until_ns=until_ns,
         figures=series(session, name, since_ns, until_ns, asked.points),
-        alarms=events.alarms(session, key, since_ns=since_ns, limit=500).items,
-        clamps=events.clamps(session, key, since_ns=since_ns, limit=200).items,
+        alarms=events.alarms(session, key, between_ns=between_ns, limit=500).items,
+        clamps=events.clamps(session, key, between_ns=between_ns, limit=200).items,
     )
 
 

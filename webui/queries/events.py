@@ -31,14 +31,14 @@ PRUNED_FLOW = "a flow that was pruned"
 def alarms(
     session: Session,
     port: PortKey | None = None,
-    since_ns: int | None = None,
+    between_ns: tuple[int, int] | None = None,
     cursor: Cursor | None = None,
     limit: int = 50,
 ) -> Alarms:
-    """Alarms and ends of alarms, of one port or of all."""
+    """Alarms and ends of alarms, of one port or of all; ``between_ns``: in an interval."""
     statement = _at_port(select(AlarmRow), AlarmRow, port)
-    if since_ns is not None:
-        statement = statement.where(AlarmRow.received_ns >= since_ns)
+    if between_ns is not None:
+        statement = statement.where(AlarmRow.received_ns.between(*between_ns))
     rows, page = _page(session, statement, Order(AlarmRow.received_ns, AlarmRow.id), cursor, limit)
     names = PortNames(session)
     return Alarms(items=[alarm_view(row, names) for row in rows], page=page)
@@ -48,16 +48,21 @@ def clamps(
     session: Session,
     port: PortKey | None = None,
     standing: bool = False,
-    since_ns: int | None = None,
+    between_ns: tuple[int, int] | None = None,
     cursor: Cursor | None = None,
     limit: int = 50,
 ) -> Clamps:
-    """Clamps at one port or at all; ``standing``: only clamps that are not lifted."""
+    """Clamps at one port or at all.
+
+    ``standing``: only clamps that are not lifted. ``between_ns``: clamps that were in force in an interval.
+    """
     statement = _at_port(select(ClampRow), ClampRow, port)
     if standing:
         statement = statement.where(ClampRow.lifted_ns.is_(None))
-    if since_ns is not None:
-        statement = statement.where(ClampRow.pushed_ns >= since_ns)
+    if between_ns is not None:
+        since_ns, until_ns = between_ns
+        lasts = ClampRow.lifted_ns.is_(None) | (ClampRow.lifted_ns >= since_ns)
+        statement = statement.where(ClampRow.pushed_ns <= until_ns, lasts)
     rows, page = _page(session, statement, Order(ClampRow.pushed_ns, ClampRow.id), cursor, limit)
     ports, flows = PortNames(session), flow_names(session, (row.flow_id for row in rows))
     return Clamps(items=[clamp_view(row, ports, flows) for row in rows], page=page)

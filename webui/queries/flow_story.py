@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from flowdb.explanation import FlowExplanation, explain_flow
+from flowdb.explanation import ClampTotals, FlowExplanation, explain_flow
 from flowdb.flow import NS_PER_S, PortKey
 from webui.queries.events import clamp_view, command_view, decision_views
 from webui.queries.flows import flow_view
@@ -29,7 +29,7 @@ def flow_story(session: Session, flow_id: int, now_ns: int) -> FlowStory | None:
     path = _path(session, found, ports, now_ns)
     decisions = decision_views(((one.decision, one.alarm) for one in found.decisions), ports, names)
     clamps = [clamp_view(clamp, ports, names) for clamp in found.clamps]
-    state, sentence = verdict(flow, path, decisions, clamps)
+    state, sentence = verdict(flow, path, decisions, clamps, found.totals)
     return FlowStory(
         flow=flow,
         path=path,
@@ -42,16 +42,22 @@ def flow_story(session: Session, flow_id: int, now_ns: int) -> FlowStory | None:
 
 
 def verdict(
-    flow: Flow, path: Sequence[Hop], decisions: Sequence[Decision], clamps: Sequence[Clamp]
+    flow: Flow,
+    path: Sequence[Hop],
+    decisions: Sequence[Decision],
+    clamps: Sequence[Clamp],
+    totals: ClampTotals,
 ) -> tuple[str, str]:
-    """What slows a flow down, as a state and a sentence. Decisions and clamps are newest first."""
+    """What slows a flow down, as a state and a sentence.
+
+    Decisions and clamps are the newest ones, newest first; ``totals`` are of all clamps of the flow.
+    """
     standing = next((clamp for clamp in clamps if clamp.lifted_ns is None), None)
     if standing is not None:
         return "punished", _reason(standing, decisions)
     if flow.closed_ns is not None:
-        clamped_ns = sum((clamp.lifted_ns or 0) - clamp.pushed_ns for clamp in clamps)
         slowed = (
-            f"Weir slowed it down {_times(len(clamps))}, for {_duration(clamped_ns)} in all."
+            f"Weir slowed it down {_times(totals.count)}, for {_duration(totals.lifted_after_ns)} in all."
             if clamps
             else "Weir never slowed it down."
         )
@@ -65,8 +71,9 @@ def verdict(
     if clamps:
         last = clamps[0]
         return "was punished", (
-            f"This flow is not slowed down now. Weir slowed it down {_times(len(clamps))}, the last time for "
-            f"{_duration((last.lifted_ns or 0) - last.pushed_ns)}. Reason for the lift: {last.lift_reason}."
+            f"This flow is not slowed down now. Weir slowed it down {_times(totals.count)}, the last time "
+            f"for {_duration((last.lifted_ns or 0) - last.pushed_ns)}. Reason for the lift:"
+            f" {last.lift_reason}."
         )
     if decisions and decisions[0].entry.get("observed"):
         return "free", (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from sqlalchemy import Row, and_, func, select
+from sqlalchemy import Row, and_, case, func, select
 from sqlalchemy.orm import Session, aliased
 
 from flowdb.flow import NS_PER_S, PortKey
@@ -85,12 +85,15 @@ def series(session: Session, port: PortName, since_ns: int, until_ns: int, point
 
 
 def alarm_counts(session: Session, since_ns: int, until_ns: int, points: int) -> AlarmCounts:
-    """The number of alarms in each part of an interval, without the parts that have none."""
+    """The number of alarms in each part of an interval, without the parts that have none.
+
+    A row counts the alarms without a decision since the row before it. So the end of an alarm has some too.
+    """
     every_ns = max((until_ns - since_ns) // points, 1)
     place = (AlarmRow.received_ns // every_ns).label("place")
     rows = session.execute(
-        select(place, func.sum(1 + AlarmRow.repeats))
-        .where(AlarmRow.received_ns.between(since_ns, until_ns), AlarmRow.kind == "alarm")
+        select(place, func.sum(AlarmRow.repeats + case((AlarmRow.kind == "alarm", 1), else_=0)))
+        .where(AlarmRow.received_ns.between(since_ns, until_ns))
         .group_by(place)
         .order_by(place)
     ).all()

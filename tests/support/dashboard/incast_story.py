@@ -126,7 +126,7 @@ class Story:
         ]
         return [*long, *burst]
 
-    def alarm(self, at_ns: int, queue_pkts: int, n_i: int = 10, kind: str = "alarm") -> int:
+    def alarm(self, at_ns: int, queue_pkts: int, n_i: int = 10, kind: str = "alarm", repeats: int = 2) -> int:
         dpid, port_no = FULL
         return self.db.insert(
             AlarmRow,
@@ -139,7 +139,7 @@ class Story:
             n_i=n_i,
             crossing_ns=at_ns,
             received_ns=at_ns + 740_000,
-            repeats=2,
+            repeats=repeats,
             non_tcp_percent=0,
         )
 

@@ -11,7 +11,17 @@ from sqlalchemy.engine import Engine
 
 from flowdb.config import FlowDbSettings, database_url
 from flowdb.flow import FlowState, Hop, PortKey
-from flowdb.models import AlarmRow, ClampRow, DecisionRow, FlowRow, HopRow, HostRow, RunRow, SwitchRow
+from flowdb.models import (
+    AlarmRow,
+    ClampRow,
+    DecisionRow,
+    FlowRow,
+    HopRow,
+    HostRow,
+    LinkRow,
+    RunRow,
+    SwitchRow,
+)
 from tests.support.database.rows import BIG_DPID, new_flow, rows, wait_written
 from tests.support.waiting import wait_until
 
@@ -111,6 +121,22 @@ def test_a_late_successor_closes_open_flows_as_lost(url, open_db):
     assert len(second.index) == 0
     second.close()
     assert [row.close_reason for row in rows(url, FlowRow)] == ["lost"]
+
+
+def test_a_successor_knows_no_switch_link_or_host_until_it_sees_it(url, open_db):
+    """While no controller runs, switches and hosts go and cables are pulled."""
+    first = open_db(url)
+    first.merge(SwitchRow, dpid=1, connected=True, last_seen_ns=1)
+    ends = {"src_dpid": 1, "src_port_no": 1, "dst_dpid": 2, "dst_port_no": 1}
+    first.merge(LinkRow, **ends, up=True, found_ns=1, last_seen_ns=1)
+    first.merge(HostRow, mac="aa:aa:aa:aa:aa:aa", ipv4="10.0.0.1", dpid=1, port_no=1, last_seen_ns=1)
+    first.close()
+    second = open_db(url)
+    second.merge(SwitchRow, dpid=2, connected=True, last_seen_ns=2)
+    second.close()
+    assert [(row.dpid, row.connected) for row in rows(url, SwitchRow)] == [(1, False), (2, True)]
+    assert [row.up for row in rows(url, LinkRow)] == [False]
+    assert rows(url, HostRow) == []
 
 
 REROUTED = (Hop(1, 1, 2), Hop(5, 1, 2))

@@ -58,6 +58,10 @@ def test_the_newest_decisions_and_clamps_are_kept(session):
     newest = explain_flow(session, 2, most_decisions=1, most_clamps=1)
     assert newest.decisions == whole.decisions[:1]
     assert newest.clamps == whole.clamps[:1]
+    assert newest.totals == whole.totals
+    assert whole.totals.count == len(whole.clamps)
+    lasted = [one.lifted_ns - one.pushed_ns for one in whole.clamps if one.lifted_ns]
+    assert whole.totals.lifted_after_ns == sum(lasted)
 
 
 def test_json_is_oldest_first_with_datapath_ids_in_hexadecimal(session):

@@ -74,6 +74,7 @@ def test_a_run_that_started_without_its_database_is_recorded_later(
     assert (old.close_reason, old.closed_ns) == ("lost", run.started_ns)
     assert [(row.src_port, row.id >> RUN_SHIFT) for row in new] == [(n, run.id) for n in range(2, 100)]
     assert [row.close_reason for row in new] == [None] * 98
+    assert all(row.id < 2**53 for row in new), "JSON numbers hold the ids exactly"
     assert db.counters.lost == 0
     later = open_db(sqlite_url)
     assert len(list(later.index.flows())) == 98, "the next run adopts its flows"

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import time
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime
@@ -140,6 +141,20 @@ def test_an_expired_command_fails(url, open_db):
     (row,) = rows(url, CommandRow)
     assert (row.id, row.succeeded) == (asked, False)
     assert "no controller took it" in row.outcome
+
+
+@pytest.mark.parametrize("hours", [-2, 2])
+def test_a_command_is_claimed_after_the_clock_was_set(url, open_db, monkeypatch, hours):
+    """The controller began before an administrator, or NTP, set the clock of its machine."""
+    db = open_db(url)
+    real_ns = time.time_ns
+    monkeypatch.setattr("flowdb.clock.time.time_ns", lambda: real_ns() + hours * 3600 * 10**9)
+    asked = ask(url, flow_id=7)
+    taken = []
+    taken += wait_until(lambda: db.take_commands(), "the command is claimed")
+    assert [command.id for command in taken] == [asked]
+    (row,) = rows(url, CommandRow)
+    assert abs(row.taken_ns - row.asked_ns) < 60 * 10**9
 
 
 def test_an_unknown_command_is_refused(sqlite_url, open_db):

@@ -245,8 +245,13 @@ def test_a_closed_flow_s_clamp_is_deleted_strictly(app, datapath):
 @pytest.fixture
 def noted(app, monkeypatch):
     """The recorded alarms, each with its kind and time, while a further event waits."""
-    noted = []
-    monkeypatch.setattr(app.recorder, "alarm", lambda _port, kind, _msg, ns: noted.append((kind, ns)) or 1)
+    noted, record = [], app.recorder.alarm
+
+    def note(port, kind, msg, now_ns):
+        noted.append((kind, now_ns))
+        return record(port, kind, msg, now_ns)
+
+    monkeypatch.setattr(app.recorder, "alarm", note)
     app.index.add(make_flow())
     app.events.put("another event")
     return noted
@@ -288,6 +293,18 @@ def test_the_number_of_unrecorded_alarms_is_bounded(app, datapath, noted, monkey
     app.on_alarm(alarm(datapath))
     app.on_alarm(alarm(datapath))
     assert [kind for kind, _ in noted] == ["alarm"], "the second led to nothing"
+
+
+def test_an_alarm_without_a_decision_has_a_row_every_five_minutes(app, datapath, monkeypatch):
+    """All flows are punished already, or none is TCP: who reads the rows must see that the alarm lasts."""
+    begin_ns, minute_ns = app.flowdb.clock.now_ns(), 60 * 10**9
+    for minute in range(12):
+        monkeypatch.setattr(app.executor, "_now_ns", lambda at=begin_ns + minute * minute_ns: at)
+        app.on_alarm(alarm(datapath))
+    app.on_normal(alarm(datapath))
+    app.flowdb.close()
+    kinds = [(row.kind, row.repeats) for row in rows(app.database, AlarmRow)]
+    assert kinds == [("alarm", 0), ("alarm", 5), ("normal", 5)]
 
 
 def removed(datapath, match, reason, cookie=STAGE.cookie):

@@ -9,7 +9,7 @@ from flowdb.engine import open_engine
 from flowdb.flow import NS_PER_S
 from flowdb.models import COUNTER_COLUMNS, PortRow, PortSampleRow
 from tests.support.dashboard.application import make
-from tests.support.dashboard.incast_story import Story
+from tests.support.dashboard.incast_story import FULL, Story
 from tests.support.database.rows import wait_written
 from weir_base.port_counters import PORT_COUNTERS
 
@@ -89,6 +89,47 @@ def test_a_sample_of_an_older_version_has_only_the_counters_with_columns(sampled
     (port,) = client.get("/api/v1/ports").json
     assert set(port["counters"]) == set(COUNTER_COLUMNS)
     assert (port["drops"], port["counters"]["drops"]) == (3, 3)
+
+
+def test_an_interval_holds_its_own_alarms_and_clamps(open_db, url, tmp_path):
+    """Also if later ones are more than one answer holds, and if the clamp began earlier."""
+    db = open_db(url)
+    db.merge(PortRow, dpid=FULL[0], port_no=FULL[1], name="s5-eth1", hw_addr="", up=True, last_seen_ns=0)
+    story, begin_ns = Story(db), BEGIN_S * NS_PER_S
+    flow = story.flow("10.0.5.2", 40_000, begin_ns)
+    spans_s = {
+        "early": (-5, 20),
+        "inside": (12, 13),
+        "standing": (-9, None),
+        "before": (-9, -8),
+        "after": (30, 31),
+    }
+    clamps = {}
+    for name, (pushed_s, lifted_s) in spans_s.items():
+        alarm_ns = begin_ns + 40 * NS_PER_S
+        clamps[name] = story.punish(flow, story.alarm(alarm_ns, 40), begin_ns + pushed_s * NS_PER_S, 40)
+        if lifted_s is not None:
+            story.lift(clamps[name], begin_ns + lifted_s * NS_PER_S)
+    for after_ms in (-1, 15_000, *range(20_001, 20_600)):
+        story.alarm(begin_ns + after_ms * 1_000_000, 40)
+    wait_written(db)
+    query = {"span_s": 20, "points": 10, "until_ns": begin_ns + 20 * NS_PER_S}
+    client = make(url, tmp_path).test_client()
+    found = client.get("/api/v1/ports/0000000000000005/1/series", query_string=query).json
+    assert [one["received_ns"] // NS_PER_S - BEGIN_S for one in found["alarms"]] == [15]
+    names = {clamp_id: name for name, clamp_id in clamps.items()}
+    assert {names[one["id"]] for one in found["clamps"]} == {"early", "inside", "standing"}
+
+
+def test_alarms_without_a_decision_are_counted_to_the_end_of_the_episode(open_db, url, tmp_path):
+    db = open_db(url)
+    db.merge(PortRow, dpid=FULL[0], port_no=FULL[1], name="s5-eth1", hw_addr="", up=True, last_seen_ns=0)
+    story, at_ns = Story(db), db.clock.now_ns()
+    story.alarm(at_ns - NS_PER_S, 40, repeats=3)
+    story.alarm(at_ns, 0, kind="normal", repeats=500)
+    wait_written(db)
+    found = make(url, tmp_path).test_client().get("/api/v1/busiest?span_s=60").json["alarms"]
+    assert sum(found["alarms"]) == 1 + 3 + 500
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flowdb.explanation import ClampTotals
 from webui import template_filters as text
 from webui.network_map import draw, level
 from webui.parameters import BadParameters, FlowParameters
@@ -152,6 +153,14 @@ def test_values_are_written_with_prefix_and_unit():
     assert text.started("yesterday") == "yesterday"
 
 
+def test_a_value_that_rounds_to_1000_has_no_exponent():
+    written = [text.rate(999_700_000), text.rate(999_400_000), text.size(999_999), text.span(999_700_000)]
+    written += [text.span(999_600), text.rate(2 * 10**18)]
+    assert [one.replace("\u00a0", " ") for one in written] == [
+        *("1 Gbit/s", "999 Mbit/s", "1 MB", "1 s", "1 ms", "2000 Pbit/s"),
+    ]
+
+
 def test_a_counter_that_restarts_counts_from_0():
     assert increments([]) == []
     assert increments([5, 7, 7, 2]) == [0, 2, 0, 2]
@@ -193,7 +202,8 @@ def test_the_busiest_ports_exclude_idle_ports():
 )
 def test_the_verdict_names_the_cause(flow, queue, clamped, state, phrase):
     path = [Hop(position=0, in_port=2, port=a_port(queue_pkts=queue))]
-    judged, sentence = verdict(a_flow(**flow), path, [], clamped)
+    totals = ClampTotals(len(clamped), sum((one.lifted_ns or 0) - one.pushed_ns for one in clamped))
+    judged, sentence = verdict(a_flow(**flow), path, [], clamped, totals)
     assert judged == state
     assert phrase in sentence
 
@@ -201,7 +211,7 @@ def test_the_verdict_names_the_cause(flow, queue, clamped, state, phrase):
 def test_the_verdict_of_a_flow_that_is_only_observed_states_the_window_that_it_would_have():
     path = [Hop(position=0, in_port=2, port=a_port())]
     decision = SimpleNamespace(entry={"observed": True}, window_bytes=1460, port=a_port())
-    judged, sentence = verdict(a_flow(), path, [decision], [])
+    judged, sentence = verdict(a_flow(), path, [decision], [], ClampTotals(0, 0))
     assert judged == "free"
     assert "it observes. It would have given the flow a window of 1460 bytes at s1-eth1" in sentence
 
