@@ -28,6 +28,7 @@ import click
 from bench.figures import present, quantile
 from bench.iperf_flows import long_flows
 from bench.real_services import SERVICES, Query, Service
+from bench.star_turns import refuse_transports
 from mininet_topos.experiments.experiment import Case, Experiment
 from mininet_topos.experiments.schemes import scheme_of
 from mininet_topos.network.lab_network import Network, network_apart
@@ -74,6 +75,7 @@ def row(name: str, turns: Sequence[dict[str, Any]], experiment: Experiment) -> d
 
 def measure(experiment: Experiment, service: Service, turns: int, folder: Path) -> list[dict[str, Any]]:
     """Run all turns on one network. Returns a row for each scheme."""
+    refuse_transports(experiment.schemes)
     case = experiment.cases[0]
     size = case.size_bytes
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in experiment.schemes}

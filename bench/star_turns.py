@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import TypeVar
+
+import click
 
 from mininet_topos.experiments.experiment import Case, Experiment
 from mininet_topos.experiments.schemes import scheme_of
@@ -33,6 +35,19 @@ def star_experiment(
     )
 
 
+def refuse_transports(schemes: Sequence[str]) -> None:
+    """Raise ClickException for schemes that choose the hosts' transport, such as dctcp.
+
+    Real programs use the congestion control of their route, which ``--congestion-control`` names.
+    """
+    for name in schemes:
+        if scheme_of(name).transports:
+            raise click.ClickException(
+                f"scheme {name}: real programs do not use its transport; run it with `weir lab run`, or name"
+                " a congestion control with --congestion-control"
+            )
+
+
 def take_turns(
     experiment: Experiment,
     turns: int,
@@ -44,8 +59,9 @@ def take_turns(
     """Run each scheme so many times, in turn with the others. Returns what the turns found, by scheme.
 
     ``one_turn`` gets a folder of its own, and the scheme's programs run meanwhile. ``prepare`` is called
-    before they start.
+    before they start. Raises ClickException as ``refuse_transports`` does.
     """
+    refuse_transports(experiment.schemes)
     found: dict[str, list[Found]] = {scheme: [] for scheme in experiment.schemes}
     for host in net.hosts:
         host.set_route(congestion_control=experiment.congestion_control)

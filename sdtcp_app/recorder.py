@@ -26,8 +26,8 @@ class Recorder:
     Alarms without a decision are counted, not recorded one by one. Only the first since the end of a port's
     last alarm has a row, and then one every five minutes. So the rows show which alarms last.
 
-    A switch reports a reflex before the alarm that belongs to it, so the next alarm of the port is recorded as
-    the cause of the reflex. ``counted`` gives a flow as policies see it.
+    A switch reports a reflex before the alarm that belongs to it. So the next alarm of the port is recorded
+    as the cause of the reflex. ``counted`` gives a flow as policies see it.
     """
 
     def __init__(self, flowdb: FlowDb, counted: Callable[[Flow], Flow]) -> None:

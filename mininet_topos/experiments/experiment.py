@@ -75,7 +75,7 @@ class Case:
     racks: int = 1
     workers_at: tuple[int, ...] = ()
 
-    def check(self, seed: int) -> None:
+    def check(self) -> None:
         """Raise BadExperiment if the case makes no sense."""
         if not re.fullmatch(r"[A-Za-z0-9._]+(-[A-Za-z0-9._]+)*", self.name):
             raise BadExperiment(
@@ -94,7 +94,6 @@ class Case:
             )
         if self.queries and not 1 <= self.size_bytes <= MOST_RESPONSE_BYTES:
             raise BadExperiment(f"{where}: size_bytes is {self.size_bytes}; want 1 to {MOST_RESPONSE_BYTES}")
-        self.plan([f"h{number}" for number in range(1 + self.workers)], seed)
 
     def _check_racks(self, where: str) -> None:
         for key in ("roots", "racks"):
@@ -200,6 +199,8 @@ class Experiment:
         self._check_rates()
         self._check_bottleneck()
         self._check_layers()
+        for case in self.cases:
+            self.plan(case)
 
     def _check_schemes(self) -> None:
         choice = f"use some of {', '.join(schemes())}"
@@ -237,7 +238,7 @@ class Experiment:
         if len(set(names)) != len(names):
             raise BadExperiment(f"two cases have the same name: want a name of its own for each of {names}")
         for case in self.cases:
-            case.check(self.seed)
+            case.check()
         if any(case.queries for case in self.cases):
             self._check_queries()
 
@@ -288,6 +289,10 @@ class Experiment:
                         f"case {case.name}: workers_at has several roots, but hosts of {name} are prepared "
                         f"for one: leave the scheme out"
                     )
+
+    def plan(self, case: Case) -> list[Flow]:
+        """Return the planned flows of a case, between the root and its workers. Raises BadExperiment."""
+        return case.plan([self.layout.root, *self.layout.workers[: case.workers]], self.seed)
 
     def incasts(self, case: Case) -> list[Incast]:
         """Return the roots of a case with their workers, by the hosts' names. Raises BadExperiment."""

@@ -80,9 +80,9 @@ def querying_ns(records: list[Record]) -> int:
 
 
 def span_ns(records: list[Record]) -> tuple[float, float]:
-    """Return start and end of the queries or, without queries, of the samples of flows."""
+    """Return start and end of the queries or, without queries, of the flows: their samples and their ends."""
     start_ns, end_ns = query_span_ns(records)
-    sampled = [entry["t_ns"] for entry in records if entry["event"] == "sample"]
+    sampled = [entry["t_ns"] for entry in records if entry["event"] in ("sample", "flow")]
     if end_ns or not sampled:
         return start_ns, end_ns
     return min(sampled), max(sampled)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from mininet_topos.experiments.schemes import style_of
@@ -52,8 +53,37 @@ def slow_switches(rows: Sequence[Row]) -> list[str]:
 
 
 def all_caveats(rows: Sequence[Row]) -> list[str]:
-    """Return the lines of `void_attempts`, `slow_switches` and `not_recorded`."""
-    return [*void_attempts(rows), *slow_switches(rows), *not_recorded(rows)]
+    """Return the lines of all kinds of caveats but `unequal_cases`."""
+    kinds = (void_attempts, mixed_versions, unended_flows, slow_switches, not_recorded)
+    return [line for kind in kinds for line in kind(rows)]
+
+
+def mixed_versions(rows: Sequence[Row]) -> list[str]:
+    """Return a line if runs are of different commits or kernels; none if all are of the same."""
+    known = [row["version"] for row in rows if row["version"]]
+    runs = Counter((one["commit"][:9], bool(one["changed"]), one["kernel"]) for one in known)
+    if len(runs) < 2:
+        return []
+    named = [
+        f"{count} of {commit or 'an unknown commit'}{' with changes' if changed else ''} on Linux {kernel}"
+        for (commit, changed, kernel), count in runs.items()
+    ]
+    return [f"the runs are of different versions: {'; '.join(named)}"]
+
+
+def unended_flows(rows: Sequence[Row]) -> list[str]:
+    """Return a line for each scheme of a case whose planned flows have not all ended in the valid runs."""
+    counts: dict[tuple[str, str], list[int]] = {}
+    for row in rows:
+        if row["valid"] and row["flows_done"] < row["flows_planned"]:
+            done = counts.setdefault((style_of(row["scheme"]).label, row["case"]), [0, 0])
+            done[0] += row["flows_planned"] - row["flows_done"]
+            done[1] += row["flows_planned"]
+    return [
+        f"{scheme}, case {case}: {left} of {planned} planned flows had not ended: they count as infinitely"
+        " slow"
+        for (scheme, case), (left, planned) in counts.items()
+    ]
 
 
 def not_recorded(rows: Sequence[Row]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -146,6 +147,7 @@ def _values(folder: Path) -> dict[tuple[str, str, str], list[float]]:
     found = {}
     for case, scheme in dict.fromkeys((row["case"], row["scheme"]) for row in rows):
         for figure, path in PATH_OF_FIGURE.items():
-            if values := values_of(rows, case, scheme, path):
+            values = values_of(rows, case, scheme, path)
+            if values and all(map(math.isfinite, values)):
                 found[case, scheme, figure] = values
     return found

@@ -6,6 +6,7 @@ change of the machine does not make one scheme look better.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -142,10 +143,13 @@ def _by_case(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, list[Row]]]
 
 
 def _by_figure(rows: Sequence[Row]) -> dict[str, dict[int, float]]:
-    """Return the values of each figure that rows have, by the number of the repeat."""
+    """Return the values of each figure that rows have, by the number of the repeat.
+
+    A figure that is infinite in a repeat, because flows did not end, has no median and no verdict.
+    """
     found: dict[str, dict[int, float]] = {}
     for figure, path in FIGURES.items():
         values = {row["repeat"]: value for row in rows if (value := value_of(row, path)) is not None}
-        if values:
+        if values and all(map(math.isfinite, values.values())):
             found[figure] = values
     return found

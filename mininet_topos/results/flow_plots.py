@@ -12,7 +12,7 @@ from mininet_topos.experiments.baselines import BASELINES
 from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.experiments.schemes import style_of
 from mininet_topos.records.raw_records import read_run, span_ns
-from mininet_topos.results.panels import COLUMN_IN, legend_below, panels
+from mininet_topos.results.panels import COLUMN_IN, curve_label, legend_below, panels
 from mininet_topos.results.series import (
     FlowSeries,
     Numbers,
@@ -47,7 +47,7 @@ def flows_over_time(folder: Path, experiment: Experiment, rows: list[Row]) -> Fi
         _draw_queue(
             axes[3], run, record["trace_start_ns"] - start_ns, (end_ns - start_ns) / 1e9, row, experiment
         )
-        axes[0].set_title(f"{row['case']}: {style_of(row['scheme']).label}", fontsize=8)
+        axes[0].set_title(f"{row['case']}: {curve_label(row)}", fontsize=8)
         axes[3].set_xlabel("time (s)")
         if len({(flow.transport, flow.endless) for flow in flows}) > 1:
             axes[0].legend(fontsize=7)
@@ -125,7 +125,7 @@ def queue_distribution(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
             lengths = np.sort(queue_between(run, record, *settled_span_ns(records)))
             style = style_of(row["scheme"])
             shares = np.linspace(0, 1, len(lengths), endpoint=False)
-            axis.step(lengths, shares, color=style.colour, linestyle=style.line, label=style.label)
+            axis.step(lengths, shares, color=style.colour, linestyle=style.line, label=curve_label(row))
         axis.set_title(f"{case}: {rows[0]['title']}", fontsize=8)
         axis.set_xlabel("queue (packets)")
         axis.set_ylim(0, 1.02)
@@ -135,7 +135,10 @@ def queue_distribution(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
 
 
 def completion_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
-    """Draw the distribution of flow completion times: a panel for each case, a curve for each run."""
+    """Draw the distribution of flow completion times: a panel for each case, a curve for each run.
+
+    The curve of a run whose planned flows have not all ended does not reach 1.
+    """
     figure, axes = panels(len(by_case))
     for axis, (case, rows) in zip(axes, by_case.items(), strict=True):
         for row in rows:
@@ -144,10 +147,10 @@ def completion_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
             style = style_of(row["scheme"])
             axis.step(
                 times,
-                np.linspace(0, 1, len(times)),
+                np.arange(1, len(times) + 1) / max(row["flows_planned"], 1),
                 color=style.colour,
                 linestyle=style.line,
-                label=style.label,
+                label=curve_label(row),
             )
         axis.set_xscale("log")
         axis.set_title(f"{case}: {rows[0]['title']}", fontsize=8)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from mininet_topos.experiments.schemes import style_of
 
 COLUMN_IN = 3.4
 PANEL_IN = 2.3
@@ -16,6 +21,11 @@ def panels(count: int, height_in: float = PANEL_IN, sharey: bool = False) -> tup
     figure = Figure(figsize=(COLUMN_IN * count, height_in), layout="constrained")
     axes = figure.subplots(1, count, squeeze=False, sharey=sharey)[0]
     return figure, list(axes)
+
+
+def curve_label(row: Mapping[str, Any]) -> str:
+    """The label of a run's curve: its scheme, and whether the run is void."""
+    return style_of(row["scheme"]).label + ("" if row["valid"] else " (void)")
 
 
 def legend_below(figure: Figure, axes: list[Axes]) -> None:

@@ -17,7 +17,7 @@ from mininet_topos.records.raw_records import goodput_points, queries, query_spa
 from mininet_topos.results.comparisons import medians, repeated
 from mininet_topos.results.flow_plots import completion_times, flows_over_time, queue_distribution
 from mininet_topos.results.median_plots import median_plot
-from mininet_topos.results.panels import legend_below, panels
+from mininet_topos.results.panels import curve_label, legend_below, panels
 from mininet_topos.results.summary import Row, load_experiment
 
 STYLE = {
@@ -51,8 +51,9 @@ def plot(folder: Path, rows: list[Row]) -> list[Path]:
     drawn = [("query_times", query_times(folder, asked))] if asked and len(asked) <= MOST_PANELS else []
     if repeated(rows) and (found := medians(rows)):
         drawn.append(("medians", median_plot(found)))
-    if swept := _swept([some[0] for some in asked.values()]):
-        drawn.append((swept, by_number_of(swept, folder, rows)))
+    valid = [row for row in rows if row["valid"]]
+    if valid and (swept := _swept([some[0] for some in asked.values()])):
+        drawn.append((swept, by_number_of(swept, folder, valid)))
     if len(asked) <= MOST_PANELS:
         drawn += [
             (f"queue_{case}", queue_over_time(folder, experiment, _first_repeat(some)))
@@ -105,7 +106,7 @@ def query_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
                 where="post",
                 color=style.colour,
                 linestyle=style.line,
-                label=style.label + ("" if row["valid"] else " (void)"),
+                label=curve_label(row),
             )
         axis.axvline(rows[0]["ideal_ms"], color="black", linewidth=0.8, linestyle=":", label="ideal")
         axis.set_xscale("log")
@@ -133,7 +134,7 @@ def _swept(rows: list[Row]) -> str:
 def by_number_of(swept: str, folder: Path, rows: list[Row]) -> Figure:
     """Draw the mean query completion time by number of roots or workers: a panel for each size of a response.
 
-    The bars show the 10th and the 90th percentile of all queries of all repeats.
+    The bars show the 10th and the 90th percentile of all queries of all rows, which are of valid runs.
     """
     sizes = sorted({row["size_bytes"] for row in rows if row["queries"]})
     totals = {row["size_bytes"] * row["workers"] for row in rows if row["queries"]}

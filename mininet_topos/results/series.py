@@ -19,9 +19,10 @@ SETTLING = 0.25
 
 @dataclass(frozen=True, slots=True)
 class FlowSeries:
-    """The samples of one flow, about ten a second, as its sender knows it (TCP_INFO).
+    """The samples of one flow, about ten a second, as its sender knows it (TCP_INFO), and its end.
 
-    A figure that the flow's transport does not have is NaN: DCUDP has no window.
+    ``acked_bytes`` are what the receiver has: with selective acknowledgements, also behind a lost segment. A
+    figure that the flow's transport does not have is NaN: DCUDP has no window.
     """
 
     host: str
@@ -53,11 +54,19 @@ class FlowSeries:
 
 
 def flow_series(records: Sequence[Record], transports: Mapping[str, str]) -> list[FlowSeries]:
-    """Return every sampled flow, ordered by start. `transports` has the transport of each host."""
+    """Return every sampled flow, ordered by start. `transports` has the transport of each host.
+
+    The record of a complete flow is the last point of its series: most bytes of a short flow are acknowledged
+    after its last sample.
+    """
     by_flow: dict[tuple[str, str, int], list[Record]] = {}
+    ends = {(record["host"], record["flow"]): record for record in records if record["event"] == "flow"}
     for record in records:
         if record["event"] in ("connected", "sample") and "flow" in record:
             by_flow.setdefault((record["host"], record["peer"], record["flow"]), []).append(record)
+    for (host, _, number), samples in by_flow.items():
+        if not samples[0]["endless"] and (host, number) in ends:
+            samples.append(ends[host, number])
     return [_series(host, transports.get(host, ""), samples) for (host, _, _), samples in by_flow.items()]
 
 
@@ -70,7 +79,7 @@ def _series(host: str, transport: str, samples: list[Record]) -> FlowSeries:
         transport,
         samples[0]["endless"],
         column("t_ns"),
-        column("bytes_acked"),
+        column("bytes_acked") + np.nan_to_num(column("sacked") * column("mss")),
         column("cwnd") * column("mss"),
         column("rtt_us") / 1000,
         column("delivered_ce"),

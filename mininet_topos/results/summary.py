@@ -50,6 +50,9 @@ OLDER_ROW: Row = {
     "slowdown": {},
     "layers": {},
     "switch_backlog": None,
+    "version": None,
+    "flows_planned": 0,
+    "flows_done": 0,
 }
 """The values of a row that an older version made; its `qct_ms` leaves `queries_left_out` queries out."""
 
@@ -126,17 +129,25 @@ def median_of(rows: Sequence[Row], case: str, scheme: str, path: str) -> float |
 
 
 def values_of(rows: Sequence[Row], case: str, scheme: str, path: str) -> list[float]:
-    """Return a value of each valid repeat of a case under a scheme that has it."""
+    """Return a value of each valid repeat of a case under a scheme that has it. It may be infinite."""
     valid = [row for row in rows if (row["case"], row["scheme"], row["valid"]) == (case, scheme, True)]
     return [value for row in valid if (value := value_of(row, path)) is not None]
 
 
 def value_of(row: Row, path: str) -> float | None:
-    """Return a value of a row by its path, for example `fct_ms.max`; None if the row has none."""
+    """Return a value of a row by its path, for example `fct_ms.max`; None if the row has none.
+
+    It is infinite if it belongs to flows that did not end, or to long flows that did not recover.
+    """
     found: Any = row
-    for key in path.split("."):
+    *outer, last = path.split(".")
+    for key in outer:
         found = found.get(key) if found else None
-    return None if found is None else float(found)
+    if not found or last not in found:
+        return None
+    if found[last] is None:
+        return math.inf if outer or (path == "recovery_s" and row.get("background_mbps")) else None
+    return float(found[last])
 
 
 def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
@@ -173,7 +184,7 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "switch_backlog": record.get("switch_backlog"),
         "answer_ms": round(fmean(answers_ms), 3) if answers_ms else None,
         "x_ideal": {name: round(value / ideal_ms, 3) for name, value in qct_ms.items()},
-        "drops": counters["queue_drops"],
+        "drops": counters["queue_drops"] + counters.get("other_queue_drops", 0),
         "other_drops": counters.get("other_queue_drops", 0),
         "ovs_drops": counters["ovs_drops"],
         **response_flows(records),
@@ -197,6 +208,7 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "mark_pkts": _mark_pkts(experiment, record["scheme"]),
         "attempt": record["attempt"],
         "run": run.name,
+        "version": record.get("version"),
         "valid": record["valid"],
         "reasons": record["reasons"],
     }
@@ -291,22 +303,25 @@ def flow_figures(run: Path, record: Record, records: list[Record], case: Case) -
 def planned_figures(run: Path, records: list[Record], experiment: Experiment, case: Case) -> Row:
     """Return the figures of the planned flows.
 
-    ``fct_ms``: mean and percentiles of the completion times of the flows that have ended.
-    ``slowdown``: by size (slowdown.py).
+    ``fct_ms``: mean and percentiles of the completion times of all planned flows. A flow that has not ended
+    counts as infinitely slow; None stands for infinite. ``slowdown``: by size (slowdown.py).
     """
     took = _took_ms(records)
-    slow: Row = {}
+    times, slow = list(took.values()), {}
     if case.flows:
         root = experiment.layout.root
+        planned = read_trace(run / "plan.csv")
+        times += [math.inf] * (len(planned) - len(took))
 
         def ideal_ms(flow: Flow) -> float | None:
             return experiment.flow_ideal_ms(flow.size_bytes, flow.dst == root)
 
-        slow = slowdowns(read_trace(run / "plan.csv"), took, ideal_ms, percentile)
-    times = list(took.values())
+        slow = slowdowns(planned, took, ideal_ms, percentile)
+    figures = {"mean": round(fmean(times), 2), **_percentiles(times)} if times else {}
     return {
+        "flows_planned": len(times),
         "flows_done": len(took),
-        "fct_ms": {"mean": round(fmean(times), 2), **_percentiles(times)} if took else {},
+        "fct_ms": {name: ms if math.isfinite(ms) else None for name, ms in figures.items()},
         "slowdown": slow,
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +17,10 @@ from mininet_topos.results.summary import Row, median_of, values_of
 HOLDS, FAILS, NOT_SHOWN = "holds", "does not hold", "not shown"
 FILE = "trends.json"
 Verdict = dict[str, Any]
-"""A trend's fields, the value that was `found`, and the `verdict`. `found` is None if no valid run has it."""
+"""A trend's fields, the value that was `found`, and the `verdict`.
+
+`found` is None if no valid run has it, or if it is infinite.
+"""
 
 
 def find(trend: Trend, rows: Sequence[Row]) -> float | None:
@@ -40,7 +44,8 @@ def judge(trend: Trend, rows: Sequence[Row]) -> Verdict:
     if found is not None:
         above = trend.least is None or found >= trend.least
         verdict = HOLDS if above and (trend.most is None or found <= trend.most) else FAILS
-    return asdict(trend) | {"found": found, "verdict": verdict}
+    shown = found if found is None or math.isfinite(found) else None
+    return asdict(trend) | {"found": shown, "verdict": verdict}
 
 
 def judge_all(
@@ -62,5 +67,6 @@ def sentence(verdict: Verdict) -> str:
     """Return a verdict as one line, without its last word."""
     found = verdict["found"]
     bounds = [f"{name} {verdict[name]:g}" for name in ("least", "most") if verdict[name] is not None]
-    shown = "no valid run" if found is None else f"{found:.3g}"
+    nothing = "no valid run" if verdict["verdict"] == NOT_SHOWN else "never"
+    shown = nothing if found is None else f"{found:.3g}"
     return f"figure {verdict['figure']}: {verdict['says']}: {shown} ({', '.join(bounds)})"

@@ -26,6 +26,7 @@ from mininet_topos.records.raw_records import read_records
 from mininet_topos.records.result_folder import write_json
 from mininet_topos.records.validity import judge
 from mininet_topos.running.case_traffic import START_S, CaseTraffic, OnQuery
+from mininet_topos.running.metadata import version
 from mininet_topos.running.pacing import pacing
 from mininet_topos.running.scheme_programs import RunningScheme
 from mininet_topos.running.traffic_programs import Traffic
@@ -73,6 +74,7 @@ class CaseRunner:
             "case": case.name,
             "scheme": scheme.scheme.name,
             "attempt": attempt,
+            "version": version(),
             "trace_start_ns": trace.start_ns,
             "transports": {host: scheme.transports[index].name for host, index in scheme.dealt.items()},
             "counters": asdict(delta := snapshot(net).since(before)) | {"ovs_drops": delta.ovs_drops},

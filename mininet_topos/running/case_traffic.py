@@ -49,7 +49,7 @@ class CaseTraffic:
         self._scheme, self._traffic, self._on_query = scheme, traffic, on_query
         self._incasts = experiment.incasts(case)
         self._senders = net.senders[: case.background]
-        self._plan = case.plan(planned_hosts(net, case), experiment.seed)
+        self._plan = experiment.plan(case)
 
     @property
     def planned_flows(self) -> int:
@@ -196,8 +196,3 @@ class CaseTraffic:
 def _starts_in(seconds: float) -> tuple[str, str]:
     """Return the option of a traffic program that starts so much later."""
     return "--start-ns", str(time.monotonic_ns() + round(seconds * NS_PER_S))
-
-
-def planned_hosts(net: Network, case: Case) -> list[str]:
-    """Return the hosts between which a case's planned flows run: the root, then its workers."""
-    return [net.root.name, *(host.name for host in net.workers[: case.workers])]

@@ -21,11 +21,11 @@ from mininet_topos.records.result_folder import (
     is_begun,
     is_done,
     make_folder,
+    read_metadata,
     run_name,
     write_json,
 )
 from mininet_topos.running.case_runner import CaseRunner
-from mininet_topos.running.case_traffic import planned_hosts
 from mininet_topos.running.host_transports import require_transports
 from mininet_topos.running.metadata import metadata
 from mininet_topos.running.order import blocks
@@ -88,10 +88,12 @@ def run_experiment(
     for name in experiment.schemes:
         require_transports(scheme_of(name), experiment.congestion_control)
     means = means_of(experiment.impairment)
-    if not (resume and is_begun(folder, experiment)):
+    earlier = read_metadata(folder) if resume and is_begun(folder, experiment) else None
+    if earlier is None:
         make_folder(folder)
     order = [{"repeat": repeat, "schemes": names} for repeat, names in blocks(experiment)]
     meta = metadata(experiment) | {"links_by": means, "order": order} | dict(about or {})
+    meta["resumed"] = resumed(earlier)
     write_json(folder / "metadata.json", meta)
     raw = folder / "raw"
     for part in experiment.parts_by_network:
@@ -104,6 +106,14 @@ def run_experiment(
     meta["ended"] = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     meta["load_at_end"] = os.getloadavg()
     write_json(folder / "metadata.json", meta)
+
+
+def resumed(earlier: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """Return what the metadata of an interrupted experiment says of each start before this one."""
+    if earlier is None:
+        return []
+    names = ("started", "arguments", "git", "kernel", "load_at_start")
+    return [*earlier.get("resumed", []), {name: earlier[name] for name in names if name in earlier}]
 
 
 def _pending(experiment: Experiment, raw: Path) -> Pending:
@@ -136,7 +146,7 @@ def _run_schemes(
             progress.say(f"{what} and the agent" if scheme.extended else what)
             home = raw / programs_folder(experiment, name, repeat)
             shutil.rmtree(home, ignore_errors=True)  # of an interrupted run
-            plans = (case.plan(planned_hosts(net, case), experiment.seed) for case in experiment.cases)
+            plans = map(experiment.plan, experiment.cases)
             roots = {incast.root for case in experiment.cases for incast in experiment.incasts(case)}
             receivers = sorted({flow.dst for plan in plans for flow in plan} | roots)
             with running(scheme, net, home, port, experiment.congestion_control, receivers) as now:

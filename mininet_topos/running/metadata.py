@@ -24,17 +24,27 @@ def _output(*argv: str) -> str:
         return ""
 
 
+def version() -> dict[str, Any]:
+    """Return the commit of the project's folder, its changed files, and the kernel: what a run measures.
+
+    A commit may come while an experiment runs, and the programs of a scheme start anew for each repeat.
+    """
+    return {
+        "commit": _output("git", "rev-parse", "HEAD"),
+        "changed": _output("git", "status", "--porcelain").splitlines(),
+        "kernel": platform.release(),
+    }
+
+
 def metadata(experiment: Experiment) -> dict[str, Any]:
     """Return the experiment, the command line, the versions of all software, and the state of the machine."""
+    now = version()
     return {
         "experiment": experiment.to_json(),
         "arguments": sys.argv,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "git": {
-            "commit": _output("git", "rev-parse", "HEAD"),
-            "changed": _output("git", "status", "--porcelain").splitlines(),
-        },
-        "kernel": platform.release(),
+        "git": {name: now[name] for name in ("commit", "changed")},
+        "kernel": now["kernel"],
         "machine": platform.machine(),
         "cpus": os.cpu_count(),
         "python": platform.python_version(),

@@ -89,9 +89,10 @@ void record_tcp_info(int fd)
 		return;
 	record_put(",\"bytes_acked\":%llu,\"bytes_received\":%llu,\"total_retrans\":%u,\"cwnd\":%u,\"snd_wnd\":%u,"
 		   "\"rwnd_limited_us\":%llu,\"busy_us\":%llu,\"rtt_us\":%u,\"min_rtt_us\":%u,\"rto_us\":%u,\"mss\":%u,"
-		   "\"delivered\":%u,\"delivered_ce\":%u",
+		   "\"delivered\":%u,\"delivered_ce\":%u,\"sacked\":%u",
 		   (unsigned long long)info.tcpi_bytes_acked, (unsigned long long)info.tcpi_bytes_received,
 		   info.tcpi_total_retrans, info.tcpi_snd_cwnd, info.tcpi_snd_wnd,
 		   (unsigned long long)info.tcpi_rwnd_limited, (unsigned long long)info.tcpi_busy_time, info.tcpi_rtt,
-		   info.tcpi_min_rtt, info.tcpi_rto, info.tcpi_snd_mss, info.tcpi_delivered, info.tcpi_delivered_ce);
+		   info.tcpi_min_rtt, info.tcpi_rto, info.tcpi_snd_mss, info.tcpi_delivered, info.tcpi_delivered_ce,
+		   info.tcpi_sacked);
 }

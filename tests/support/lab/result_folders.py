@@ -37,10 +37,10 @@ def write_run(folder: Path, case: str, scheme: str, attempt: int, valid: bool, l
         "trace_start_ns": 1_900_000_000,
         "counters": {
             "tcp": tcp,
-            "queue_drops": 7,
+            "queue_drops": 4,
             "ovs_drops": 2,
             "ovs_receive_drops": 0,
-            "other_queue_drops": 0,
+            "other_queue_drops": 3,
         },
         "ports_before": [] if scheme == "plain" else [port, port],
         "ports_after": [] if scheme == "plain" else [port, {"alarms": 8, "clamped": 30, "marked": 6}],
@@ -83,7 +83,8 @@ def write_samples(run: Path, hosts: tuple[str, ...] = ("long1", "long2")) -> Non
         for host in hosts
         for n in range(12)
     ]
-    records += [{"host": "worker1", "event": "flow", "flow": n, "fct_ms": 10.0 + n} for n in range(4)]
+    ended = {"host": "worker1", "event": "flow", "t_ns": 2_500_000_000}
+    records += [ended | {"flow": n, "fct_ms": 10.0 + n} for n in range(4)]
     (run / "traffic.jsonl").write_text("\n".join(json.dumps(record) for record in records))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import shutil
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from mininet_topos.results.comparisons import (
     medians,
 )
 from mininet_topos.results.statistics import LEAST_REPEATS, Interval, median_interval, ratio_interval
-from mininet_topos.results.summary import summarise
+from mininet_topos.results.summary import summarise, value_of
 from mininet_topos.running.order import blocks
 from tests.support.lab.examples import one_case
 from tests.support.lab.result_folders import THREE_SCHEMES, write_folder, write_run
@@ -118,6 +119,20 @@ def test_only_valid_repeats_form_pairs() -> None:
     assert different(rows)[0].startswith("A, QCT p50: SCCP is lower than plain TCP: x 0.5")
     rows[2]["valid"] = False
     assert different(rows) == []
+
+
+def test_a_figure_of_flows_that_did_not_end_has_no_median_and_no_verdict() -> None:
+    """The median over the repeats in which they ended would flatter the scheme that starves flows."""
+    rows = [
+        row("plain", repeat, 50, fct_ms={"p50": 5.0, "p99": None if repeat == 2 else 9.0})
+        for repeat in range(1, REPEATS + 1)
+    ]
+    rows += [row("sccp", repeat, 50, fct_ms={"p50": 5.0, "p99": 90.0}) for repeat in range(1, REPEATS + 1)]
+    assert value_of(rows[1], "fct_ms.p99") == math.inf
+    shown = {(one["scheme"], one["figure"]) for one in medians(rows)}
+    assert ("plain", "FCT p99") not in shown
+    assert {("plain", "FCT p50"), ("sccp", "FCT p99")} < shown
+    assert {one["figure"] for one in comparisons(rows)} == {"QCT p50", "FCT p50"}
 
 
 def test_every_scheme_runs_once_in_each_repeat_in_an_order_that_the_seed_decides() -> None:

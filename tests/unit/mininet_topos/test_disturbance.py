@@ -11,7 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 from mininet_topos.cli import lab
-from mininet_topos.results.caveats import not_recorded, slow_switches, unequal_cases, void_attempts
+from mininet_topos.results.caveats import (
+    mixed_versions,
+    not_recorded,
+    slow_switches,
+    unended_flows,
+    unequal_cases,
+    void_attempts,
+)
 from mininet_topos.results.statistics import fisher_p
 from mininet_topos.results.summary import read_summary, summarise
 from tests.support.lab.result_folders import THREE_SCHEMES, leave_out_the_plots, write_folder
@@ -72,6 +79,25 @@ def test_void_attempts_are_counted_by_scheme() -> None:
     void = [{"attempt": 1, "reasons": ["a"]}, {"attempt": 2, "reasons": ["a", "b"]}]
     rows = [row("plain", 0), row("sccp", 0, attempt=3, void_attempts=void), row("sccp", 0)]
     assert void_attempts(rows) == ["SCCP: 2 of 4 attempts were void: a; b"]
+
+
+def test_runs_of_different_versions_are_named() -> None:
+    """A resumed experiment may have been begun at another commit."""
+    first = {"commit": "a" * 40, "changed": [], "kernel": "6.12"}
+    rows = [row("plain", 0, version=one) for one in (first, first, first | {"changed": ["x"]}, None)]
+    assert mixed_versions(rows) == [
+        "the runs are of different versions: 2 of aaaaaaaaa on Linux 6.12; 1 of aaaaaaaaa with changes on"
+        " Linux 6.12"
+    ]
+    assert mixed_versions(rows[:2]) == []
+
+
+def test_flows_that_did_not_end_are_named() -> None:
+    counts = ((40, 40, True), (38, 40, True), (0, 40, False))
+    rows = [row("plain", 0, flows_done=d, flows_planned=p, valid=v) for d, p, v in counts]
+    assert unended_flows(rows) == [
+        "plain TCP, case A: 2 of 40 planned flows had not ended: they count as infinitely slow"
+    ]
 
 
 def _stall_all_queries(folder: Path, scheme: str) -> None:

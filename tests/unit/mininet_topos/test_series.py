@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mininet_topos.errors import BadExperiment
 from mininet_topos.experiments.experiment import Case
 from mininet_topos.records.raw_records import span_ns
 from mininet_topos.records.validity import judge
@@ -73,6 +75,28 @@ def test_goodput_is_summed_by_transport() -> None:
     flows = flow_series(records, TRANSPORTS)
     assert len(flows) == 3
     assert goodput_by_transport(flows, 0, 1.9e9) == pytest.approx({"reno": 40, "dctcp": 50})
+
+
+def test_a_planned_flow_ends_with_its_last_byte() -> None:
+    """Its last sample is older: all bytes divided by the time until the last flow ended are the plan's."""
+    size, end_ns = 1_250_000, 250_000_000
+    records = []
+    for host, rate_mbps in (("long1", 40), ("long2", 10)):
+        records += [one | {"endless": False} for one in samples(host, rate_mbps, count=3)]
+        records.append({"event": "flow", "host": host, "flow": 0, "t_ns": end_ns, "bytes_acked": size})
+    flows = flow_series(records, TRANSPORTS)
+    assert [flow.mean_mbps(0, end_ns) for flow in flows] == pytest.approx([8e3 * size / end_ns] * 2)
+    assert span_ns(records)[1] == end_ns
+    assert fairness([flow.mean_mbps(0, end_ns) for flow in flows]) == 1
+
+
+def test_bytes_behind_a_lost_segment_have_arrived() -> None:
+    records = samples("long1", 40, count=5)
+    stopped = records[2]["bytes_acked"]
+    for number, record in enumerate(records[3:], 1):
+        record |= {"bytes_acked": stopped, "sacked": number * 100, "mss": 1000}
+    (flow,) = flow_series(records, TRANSPORTS)
+    assert flow.acked_bytes[-1] == stopped + 200_000
 
 
 @given(st.lists(st.floats(0.1, 1e3), min_size=1))
@@ -156,8 +180,14 @@ def test_a_seed_gives_the_same_plan_byte_for_byte(kind: str, seed: int, tmp_path
 def test_a_trace_file_is_a_workload(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text("start_us,src,dst,bytes\n5,h1,h0,100\n")
-    (flow,) = Case("F", "", flows={"kind": "replay", "trace": str(path)}).plan(["h0", "h1"], 1)
+    case = Case("F", "", workers=2, flows={"kind": "replay", "trace": str(path)})
+    (flow,) = case.plan(["h0", "h1"], 1)
     assert (flow.start_us, flow.src, flow.dst, flow.size_bytes) == (5, "h1", "h0", 100)
+    with pytest.raises(BadExperiment, match="no such host: h0, h1; use root, worker1, worker2"):
+        replace(one_case(), cases=(case,))
+    path.write_text("start_us,src,dst,bytes\n5,worker1,root,100\n")
+    found = replace(one_case(), cases=(case,))
+    assert [(flow.src, flow.dst) for flow in found.plan(case)] == [("worker1", "root")]
 
 
 @pytest.mark.parametrize(("share", "cell"), [(0.125, "12.5"), (0.0, "0.0"), (None, "-")])

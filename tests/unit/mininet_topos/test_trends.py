@@ -15,7 +15,7 @@ from mininet_topos.errors import BadExperiment
 from mininet_topos.experiments import catalogue
 from mininet_topos.experiments.trends import Trend, trend
 from mininet_topos.results.summary import summarise
-from mininet_topos.results.verdicts import FAILS, HOLDS, NOT_SHOWN, judge
+from mininet_topos.results.verdicts import FAILS, HOLDS, NOT_SHOWN, judge, sentence
 from mininet_topos.running import experiment_runner as running
 from tests.support.lab.examples import one_case
 from tests.support.lab.result_folders import THREE_SCHEMES, leave_out_the_plots, write_folder
@@ -60,6 +60,16 @@ def test_a_trend_is_judged_by_the_median_of_valid_repeats(
     made = Trend(**({"figure": "1", "says": "s", "case": "A", "value": "drops"} | changes))
     judged = judge(made, ROWS)
     assert (judged["found"], judged["verdict"]) == (found, verdict)
+
+
+def test_long_flows_that_did_not_recover_in_time_fail_a_trend() -> None:
+    rows = [
+        {"case": "A", "scheme": "plain", "valid": True, "background_mbps": {"before": 9}, "recovery_s": found}
+        for found in (0.1, None, None)
+    ]
+    judged = judge(Trend(figure="1", says="s", case="A", scheme="plain", value="recovery_s", most=1), rows)
+    assert (judged["found"], judged["verdict"]) == (None, FAILS)
+    assert sentence(judged).endswith(": never (most 1)")
 
 
 @pytest.mark.parametrize(
