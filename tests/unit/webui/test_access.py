@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import socket
 import sqlite3
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +25,7 @@ from webui.access.accounts import Accounts, AccountsError
 from webui.app import render
 from webui.config import WebSettings
 from webui.database import Database
-from webui.server import yield_processors
+from webui.server import make_server, urls_of, yield_processors
 
 
 @pytest.fixture
@@ -117,6 +119,22 @@ def test_a_drivers_message_on_a_page_and_in_the_log_has_no_password(tmp_path, mo
 def test_an_invalid_listen_address_is_refused(listen):
     with pytest.raises(ValidationError, match="is not ADDRESS:PORT"):
         WebSettings(listen=listen)
+
+
+def test_a_host_name_with_two_addresses_has_two_urls(app, monkeypatch):
+    """Debian's installer gives localhost both."""
+    monkeypatch.setattr("webui.server.gc.freeze", lambda: None)  # would last beyond this test
+    find, names = socket.getaddrinfo, ("127.0.0.1", "::1")
+    monkeypatch.setattr(
+        "socket.getaddrinfo",
+        lambda host, *more: [
+            one for name in names for one in find(name if host == "localhost" else host, *more)
+        ],
+    )
+    with closing(make_server(app, WebSettings(listen="localhost:0"))) as server:
+        first, second = urls_of(server)
+    assert re.fullmatch(r"http://(localhost|127\.0\.0\.1):\d+/", first)
+    assert re.fullmatch(r"http://(localhost|ip6-localhost|\[::1\]):\d+/", second)
 
 
 def test_an_unknown_host_name_is_refused_on_loopback(client):
