@@ -79,6 +79,7 @@ class FabricApp(ControllerApp[FabricSettings]):
         self._generation = int.from_bytes(os.urandom(4), "big")
         self._barriers: dict[tuple[int, int], Callable[[], None]] = {}
         self._limiting: _Limiting = {}
+        self._entries_xids: dict[int, int] = {}
         self._report_xids: dict[int, int] = {}
         self._meter_xids: dict[int, int] = {}
         self._meter_reads: dict[tuple[int, int], int] = {}
@@ -91,8 +92,8 @@ class FabricApp(ControllerApp[FabricSettings]):
         for stage in self.stages:
             if stage.table not in self.running_tables:
                 datapath.send_msg(delete_entries(datapath, stage))
+        self._ask_entries(datapath)
         self._carry_out(self.core.switch_up(datapath.id, self._now_ns()))
-        datapath.send_msg(ask_entries(datapath, FABRIC_COOKIE))
         self._ask_reports(datapath)
         self._ask_meters(datapath, messages.ask_meter_features(datapath))
         self.recorder.switch(datapath.id, connected=True)
@@ -108,6 +109,8 @@ class FabricApp(ControllerApp[FabricSettings]):
         found = messages.inherited(ev.msg.body, self._generation)
         dpid = ev.msg.datapath.id
         self.core.network.inherit(dpid, found.hosts, found.link_ports, found.generations)
+        if self._entries_xids.get(dpid) == ev.msg.xid and (found.own or messages.is_last(ev.msg)):
+            self.core.network.end_last_session(dpid, kept=found.own)
         self.check_interval()
 
     @set_ev_cls(ofp_event.EventOFPPortDescStatsReply, CONNECTED)
@@ -242,6 +245,12 @@ class FabricApp(ControllerApp[FabricSettings]):
         change = self.core.port_up if up else self.core.port_down
         self._carry_out(change(at, self._now_ns()))
         self.recorder.port(datapath.id, port, up)
+
+    def _ask_entries(self, datapath: Any) -> None:
+        """Ask for the entries of earlier sessions, before this one adds any. Other apps ask for theirs."""
+        request = ask_entries(datapath, FABRIC_COOKIE)
+        datapath.send_msg(request)
+        self._entries_xids[datapath.id] = request.xid
 
     def _ask_reports(self, datapath: Any) -> None:
         """Ask for flow reports. The reply to a barrier behind the request shows that it was not refused."""

@@ -96,6 +96,10 @@ class Discovery:
         """A switch's ports that are up."""
         return {port for port in self._ports if port.dpid == dpid}
 
+    def link_ports(self, dpid: int) -> set[int]:
+        """The numbers of the ports of a switch that have heard a probe."""
+        return {port.port_no for port in self.ports(dpid) if self._ports[port].hears}
+
     def is_port_up(self, port: PortKey) -> bool:
         """Whether a port is up and its switch connected."""
         return port in self._ports

@@ -28,11 +28,15 @@ _ALL_REPORTS = FlowKinds.OPENED | FlowKinds.ACTIVE | FlowKinds.IDLE | FlowKinds.
 
 @dataclass(slots=True)
 class Inherited:
-    """The content of earlier controllers' entries: hosts (MAC, port number), link ports, generations."""
+    """The content of earlier controllers' entries: hosts (MAC, port number), link ports, generations.
+
+    ``own``: whether there are entries of this controller, too.
+    """
 
     hosts: list[tuple[str, int]] = field(default_factory=list)
     link_ports: list[int] = field(default_factory=list)
     generations: set[int] = field(default_factory=set)
+    own: bool = False
 
 
 def add(datapath: Any, entry: Entry, generation: int) -> Any:
@@ -86,10 +90,12 @@ def inherited(statistics: Iterable[Any], generation: int) -> Inherited:
     """The content of the fabric's entries, as a switch states them, without this controller's own ones."""
     found = Inherited()
     for entry in statistics:
-        own = entry.cookie & ~COOKIE_MASK
-        if entry.cookie & COOKIE_MASK != FABRIC_COOKIE or own == generation:
+        if entry.cookie & COOKIE_MASK != FABRIC_COOKIE:
             continue
-        found.generations.add(own)
+        if (of := entry.cookie & ~COOKIE_MASK) == generation:
+            found.own = True
+            continue
+        found.generations.add(of)
         mac, in_port = entry.match.get("eth_dst"), entry.match.get("in_port")
         if entry.table_id in _EVENTS_TABLES and in_port is not None and entry.match.get("eth_src") is None:
             found.link_ports.append(in_port)

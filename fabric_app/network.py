@@ -33,6 +33,9 @@ class _Switch:
     costs the switch nothing.
 
     ``was_links``, ``claims`` and ``generations`` come from the entries of earlier controllers.
+
+    ``left``: the entries of its last session with this controller; the links of that session are in
+    ``was_links``. They are deleted when its links are found again, except the ones that are still wanted.
     """
 
     up_ns: int
@@ -42,6 +45,15 @@ class _Switch:
     was_links: set[int] = field(default_factory=set)
     claims: list[tuple[str, int]] = field(default_factory=list)
     generations: set[int] = field(default_factory=set)
+    left: Table = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _LastSession:
+    """The entries that a switch had when its session ended, and the numbers of the ports that were links."""
+
+    table: Table = field(default_factory=dict)
+    links: set[int] = field(default_factory=set)
 
 
 class Network:
@@ -61,6 +73,7 @@ class Network:
         self.entries = entries
         self.meters = Meters(rates)
         self._switches: dict[int, _Switch] = {}
+        self._last_sessions: dict[int, _LastSession] = {}
         self._numbers: dict[int, int] = {}
         self._edges: dict[int, tuple[int, ...]] = {}
         self._edge_ports: set[PortKey] = set()
@@ -69,12 +82,10 @@ class Network:
 
     def switch_up(self, dpid: int, now_ns: int) -> list[Decision]:
         """A switch connected: it gets the entries by which the controller learns its hosts."""
-        self.discovery.switch_gone(dpid)
-        self.meters.forget(dpid)
+        self.switch_down(dpid)
         self._numbers.setdefault(dpid, len(self._numbers) + 1)
         switch = self._switches[dpid] = _Switch(now_ns)
         switch.table = table_of(self.entries.permanent())
-        self._versions = _NEVER
         stale = (
             self.entries.known_host(host.mac, host.port.port_no)
             for host in self.hosts
@@ -84,7 +95,10 @@ class Network:
 
     def switch_down(self, dpid: int) -> None:
         """A switch disconnected."""
-        self._switches.pop(dpid, None)
+        if switch := self._switches.pop(dpid, None):
+            last = self._last_sessions.setdefault(dpid, _LastSession())
+            last.table |= switch.left | switch.table
+            last.links |= switch.was_links | self.discovery.link_ports(dpid)
         self._edges.pop(dpid, None)
         self.discovery.switch_gone(dpid)
         self.meters.forget(dpid)
@@ -110,10 +124,22 @@ class Network:
         """Take over the content of earlier controllers' entries: hosts (MAC, port number) and link ports."""
         if switch := self._switches.get(dpid):
             switch.claims += hosts
-            switch.was_links.update(link_ports)
             switch.generations.update(generations)
-            for port_no in switch.was_links:
-                self.discovery.was_link(PortKey(dpid, port_no))
+            self._were_links(dpid, link_ports)
+
+    def end_last_session(self, dpid: int, kept: bool) -> None:
+        """Take over the entries of the last session of a switch, if the switch ``kept`` them."""
+        switch, last = self._switches.get(dpid), self._last_sessions.pop(dpid, None)
+        if switch and last and kept:
+            switch.left = last.table
+            self._were_links(dpid, last.links)
+            self._versions = _NEVER
+
+    def _were_links(self, dpid: int, port_nos: Iterable[int]) -> None:
+        switch = self._switches[dpid]
+        switch.was_links.update(port_nos)
+        for port_no in switch.was_links:
+            self.discovery.was_link(PortKey(dpid, port_no))
 
     def reports_flows(self, dpid: int) -> None:
         """A switch reports its flows: segments are copied only in reactive mode."""
@@ -192,12 +218,14 @@ class Network:
 
     def refresh(self, now_ns: int) -> list[Decision]:
         """The decisions after changes: link events, entries to add and delete, learned hosts, meters."""
-        decisions = self._sweep(now_ns)
-        if self._versions == self._versions_now:
-            return decisions
+        changes = [] if self._versions == self._versions_now else self._update(now_ns)
+        return [*changes, *self._sweep(now_ns)]
+
+    def _update(self, now_ns: int) -> list[Decision]:
+        """The decisions after a change of the topology or of the meters."""
         self._versions = self._versions_now
         links = self.discovery.links()
-        decisions += [LinkDown(link) for link in self._links - links]
+        decisions: list[Decision] = [LinkDown(link) for link in self._links - links]
         decisions += [LinkUp(link) for link in links - self._links]
         self._links = links
         graph = Graph(self._switches, links)
@@ -219,7 +247,7 @@ class Network:
 
     def due_ns(self) -> int:
         """The time at which ``refresh`` or a probe is due if nothing happens until then; 0: at once."""
-        waits = any(switch.generations for switch in self._switches.values())
+        waits = any(switch.generations or switch.left for switch in self._switches.values())
         if waits or self._versions != self._versions_now:
             return 0
         return min(self.discovery.due_ns, self.tracking.due_ns)
@@ -241,8 +269,9 @@ class Network:
         """Delete the entries in these places at all switches."""
         decisions: list[Decision] = []
         for dpid, switch in self._switches.items():
-            gone = [switch.table.pop(place) for place in places if place in switch.table]
-            decisions += [Put(dpid, deleted=tuple(gone))] if gone else []
+            known = (switch.left, switch.table)
+            gone = {place: table.pop(place) for table in known for place in places if place in table}
+            decisions += [Put(dpid, deleted=tuple(gone.values()))] if gone else []
         return decisions
 
     def _settle(self, dpid: int, now_ns: int) -> tuple[int, ...]:
@@ -275,18 +304,21 @@ class Network:
         return [Learned(event.host) if isinstance(event, Placed) else event for event in events]
 
     def _sweep(self, now_ns: int) -> list[Decision]:
-        """Delete the entries of earlier controllers, as soon as this controller has replaced them."""
+        """Delete the entries of earlier controllers and sessions, as soon as others have replaced them."""
         due: list[Decision] = []
         for dpid, switch in self._switches.items():
-            if not switch.generations:
+            if not switch.generations and not switch.left:
                 continue
             ports = self.discovery.ports(dpid)
             settled = ports and all(self.discovery.is_edge(port, now_ns) is not None for port in ports)
             linked = {end.port_no for link in self._links for end in link.ends if end.dpid == dpid}
             late = now_ns - switch.up_ns > SWEEP_LATEST_NS
             if settled and (late or switch.was_links <= linked):
-                due.append(Sweep(dpid, frozenset(switch.generations)))
+                unwanted = tuple(entry for place, entry in switch.left.items() if place not in switch.table)
+                due += [Sweep(dpid, frozenset(switch.generations))] if switch.generations else []
+                due += [Put(dpid, deleted=unwanted)] if unwanted else []
                 switch.generations.clear()
+                switch.left.clear()
         return due
 
     def _wanted(self, dpid: int) -> Iterator[Entry]:
@@ -309,16 +341,14 @@ class Network:
             yield from self._for_host(dpid, host)
 
     def _to_switches(self, dpid: int) -> Iterator[Entry]:
-        table = self._switches[dpid].table
         for to in self.hosts.switches - {dpid}:
             ports = self.paths.ports(dpid, to)
             if ports is not None:
                 yield from self.entries.to_switch(self._numbers[to], ports)
             else:
-                places = (
-                    entry.place for entry in self.entries.to_switch(self._numbers[to], tuple(range(BUCKETS)))
-                )
-                yield from (table[place] for place in places if place in table)
+                ways = self.entries.to_switch(self._numbers[to], tuple(range(BUCKETS)))
+                had = (self._had(dpid, way.place) for way in ways)
+                yield from (entry for entry in had if entry is not None)
 
     def _for_host(self, dpid: int, host: Host) -> Iterator[Entry]:
         if entry := self._to_host(dpid, host):
@@ -333,7 +363,12 @@ class Network:
         ports = self.paths.ports(dpid, host.port.dpid)
         if ports is not None:
             return self.entries.to_host(host.mac, ports, self._numbers[host.port.dpid])
-        return self._switches[dpid].table.get(self.entries.to_host(host.mac, (0,), 0).place)
+        return self._had(dpid, self.entries.to_host(host.mac, (0,), 0).place)
+
+    def _had(self, dpid: int, place: Place) -> Entry | None:
+        """The entry that a switch has in a place, in this session or from the last one."""
+        switch = self._switches[dpid]
+        return switch.table.get(place) or switch.left.get(place)
 
     def _lead_to(self, host: Host) -> Iterator[Decision]:
         """The entries that lead to a new or moved host, and to its switch if it is the first host there."""

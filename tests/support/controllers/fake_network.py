@@ -107,12 +107,16 @@ class FakeNetwork:
     def connect(self, *dpids: int) -> None:
         for dpid in dpids or self.switches:
             self.connected.add(dpid)
+            kept = bool(self.tables[dpid])
             self.do(self.core.switch_up(dpid, self.now_ns))
+            self.core.network.end_last_session(dpid, kept)
             if self.meters:
                 self.core.network.meters.offered(dpid, MOST_METERS)
                 self.core.network.meters.found(dpid, [], last=True)
             for port in sorted(self.ports(dpid), key=lambda port: port.port_no):
                 self.do(self.core.port_up(port, self.now_ns))
+            for port in {end for one in self.dead for end in one.ends if end.dpid == dpid}:
+                self.do(self.core.port_down(port, self.now_ns))
 
     def disconnect(self, dpid: int) -> None:
         self.connected.discard(dpid)

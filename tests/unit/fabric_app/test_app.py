@@ -236,7 +236,7 @@ def test_entries_of_an_earlier_controller_are_read_then_deleted(app, version):
     body = [messages.add(datapath, entry, 77) for entry in left]
     foreign = messages.add(datapath, FlowEntries().to_host(mac(6), (4,), 0), 78)
     foreign.cookie = 9
-    app.on_entries(event(datapath, body=[*body, foreign]))
+    app.on_entries(event(datapath, body=[*body, foreign], xid=1, flags=0))
     app.on_ports(event(datapath, body=[of_port(datapath, number) for number in (4, 7)]))
     app.flowdb.clock.now_ns = lambda now_ns=app.flowdb.clock.now_ns: now_ns() + 10**9
     datapath.sent.clear()
@@ -247,6 +247,29 @@ def test_entries_of_an_earlier_controller_are_read_then_deleted(app, version):
     app.on_tick(None)
     swept = [m for m in datapath.sent if m.msg_type == FLOW_MOD and m.command == 3]
     assert [(m.cookie, m.cookie_mask, m.table_id) for m in swept] == [(FABRIC_COOKIE | 77, 2**64 - 1, 0xFF)]
+
+
+@pytest.mark.parametrize(
+    ("own", "edges"), [([False, True], ()), ([False, False], (5,))], ids=["kept", "started anew"]
+)
+def test_a_port_that_was_a_link_stays_one_if_the_switch_kept_its_entries(app, own, edges):
+    one, two = connect_two(app)
+    for datapath in (one, two):
+        app.on_switch_gone(SimpleNamespace(datapath=datapath))
+    again = FakeDatapath(1)
+    app.on_switch(event(again))
+    asked = next(m for m in again.sent if type(m).__name__ == "OFPFlowStatsRequest")
+    assert again.sent.index(asked) < next(
+        at for at, m in enumerate(again.sent) if m.msg_type == FLOW_MOD and m.command == 0
+    ), "the reply has only entries of earlier sessions"
+    entry = messages.add(again, FlowEntries().to_host(mac(5), (4,), 0), app._generation)
+    app.on_entries(event(again, body=[], xid=asked.xid + 1000, flags=0))  # the reply to another app
+    for is_own, more in zip(own, (again.ofproto.OFPMPF_REPLY_MORE, 0), strict=True):
+        app.on_entries(event(again, body=[entry] if is_own else [], xid=asked.xid, flags=more))
+    app.on_ports(event(again, body=[of_port(again, 5)]))
+    app.flowdb.clock.now_ns = lambda now_ns=app.flowdb.clock.now_ns: now_ns() + 10**9
+    app.on_tick(None)
+    assert app.core.network.edges == {1: edges}
 
 
 def test_a_new_controller_starts_with_the_open_flows(app):
@@ -392,7 +415,8 @@ def test_a_switch_without_flow_reports_keeps_copying_segments(app, caplog):
     assert "refuses" not in caplog.text
 
 
-def test_links_are_recorded_in_the_database(app, tmp_path):
+def connect_two(app):
+    """Two switches, with a link between their ports 5."""
     one, two = FakeDatapath(1), FakeDatapath(2)
     for datapath in (one, two):
         app.on_switch(event(datapath))
@@ -401,7 +425,13 @@ def test_links_are_recorded_in_the_database(app, tmp_path):
     heard = [(cable[d], m.data) for d in (one, two) for m in d.sent if m.msg_type == PACKET_OUT]
     for datapath, frame in heard:
         app.on_packet_in(packet_in(datapath, 5, frame))
-    app.on_packet_in(packet_in(one, 5, heard[0][1]))  # its own, come back
+    return one, two
+
+
+def test_links_are_recorded_in_the_database(app, tmp_path):
+    one, two = connect_two(app)
+    own_probe = next(m.data for m in one.sent if m.msg_type == PACKET_OUT)
+    app.on_packet_in(packet_in(one, 5, own_probe))
     app.on_tick(None)
     app.on_switch_gone(SimpleNamespace(datapath=FakeDatapath(2)))
     app.on_switch_gone(SimpleNamespace(datapath=two))

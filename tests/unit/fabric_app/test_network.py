@@ -145,6 +145,60 @@ def test_paths_avoid_a_disconnected_switch_and_keep_entries_that_only_it_serves(
     assert pings(net, 3, 1)
 
 
+def ring() -> FakeNetwork:
+    """Three switches in a ring; one host at each, with the number of its switch."""
+    links = {link(1, 12, 2, 11), link(1, 13, 3, 11), link(2, 13, 3, 12)}
+    net = FakeNetwork(links, [1, 2, 3], {number: PortKey(number, 1) for number in (1, 2, 3)})
+    net.connect()
+    net.run(1)
+    meet(net, 1, 2, 3)
+    return net
+
+
+@pytest.mark.parametrize("returning", [(1, 2, 3), (2, 3, 1), (3, 1, 2)])
+def test_entries_of_a_session_that_ended_go_when_they_are_no_longer_wanted(returning: tuple[int]) -> None:
+    net = ring()
+    (closed,) = {one for one in net.links if not {*one.ends} <= net.core.network.paths.graph.tree_ports}
+    tree = sorted(net.links - {closed}, key=str)
+    for dpid in net.switches:
+        net.disconnect(dpid)
+    net.run(1)
+    net.cut(tree[0])
+    for dpid in returning:
+        net.connect(dpid)
+        net.run(1)
+    broadcast = ethernet(mac(1), "ff:ff:ff:ff:ff:ff", 0x1234, bytes(50))
+    assert sorted(net.inject(net.hosts[1], broadcast), key=str) == [net.hosts[2], net.hosts[3]]
+    wanted = {dpid: switch.table for dpid, switch in net.core.network._switches.items()}
+    assert net.tables == wanted
+
+
+def test_switches_that_return_one_by_one_make_no_loop_and_lose_no_way() -> None:
+    net = ring()
+    for dpid in net.switches:
+        net.disconnect(dpid)
+    broadcast = ethernet(mac(1), "ff:ff:ff:ff:ff:ff", 0x1234, bytes(50))
+    for dpid in (2, 3, 1):
+        net.connect(dpid)
+        net.run(40)
+        assert set(net.inject(net.hosts[1], broadcast)) <= {net.hosts[2], net.hosts[3]}
+        assert len(net.delivered) <= 2
+        assert all(pings(net, src, dst) for src in (1, 2, 3) for dst in (1, 2, 3) if src != dst)
+
+
+def test_a_switch_that_is_started_anew_may_have_hosts_where_links_were() -> None:
+    net = ring()
+    for dpid in net.switches:
+        net.disconnect(dpid)
+    net.links, net.hosts = set(), {1: PortKey(1, 12), 2: PortKey(1, 13)}
+    net.tables[1] = {}
+    net.connect(1)
+    net.run(1)
+    assert net.core.network.edges == {1: (12, 13)}
+    meet(net, 1, 2)
+    assert pings(net, 1, 2)
+
+
 def test_a_new_controller_learns_from_the_entries_in_the_switches() -> None:
     net = diamond()
     meet(net, 1, 2, 3, 4)
