@@ -193,7 +193,7 @@ class FabricApp(ControllerApp[FabricSettings]):
         dpid = refusal.dpid
         if self._report_xids.get(dpid) == refusal.xid:
             del self._report_xids[dpid]
-            self._carry_out(self.core.roll_not_called(dpid))
+            self._carry_out(self.core.no_reports(dpid))
             self.logger.info("switch %016x does not report flows: TCP segments are copied instead", dpid)
             return
         if self._meter_xids.get(dpid) == refusal.xid:

@@ -108,7 +108,7 @@ class Fabric:
     def switch_down(self, dpid: int, now_ns: int) -> list[Decision]:
         """A switch disconnected: paths are led around it."""
         self.network.switch_down(dpid)
-        return [*self.roll_not_called(dpid), *self._refresh(now_ns)]
+        return [*self.no_reports(dpid), *self._refresh(now_ns)]
 
     def port_up(self, port: PortKey, now_ns: int) -> list[Decision]:
         """A port is up."""
@@ -190,10 +190,10 @@ class Fabric:
         self.roll_calls.ended(dpid)
         return self._with_consequences(self.reports.roll_called(dpid))
 
-    def roll_not_called(self, dpid: int) -> list[Decision]:
-        """A switch will not report all its flows: it cannot, or it disconnected."""
+    def no_reports(self, dpid: int) -> list[Decision]:
+        """A switch will not report its flows: it cannot, or it disconnected."""
         self.roll_calls.stop(dpid)
-        return self._with_consequences(self.reports.roll_not_called(dpid))
+        return self._with_consequences(self.reports.no_reports(dpid))
 
     def reports_lost(self, dpid: int, now_ns: int) -> list[Decision]:
         """A switch has lost flow reports: its roll call says nothing, and a new one follows later."""

@@ -81,6 +81,12 @@ class Reports:
                 events += self._connections.close(key, "missing", flow.last_active_ns or flow.opened_ns)
         return events
 
+    def no_reports(self, dpid: int) -> list[FlowEvent]:
+        """A switch will send no reports: nothing waits for it. Its next roll call names its flows again."""
+        for seen in self._seen.values():
+            seen.pop(dpid, None)
+        return self.roll_not_called(dpid)
+
     def _is_missing(self, flow: Flow) -> bool:
         """Whether a switch missed the flow, no switch has named it, and no answer is outstanding."""
         awaited = any(flow.id in self._unnamed.get(hop.dpid, ()) for hop in flow.path)

@@ -120,6 +120,37 @@ def test_bytes_and_activity_come_from_the_first_switch(net: FakeNetwork) -> None
     assert changed.flow.state is FlowState.IDLE
 
 
+def test_without_its_first_switch_a_flow_s_bytes_come_from_the_next_one(net: FakeNetwork) -> None:
+    first, second, _ = tell_all(net).path
+    net.disconnect(first.dpid)
+    alive = {"kind": FlowKind.ACTIVE, "sent_bytes": 1000, "last_ns": 2 * SECOND}
+    (changed,) = tell(net, second.dpid, out_port=second.out_port, **alive)
+    assert (changed.flow.sent_bytes, changed.flow.rate_bps) == (1000, 8000)
+    net.connect(first.dpid)
+    more = {"kind": FlowKind.ACTIVE, "sent_bytes": 3000, "last_ns": 3 * SECOND}
+    (changed,) = tell(net, first.dpid, out_port=first.out_port, **more)
+    assert changed.flow.sent_bytes == 3000
+    later = {"kind": FlowKind.ACTIVE, "sent_bytes": 4000, "last_ns": 4 * SECOND}
+    assert tell(net, second.dpid, out_port=second.out_port, **later) == [], "the roll call named it again"
+
+
+@pytest.mark.parametrize("disconnects", [True, False], ids=["disconnects", "refuses reports"])
+def test_a_silent_flow_ends_without_a_switch_that_no_longer_reports(
+    net: FakeNetwork, disconnects: bool
+) -> None:
+    """A newer session may begin before the end of the earlier one is known."""
+    flow = tell_all(net)
+    first, *others = flow.path
+    if disconnects:
+        net.disconnect(first.dpid)
+    else:
+        net.connect(first.dpid)
+        net.do(net.core.no_reports(first.dpid))
+    silent = {"kind": FlowKind.CLOSED, "reason": CloseReason.SILENT, "last_ns": 5 * SECOND}
+    events = [tell(net, hop.dpid, out_port=hop.out_port, **silent) for hop in others]
+    assert events == [[], [Closed(flow, "silent")]]
+
+
 @pytest.mark.parametrize("reason", [CloseReason.FIN, CloseReason.RST])
 def test_an_end_at_one_switch_ends_the_flow_and_late_reports_are_ignored(
     net: FakeNetwork, reason: CloseReason
