@@ -273,9 +273,13 @@ class Fabric:
         return []
 
     def _answer_arp(self, arp: Arp, data: bytes, at: PortKey) -> list[Decision]:
-        """Answer a request for a known host; forward every other broadcast."""
+        """Answer a request for a known host; forward every other broadcast.
+
+        A request without a sender's address is a probe (RFC 5227). The owner of the address answers it.
+        """
         target = self.network.hosts.with_ip(arp.target_ip)
-        if arp.op != ARP_REQUEST or target is None or target.mac == arp.sender_mac:
+        is_question = arp.op == ARP_REQUEST and arp.sender_ip != NO_IP
+        if not is_question or target is None or target.mac == arp.sender_mac:
             return self._send_to_edges(data, at)
         reply = arp_reply(target.mac, arp.target_ip, arp.sender_mac, arp.sender_ip)
         return [Send(at.dpid, (at.port_no,), reply)]

@@ -71,6 +71,13 @@ def test_arp_for_an_unknown_host_goes_to_edge_ports_and_is_answered_later(fabric
     assert parse(answer.frame).content == Arp(2, mac(3), "10.0.0.3", "10.0.0.1")
 
 
+def test_an_arp_probe_is_passed_on_because_the_owner_of_an_address_may_be_gone(fabric):
+    feed(fabric, (3, arp(2, 3, 1, mac(1))))
+    probe = bytearray(arp(1, 2, 3))
+    probe[28:32] = bytes(4)
+    assert feed(fabric, (2, bytes(probe))) == [Send(AT, (1, 3, 4), bytes(probe))]
+
+
 def test_neighbour_discovery_works_like_arp(fabric):
     asked = solicitation(1, "fe80::1", "fe80::3")
     assert feed(fabric, (1, asked)) == [Send(AT, (2, 3, 4), asked)]
