@@ -110,9 +110,17 @@ class Hosts:
         """An address belongs to the host that used it last."""
         before = self._mac_by_ip.get(ip)
         if before is not None:
-            self._ips[before].remove(ip)
+            self._disown(before, ip)
         self._mac_by_ip[ip] = mac
         ips = self._ips.setdefault(mac, [])
         ips.append(ip)
         if len(ips) > MOST_ADDRESSES:
             del self._mac_by_ip[ips.pop(0)]
+
+    def _disown(self, mac: str, ip: str) -> None:
+        """A host has lost an address to another one."""
+        ips, host = self._ips[mac], self._by_mac[mac]
+        ips.remove(ip)
+        if ip in (host.ipv4, host.ipv6):
+            newest = next((other for other in reversed(ips) if (":" in other) == (":" in ip)), None)
+            self._by_mac[mac] = replace(host, ipv6=newest) if ":" in ip else replace(host, ipv4=newest)

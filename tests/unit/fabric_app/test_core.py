@@ -182,6 +182,7 @@ def test_a_host_that_moves_is_found_at_its_new_port():
     assert hosts.with_ip("10.0.0.1").port == port(2)
     assert hosts.learn(mac(2), port(3), "10.0.0.1") == Host(mac(2), port(3), "10.0.0.1")
     assert hosts.with_ip("10.0.0.1").mac == mac(2)
+    assert hosts.get(mac(1)) == Host(mac(1), port(2), None, "fe80::1")
     assert [host.mac for host in hosts.forget_port(port(2))] == [mac(1)]
     assert hosts.with_ip("fe80::1") is None
     assert hosts.with_ip("10.0.0.1").mac == mac(2)

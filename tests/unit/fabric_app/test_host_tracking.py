@@ -235,6 +235,16 @@ def test_an_ip_address_moves_at_once_within_a_port() -> None:
     assert net.tracking.hosts.with_ip("10.0.0.1").mac == mac(2)
 
 
+@pytest.mark.parametrize(("own", "shared"), [("10.0.0.1", "10.0.0.100"), ("fe80::1", "fe80::100")])
+def test_a_host_that_gave_an_address_away_is_asked_for_another_one(own: str, shared: str) -> None:
+    net = Network()
+    net.there = {(mac(1), own): port(1), (mac(2), shared): port(1)}
+    for number, ip in ((1, own), (1, shared), (2, shared)):
+        assert net.send(number, 1, ip)
+    net.run(LIMITS.host_idle_ns + GONE_NS)
+    assert (net.place(1), net.place(2)) == (1, 1)
+
+
 def test_the_open_claims_of_a_port_are_limited() -> None:
     claims = Claims(NS_PER_S)
     opened = [claims.open(f"10.0.{n // 256}.{n % 256}", Sighting(mac(1), port(1)), 0) for n in range(200)]
