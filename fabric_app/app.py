@@ -124,6 +124,7 @@ class FabricApp(ControllerApp[FabricSettings]):
         if ev.msg.reason == datapath.ofproto.OFPPR_DELETE:
             gone = PortKey(datapath.id, port.port_no)
             self._carry_out(self.core.port_gone(gone, self._now_ns()))
+            self.recorder.port(datapath.id, port, up=False)
         else:
             self._on_port(datapath, port)
 
@@ -347,7 +348,7 @@ class FabricApp(ControllerApp[FabricSettings]):
                     self.recorder.host(host)
                 case Lost(host):
                     self.recorder.host_lost(host)
-                    self.logger.debug("host %s at port %s is gone: it does not answer", host.mac, host.port)
+                    self.logger.debug("host %s is no longer known at port %s", host.mac, host.port)
                 case Refused(port, reason, text, number):
                     labels = f"{port.dpid:016x}", str(port.port_no), reason.value
                     self.metrics.count("refused", *labels, number=number)

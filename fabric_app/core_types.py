@@ -23,7 +23,7 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A host was forgotten, because it is silent and answers no probe."""
+    """A host was forgotten: it answers no probe, or its port was removed or is a link."""
 
     host: Host
 

@@ -232,7 +232,8 @@ class Network:
         if (graph.switches, graph.links) != (self.paths.graph.switches, self.paths.graph.links):
             self.paths = Paths(graph)
         for dpid in self._switches:
-            self._edges[dpid] = self._settle(dpid, now_ns)
+            decisions += self._forget_hosts_on_links(dpid)
+            self._edges[dpid] = self._edges_of(dpid, now_ns)
         self._edge_ports = {PortKey(dpid, port_no) for dpid in self._edges for port_no in self._edges[dpid]}
         decisions += self._take_claims(now_ns)
         for dpid in self._switches:
@@ -257,8 +258,7 @@ class Network:
         if switch := self._switches.get(port.dpid):
             switch.limited.discard(port.port_no)
             self._versions = _NEVER
-        gone = self.tracking.forget_port(port)
-        return self._drop([place for host in gone for place in self._places_of(host)])
+        return self._follow(Lost(host) for host in self.tracking.forget_port(port))
 
     def _places_of(self, host: Host) -> list[Place]:
         """The places of a host's entries."""
@@ -274,13 +274,15 @@ class Network:
             decisions += [Put(dpid, deleted=tuple(gone.values()))] if gone else []
         return decisions
 
-    def _settle(self, dpid: int, now_ns: int) -> tuple[int, ...]:
-        """The edge ports of a switch. Hosts that were learned on links are forgotten."""
-        kinds = {port: self.discovery.is_edge(port, now_ns) for port in self.discovery.ports(dpid)}
-        for port, edge in kinds.items():
-            if edge is False:
-                self.tracking.forget_port(port)
-        return tuple(sorted(port.port_no for port, edge in kinds.items() if edge))
+    def _forget_hosts_on_links(self, dpid: int) -> list[Decision]:
+        """A port that became a link has no hosts."""
+        ports = (PortKey(dpid, port_no) for port_no in self.discovery.link_ports(dpid))
+        return self._follow(Lost(host) for port in ports for host in self.tracking.forget_port(port))
+
+    def _edges_of(self, dpid: int, now_ns: int) -> tuple[int, ...]:
+        """The edge ports of a switch."""
+        ports = self.discovery.ports(dpid)
+        return tuple(sorted(port.port_no for port in ports if self.discovery.is_edge(port, now_ns)))
 
     def _limited(self, dpid: int, now_ns: int) -> set[int]:
         """The ports of a switch that get meters: all that have been up, except links."""

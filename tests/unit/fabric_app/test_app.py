@@ -17,7 +17,7 @@ from fabric_app.fleet_switch import ANSWER_NS
 from fabric_app.flow_entries import FlowEntries
 from flowdb.commands import Command
 from flowdb.flow import PortKey
-from flowdb.models import HostRow, LinkRow
+from flowdb.models import HostRow, LinkRow, PortRow
 from openflow_ext import wire
 from sdtcp_app.stage import STAGE as SDTCP
 from tests.support.database.rows import rows
@@ -203,7 +203,7 @@ def test_settings_name_ports():
     assert (options.dhcp_ports, options.hosts.uplinks) == ({PortKey(10, 3)}, {PortKey(11, 4)})
 
 
-def test_a_deleted_port_removes_its_hosts(app):
+def test_a_deleted_port_removes_its_hosts(app, tmp_path):
     datapath = FakeDatapath()
     come(app, datapath, 1, 2)
     app.on_packet_in(packet_in(datapath, 2, arp(1, 2, 3)))
@@ -213,6 +213,9 @@ def test_a_deleted_port_removes_its_hosts(app):
     assert len(app.core.network.hosts) == 0
     (deleted,) = [mod for mod in datapath.flow_mods() if mod.command == 4]
     assert (deleted.match, deleted.table_id) == ({"eth_dst": mac(2)}, 3)
+    app.flowdb.close()
+    assert rows(tmp_path / "weir.db", HostRow) == []
+    assert {row.port_no: row.up for row in rows(tmp_path / "weir.db", PortRow)} == {1: True, 2: False}
 
 
 def test_a_port_that_is_down_is_not_flooded(app):

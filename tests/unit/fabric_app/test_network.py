@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from app_base.headers import ACK, FIN
 from fabric_app.connections import Changed, Closed, Opened
 from fabric_app.core import Options
-from fabric_app.core_types import LinkDown, LinkUp, Put
+from fabric_app.core_types import LinkDown, LinkUp, Lost, Put
 from fabric_app.frames import Arp, parse
+from fabric_app.hosts import Host
 from fabric_app.paths import BUCKETS, bucket_of
 from flowdb.flow import PortKey
 from tests.support.controllers.fake_network import FakeNetwork, diamond, link, meet
@@ -40,6 +41,19 @@ def test_links_are_found_and_hosts_are_learned_only_at_edge_ports() -> None:
     assert {host.mac: host.port for host in net.core.network.hosts} == {
         mac(number): port for number, port in net.hosts.items()
     }
+
+
+def test_hosts_at_a_port_that_becomes_a_link_are_lost() -> None:
+    net = FakeNetwork({link(1, 11, 2, 11)}, [1, 2], {1: PortKey(1, 1), 2: PortKey(2, 1)})
+    net.connect(1)
+    net.run(1)
+    net.inject(PortKey(1, 11), arp(1, 2, 200))
+    net.connect(2)
+    net.run(1)
+    assert [event.host for event in net.events if isinstance(event, Lost)] == [
+        Host(mac(2), PortKey(1, 11), "10.0.0.2")
+    ]
+    assert len(net.core.network.hosts) == 0
 
 
 def test_a_broadcast_reaches_every_host_once_and_ends() -> None:
