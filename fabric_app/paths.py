@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 from fabric_app.graph import Graph, Link
 from flowdb.flow import FiveTuple, Hop, PortKey
@@ -28,6 +28,8 @@ BUCKETS = 1 << BUCKET_BITS
 PORT_SHIFT = 1
 """Bit 0 of the ports is left out, because Linux prefers even ports for connecting sockets."""
 UNKNOWN_PORT = 0xFFFF_FFFF
+MOST_ADDRESSES = 65_536
+"""The number of addresses whose bits are remembered: a flood may have any number of sources."""
 
 
 def bucket_of(key: FiveTuple) -> int:
@@ -36,7 +38,7 @@ def bucket_of(key: FiveTuple) -> int:
     return (addresses ^ (key.src_port ^ key.dst_port) >> PORT_SHIFT) & (BUCKETS - 1)
 
 
-@cache
+@lru_cache(MOST_ADDRESSES)
 def _low_bits(address: str) -> int:
     return int(ipaddress.ip_address(address)) & (BUCKETS - 1)
 

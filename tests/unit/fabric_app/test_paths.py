@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabric_app.graph import Graph, Link
-from fabric_app.paths import BUCKETS, UNKNOWN_PORT, Paths, seen_path
-from flowdb.flow import Hop, PortKey
+from fabric_app.paths import BUCKETS, MOST_ADDRESSES, UNKNOWN_PORT, Paths, _low_bits, bucket_of, seen_path
+from flowdb.flow import FiveTuple, Hop, PortKey
 from tests.support.controllers.fake_network import link
 
 SWITCHES = st.integers(1, 8)
@@ -120,3 +120,9 @@ def test_a_path_is_built_from_reported_ports() -> None:
     assert seen_path(graph, {3: 1, 2: 7, 1: 5}) == (Hop(1, UNKNOWN_PORT, 5), Hop(2, 6, 7), Hop(3, 8, 1))
     assert seen_path(graph, {1: 5, 3: 1}) == (Hop(1, UNKNOWN_PORT, 5), Hop(3, UNKNOWN_PORT, 1))
     assert seen_path(graph, {1: 5, 2: 6}) == (Hop(1, 5, 5), Hop(2, 6, 6)), "reports of a loop end"
+
+
+def test_the_memory_of_addresses_is_bounded() -> None:
+    for number in range(MOST_ADDRESSES + 10):
+        bucket_of(FiveTuple(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", "10.9.9.9", 1, 80))
+    assert _low_bits.cache_info().currsize == MOST_ADDRESSES
