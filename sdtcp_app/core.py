@@ -213,6 +213,9 @@ class Sdtcp:
             for wanter, want in clamp.wants.items():
                 if wanter and want.equation is Equation.SHARED and (state := self._ports.get(wanter)):
                     state.ended += 1
+        for hop in flow.path:
+            if state := self._ports.get(hop.port):
+                state.lifted.discard(flow.id)
         return self._end_all(flow.id, LiftReason.CLOSED)
 
     def on_entry_gone(self, dpid: int, key: FiveTuple) -> list[Decision]:

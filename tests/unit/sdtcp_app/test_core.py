@@ -194,6 +194,17 @@ def test_a_flow_that_a_port_released_is_no_burst_flow():
     assert [lift.flow.id for lift in core.on_normal(PORT, 50 * MS)] == [3]
 
 
+def test_a_port_forgets_released_flows_that_end():
+    """A port that always has a clamp is never forgotten itself."""
+    index, core = setup(4, Parameters(corrects_allowance=True))
+    raise_alarms(core, 3)
+    close(index, core, 4)
+    assert [lift.flow.id for lift in core.on_normal(PORT, 20 * MS)] == [1]
+    close(index, core, 1)
+    assert core.punished == 2
+    assert core._ports[PORT].lifted == set()
+
+
 def test_without_burst_flows_normal_releases_at_once():
     _, core = setup(1, Parameters(corrects_allowance=True))
     core.on_alarm(alarm(), 0)
