@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from app_base.pipeline import Pipeline
 from fabric_app.claims import Sighting
 from fabric_app.connections import Closed, Connections, FlowEvent
-from fabric_app.core_types import CallRoll, Decision, Probe, ReadMeters, Send
+from fabric_app.core_types import CallRoll, Decision, Learned, Lost, Probe, ReadMeters, Send
 from fabric_app.discovery import Discovery
 from fabric_app.flow_entries import FlowEntries
 from fabric_app.flow_reports import Doubt, Reports
@@ -125,11 +125,12 @@ class Fabric:
         self.network.port_down(port)
         for rates in self._rates.values():
             rates.forget(port)
-        return [*self.network.forget_port(port), *self._refresh(now_ns)]
+        return [*self._with_ended_paths(self.network.forget_port(port)), *self._refresh(now_ns)]
 
     def on_tick(self, now_ns: int) -> list[Decision]:
         """Probes links and hosts, and updates switches. Call it at ``due_ns``, and every second."""
         decisions, granted = self.network.track(now_ns)
+        decisions = self._with_ended_paths(decisions)
         for seen in granted:
             if self.network.tracking.owns(seen):
                 decisions += self._answer(parse(seen.frame), seen.frame, seen.at)
@@ -167,6 +168,7 @@ class Fabric:
         if inside:
             return self._set_up_inside(frame, data, at) if waits else []
         decisions, served = self.network.learn(seen, now_ns)
+        decisions = self._with_ended_paths(decisions)
         if isinstance(frame.content, Lease):
             decisions += self._lease(frame.content, at, now_ns)
         if served:
@@ -241,7 +243,7 @@ class Fabric:
 
     def _refresh(self, now_ns: int) -> list[Decision]:
         """Update the switches, and the flows' paths if the topology changed."""
-        decisions = self.network.refresh(now_ns)
+        decisions = self._with_ended_paths(self.network.refresh(now_ns))
         if self.network.paths.graph is not self._graph:
             self._graph = self.network.paths.graph
             decisions += self.reactive_paths.reroute()
@@ -309,6 +311,12 @@ class Fabric:
             if target
             else self._send_to_edges(data, at)
         )
+
+    def _with_ended_paths(self, decisions: list[Decision]) -> list[Decision]:
+        """Decisions about hosts, and the end of the reactive paths from and to the ports that hosts left."""
+        left = {decision.host.port for decision in decisions if isinstance(decision, Lost)}
+        left |= {d.left for d in decisions if isinstance(d, Learned) and d.left is not None}
+        return [*decisions, *self.reactive_paths.end_at(left)]
 
     def _with_consequences(self, events: Sequence[FlowEvent | Doubt]) -> list[Decision]:
         """Flow events, and their consequences: a closed flow is forgotten and its entries are deleted."""

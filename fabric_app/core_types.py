@@ -12,13 +12,15 @@ from fabric_app.graph import Link
 from fabric_app.hosts import Host
 from fabric_app.meters import MeterChanges
 from fabric_app.refusals import Complaint, Refused
+from flowdb.flow import PortKey
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """A host is new, has moved or has another address."""
+    """A host is new, has moved or has another address. ``left``: the port from which it moved."""
 
     host: Host
+    left: PortKey | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,9 +178,10 @@ class Network:
         for event in events:
             if isinstance(event, Placed):
                 host, before = event.host, event.before
-                decisions.append(Learned(host))
-                if before is not None and before.port != host.port:
-                    decisions += self._drop([self.entries.known_host(host.mac, before.port.port_no).place])
+                left = before.port if before is not None and before.port != host.port else None
+                decisions.append(Learned(host, left))
+                if left is not None:
+                    decisions += self._drop([self.entries.known_host(host.mac, left.port_no).place])
                 decisions += self._lead_to(host)
             else:
                 decisions.append(event)

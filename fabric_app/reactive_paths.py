@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from fabric_app.connections import name_of
@@ -76,6 +76,12 @@ class ReactivePaths:
         """A connection ended: its entries are deleted."""
         known = self._paths.pop(name_of(key), None)
         return [Put(dpid, deleted=gone) for dpid, gone in self._entries(*known).items()] if known else []
+
+    def end_at(self, ports: Collection[PortKey]) -> Iterator[Decision]:
+        """Hosts have left these ports: the entries of hosts lead their connections from now on."""
+        for key, path in list(self._paths.values()) if ports else ():
+            if PortKey(path[0].dpid, path[0].in_port) in ports or path[-1].port in ports:
+                yield from self.end(key)
 
     def reroute(self) -> Iterator[Decision]:
         """Entries along the new paths; the entries that flows no longer use are deleted."""

@@ -280,6 +280,30 @@ def test_entries_follow_a_host_that_moves() -> None:
     assert pings(net, 3, 1)
 
 
+def opened(net: FakeNetwork) -> None:
+    """Hosts 1 and 3 open a connection."""
+    for number, frame in zip((1, 3), handshake(1, 3), strict=True):
+        assert net.inject(net.hosts[number], frame)
+
+
+@pytest.mark.parametrize("moves", ["from a port that is down", "from a silent port", "from a removed port"])
+def test_reactive_a_connection_follows_a_host_that_moves(moves: str) -> None:
+    net = diamond(REACTIVE)
+    meet(net, 1, 3)
+    opened(net)
+    before = net.hosts[1]
+    net.hosts = {1: PortKey(4, 2), 3: PortKey(4, 1)}
+    if moves == "from a port that is down":
+        net.do(net.core.port_down(before, net.now_ns))
+    elif moves == "from a removed port":
+        net.do(net.core.port_gone(before, net.now_ns))
+    net.inject(net.hosts[1], arp(1, 1, 200))
+    net.run(MOVED_S)
+    assert net.inject(net.hosts[3], segment(3, 1, ACK, sport=80, dport=1000)) == [net.hosts[1]]
+    assert net.inject(net.hosts[1], segment(1, 3, ACK)) == [net.hosts[3]]
+    assert not any(entry.idle_s for table in net.tables.values() for entry in table.values())
+
+
 def test_a_machine_that_its_hypervisor_announces_by_rarp_moves() -> None:
     net = diamond()
     meet(net, 1, 3)
