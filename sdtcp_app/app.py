@@ -143,6 +143,9 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
     def on_samples(self, ev: EventPortSamples) -> None:
         self.port_figures.take(ev.dpid, ev.samples)
         self.executor.note_off(ev.dpid, any(sample.counters.is_off for sample in ev.samples))
+        for sample in ev.samples:
+            if 0 < sample.counters.capacity_bps <= _LARGEST_RATE_BPS:
+                self.armed_ports.sampled(sample.port, sample.counters.capacity_bps)
 
     @set_ev_cls(ofp_event.EventOFPFlowRemoved, MAIN_DISPATCHER)
     def on_entry_gone(self, ev: Any) -> None:

@@ -72,6 +72,12 @@ class ArmedPorts:
         self._ports.setdefault(port, _Port()).rate_bps = rate_bps
         self.touch([port])
 
+    def sampled(self, port: PortKey, rate_bps: int) -> None:
+        """A port's capacity, as its counters state it. It may differ from the answer to AskCapacity."""
+        there = self._ports.get(port)
+        if there is not None and there.rate_bps != rate_bps:
+            self.set_capacity(port, rate_bps)
+
     def forget_switch(self, dpid: int) -> None:
         """A switch connected or disconnected: its ports are unknown."""
         for port in [port for port in self._ports if port.dpid == dpid]:

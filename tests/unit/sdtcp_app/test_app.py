@@ -84,6 +84,12 @@ def test_a_flow_that_reconnects_is_slowed_before_flows_that_opened_after_its_fir
     ]
 
 
+def sampled(app, **counters):
+    """A sample of port 3 arrives."""
+    sample = PortSample(PortKey(1, 3), "s1-eth3", 1, PortCountersRecord(3, **counters))
+    app.on_samples(EventPortSamples(1, (sample,)))
+
+
 @pytest.mark.parametrize("apart_s", [-7 * 3600, 0, 7 * 3600])
 def test_an_alarm_of_another_clock_is_recorded_with_its_arrival(app, datapath, apart_s):
     now_ns = app.flowdb.clock.now_ns()
@@ -143,8 +149,7 @@ def test_sdtcp_acts_in_its_scope_only(app, datapath, scope, acts):
 def test_a_decision_at_a_switch_that_is_off_is_recorded_as_observed(app, datapath):
     off = PortCountersFlags.OBSERVES | PortCountersFlags.OFF
     for flags in (PortCountersFlags.NONE, off):
-        sample = PortSample(PortKey(1, 3), "s1-eth3", 1, PortCountersRecord(3, flags=flags))
-        app.on_samples(EventPortSamples(1, (sample,)))
+        sampled(app, flags=flags)
     app.flowdb.flow_opened(make_flow())
     app.on_alarm(alarm(datapath))
     ((window,),) = extension_actions(datapath)
@@ -483,6 +488,35 @@ def test_reflex_mode_arms_ports_and_replaces_activated_entries(reflex_app, datap
     (decision,) = rows(reflex_app.database, DecisionRow)
     (row,) = rows(reflex_app.database, AlarmRow)
     assert (decision.origin, decision.alarm_id) == ("reflex", row.id)
+
+
+def armed_windows(datapath):
+    """The windows of each message that armed a port."""
+    sent = [wire.decode_message(bytes(one.buf)) for one in datapath.sent if one.msg_type == 4]
+    return [[entry.window_bytes for entry in one.entries] for one in sent if isinstance(one, wire.Arm)]
+
+
+def test_armed_windows_follow_the_capacity_in_a_port_s_counters(reflex_app, datapath, monkeypatch):
+    ((before, _),) = armed_windows(datapath)
+    for later, capacity_bps in enumerate((0, 10**16, 10**9, 10**9), 1):
+        monkeypatch.setattr("sdtcp_app.app.time.monotonic_ns", lambda later=later: later * 10**18)
+        sampled(reflex_app, capacity_bps=capacity_bps)
+        reflex_app.on_tick(None)
+    _, (after, _) = armed_windows(datapath)
+    assert after > before
+
+
+def test_a_port_whose_capacity_was_unknown_is_armed_when_its_counters_state_it(app, datapath):
+    app._change_settings(app.settings.model_copy(update={"mode": "reflex"}))
+    app.flowdb.flow_opened(make_flow())
+    app.on_flows_opened(EventFlowOpened((make_flow(),)))
+    app.on_tick(None)
+    app.on_port_config(event(datapath, port_no=3, capacity_bps=0))
+    app.on_tick(None)
+    assert armed_windows(datapath) == []
+    sampled(app, capacity_bps=100_000_000)
+    app.on_tick(None)
+    assert len(armed_windows(datapath)) == 1
 
 
 def test_a_port_that_was_not_armed_is_tried_again(reflex_app, datapath, monkeypatch):
