@@ -166,6 +166,9 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
         self.executor.on_barrier(ev.msg.datapath.id, ev.msg.xid)
 
     def message_refused(self, refusal: Refusal) -> None:
+        if self.executor.refuses_alarms(refusal.dpid, refusal.xid):
+            self.executor.carry_out(self.core.on_switch_gone(refusal.dpid, time.monotonic_ns()))
+            return
         if port := self.executor.on_error(refusal.dpid, refusal.xid, str(refusal)):
             self.logger.warning("port %s was not armed; the controller tries again", port)
             self.armed_ports.forget(port)

@@ -12,9 +12,9 @@ gives its flows what the link needs. There the last candidate is punished like t
 brings equation (5).
 
 As published, a flow has one clamp, which several ports may want (``clamp_table.py``). It is at the switch
-that the flow's ACKs pass first: the last connected switch of its data's path. A port that corrects its
-allowance corrects only windows that its own switch sets, so there each port has clamps of its own. The
-smallest window that an ACK meets on its way is in force.
+that the flow's ACKs pass first: the last connected switch of its data's path that runs an agent. A port that
+corrects its allowance corrects only windows that its own switch sets, so there each port has clamps of its
+own. The smallest window that an ACK meets on its way is in force.
 
 Release. Clamps are lifted after BUF_NORMAL, as soon as the burst flows have ended. Burst flows over standing
 connections never send a FIN, so clamps are lifted at the latest ``clamp_limit_ns`` after the port's last
@@ -139,7 +139,10 @@ class Sdtcp:
         return decisions
 
     def on_switch_gone(self, dpid: int, now_ns: int) -> list[Decision]:
-        """A switch disconnected: its entries end by their timeouts, and its ports no longer want clamps."""
+        """A switch disconnected: its entries end by their timeouts, and its ports no longer want clamps.
+
+        A switch that runs no agent is like one that is not connected.
+        """
         self._switches.discard(dpid)
         decisions: list[Decision] = [
             self._end(clamp, LiftReason.SWITCH_GONE) for clamp in self._clamps.at(dpid)

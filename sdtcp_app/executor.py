@@ -52,6 +52,7 @@ class Executor:
         self._now_ns = now_ns
         self._policy_of = policy_of
         self._confirmations = Confirmations()
+        self._alarm_xids: dict[int, int] = {}
         self._arm_xids: dict[PortKey, int] = {}
         self._off: set[int] = set()
         self._unrecorded: deque[tuple[PortKey, Any, Sent, int]] = deque()
@@ -70,7 +71,13 @@ class Executor:
 
     def configure_alarms(self, datapath: Any) -> None:
         """Send a switch the settings of the alarm."""
-        datapath.send_msg(messages.watch_ports(datapath, self.settings))
+        watch = messages.watch_ports(datapath, self.settings)
+        datapath.send_msg(watch)
+        self._alarm_xids[datapath.id] = watch.xid
+
+    def refuses_alarms(self, dpid: int, xid: int) -> bool:
+        """Whether a message that a switch refused has the settings of the alarm: it runs no agent."""
+        return self._alarm_xids.get(dpid) == xid
 
     def note_off(self, dpid: int, off: bool) -> None:
         """Whether a switch is off: its entries change no packet, and are recorded as observed."""

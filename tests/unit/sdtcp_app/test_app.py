@@ -197,6 +197,21 @@ def test_a_connecting_switch_loses_old_clamps_and_gets_the_alarm_settings(app):
     assert sent == wire.PortConfig(wire.OFPP_ANY, flags, k_pkts=20, rtt_us=1000, cookie=STAGE.cookie)
 
 
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_clamp_is_at_the_switch_that_the_acks_pass_first_unless_it_runs_no_agent(app, refuses):
+    app._change_settings(app.settings.model_copy(update={"corrects_allowance": False}))
+    near, far = FakeDatapath(1), FakeDatapath(2)
+    for datapath in (near, far):
+        app.on_switch(event(datapath))
+    if refuses:
+        app.on_error(event(far, xid=far.sent[-1].xid, type=1, code=3))
+    for datapath in (near, far):
+        datapath.sent.clear()
+    app.index.add(replace(make_flow(), path=(Hop(1, 1, 3), Hop(2, 1, 4))))
+    app.on_alarm(alarm(near))
+    assert [len(datapath.flow_mods()) for datapath in (near, far)] == ([1, 0] if refuses else [0, 1])
+
+
 @pytest.mark.parametrize("key", [V4, V6], ids=["IPv4", "IPv6"])
 def test_a_clamp_matches_the_acks_and_goes_to_the_next_table(app, datapath, key):
     app.index.add(make_flow(key=key))
