@@ -305,7 +305,8 @@ impl ReceiveBuffer {
             partial.last = Some(position);
         }
         if let (Some(first), Some(last)) = (partial.first, partial.last) {
-            let whole = first <= last
+            // A peer that contradicts itself can have `first` delivered with another message.
+            let whole = (self.base..=last).contains(&first)
                 && last - first + 1 == partial.count
                 && (first..=last).all(|at| matches!(self.slots[(at - self.base) as usize], Slot::Present(_)));
             if whole {
@@ -330,6 +331,8 @@ impl ReceiveBuffer {
                     let message = self.message_position(stored.header.message);
                     self.message_start = position + 1;
                     self.last_message = self.last_message.max(message);
+                    // A peer that contradicts itself sends packets of this message in other places too.
+                    self.partials.remove(&message);
                     self.deliver(message, start, position);
                 }
                 Slot::Delivered => self.message_start = position + 1,

@@ -202,6 +202,45 @@ fn data_that_contradicts_itself_is_bounded() {
     sim.run_until(until);
 }
 
+/// Delivers unordered packets of message 0 to host 1, each with its offset, `first` and `last`.
+fn deliver_pieces(sim: &mut Sim, id: ConnectionId, pieces: &[(u32, bool, bool)]) {
+    for &(offset, first, last) in pieces {
+        let header = DataHeader {
+            sequence: Seq::new(1000 + offset),
+            bits: Bits::default(),
+            first,
+            last,
+            ordered: false,
+            message: 0,
+            timestamp_us: 0,
+            connection: id.0,
+        };
+        deliver(sim, 1, 0, &Header::Data(header).encode());
+    }
+}
+
+#[test]
+fn pieces_that_contradict_a_delivered_message_leave_nothing_behind() {
+    let cases = [
+        vec![(10, false, false), (0, true, false), (1, false, true), (3, false, true)],
+        vec![
+            (3, false, false),
+            (0, true, false),
+            (1, false, true),
+            (2, true, false),
+            (4, false, true),
+            (5, true, true),
+        ],
+    ];
+    for pieces in &cases {
+        let config = Config { initial_sequence: Some(1000), ..Config::default() };
+        let (mut sim, ids) = connected(Network::plain(100), &config, 1, 1);
+        deliver_pieces(&mut sim, ids[0], pieces);
+        let statistics = sim.hosts[1].endpoint.statistics(ids[0]).expect("open");
+        assert_eq!((statistics.data_received, statistics.dropped), (pieces.len() as u64, 0), "{pieces:?}");
+    }
+}
+
 #[test]
 fn old_versions_and_unknown_types_are_ignored() {
     let mut liar = Liar::new();

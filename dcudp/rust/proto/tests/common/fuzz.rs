@@ -173,6 +173,14 @@ impl Pair {
                     bytes[39] = rng.below(((length - 24) / 4) as u64 + 1) as u8;
                 }
             }
+            10 => {
+                // One of the first data packets, with flags that contradict others.
+                let flags = (rng.below(8) as u8) << 2;
+                bytes = (INITIAL + rng.below(12) as u32).to_be_bytes().to_vec();
+                bytes.extend_from_slice(&[flags, 0, 0, rng.below(2) as u8]);
+                bytes.extend_from_slice(&[0; 4]);
+                bytes.extend_from_slice(&self.peer_number[to].to_be_bytes());
+            }
             _ => {
                 // A few bytes of a real packet, near the header, changed; for the connection that is open
                 // now.
