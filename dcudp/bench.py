@@ -80,6 +80,7 @@ async def serve_bench(address: str, options: Options, report: Report) -> None:
     """Count the loads of peers until a signal."""
 
     async def attend(connection: Connection) -> None:
+        connection.drop_data()
         await connection.wait_ended()
 
     async with until_signal() as stop, await listen(address, options) as node:

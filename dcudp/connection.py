@@ -50,6 +50,7 @@ class Connection:
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ended: ConnectionEnded | None = None
         self._unread_bytes = 0
+        self._drops_data = False
         self._changed = asyncio.Event()
         self._writable = asyncio.Event()
         self._messages: deque[bytes] = deque()
@@ -160,8 +161,12 @@ class Connection:
         return ConnectionStatistics.of(raw)
 
     async def close(self) -> None:
-        """Let the data arrive, then end. Raises ConnectionLost if the peer did not confirm it in time."""
+        """Let the sent data arrive, then end. Messages and streams that arrive meanwhile are dropped.
+
+        Raises ConnectionLost if the peer did not confirm it in time.
+        """
         if self._ended is None:
+            self.drop_data()
             lib().dcudp_close_connection(self._node.pointer, self.number)
             await self.wait_ended()
         if isinstance(self._ended, ConnectionLost):
@@ -177,13 +182,23 @@ class Connection:
     def abort(self) -> None:
         """End at once. Data that did not arrive is lost."""
         if self._ended is None:
+            self.drop_data()
             lib().dcudp_abort_connection(self._node.pointer, self.number)
 
     def count_unread(self, change_bytes: int) -> None:
-        """Data was put aside or read. After the end, unread data holds up no other connection."""
+        """Data was put aside or read."""
         self._unread_bytes += change_bytes
-        if self._ended is None:
+        if not self._drops_data:
             self._node.count_unread(change_bytes)
+
+    def drop_data(self) -> None:
+        """Drop the messages and streams that arrive from now on.
+
+        Earlier data can still be read, and holds up no other connection. Files and loads arrive as before.
+        """
+        if not self._drops_data:
+            self._drops_data = True
+            self._node.count_unread(-self._unread_bytes)
 
     def end_reason(self) -> ConnectionEnded | None:
         """The reason of the connection's end, or None while it is open."""
@@ -225,6 +240,8 @@ class Connection:
             case Kind.CONNECTED:
                 self.peer, self.incoming = event.text or "", event.incoming
                 self._connected.set_result(None)
+            case Kind.MESSAGE | Kind.STREAM if self._drops_data:
+                pass
             case Kind.MESSAGE:
                 self._messages.append(event.data)
                 self.count_unread(len(event.data) + _MESSAGE_BYTES)
@@ -297,7 +314,7 @@ class Connection:
 
     def end(self, why: ConnectionEnded) -> None:
         """The connection is over: everything that waits for it ends."""
-        self._node.count_unread(-self._unread_bytes)
+        self.drop_data()
         self._ended = why
         futures: list[asyncio.Future[Any]] = [done for done, _ in self._sending.values()]
         futures += [self._connected] + ([self._load] if self._load else [])

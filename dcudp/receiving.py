@@ -68,6 +68,7 @@ async def receive_files(
 
         async def attend(connection: Connection) -> None:
             nonlocal failures
+            connection.drop_data()
             connection.on_file_progress = progress
             try:
                 while True:

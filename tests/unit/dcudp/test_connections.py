@@ -176,6 +176,53 @@ def test_a_receiver_that_does_not_read_holds_the_sender_up() -> None:
     run(test())
 
 
+async def send_until_full(client: Connection) -> asyncio.Task[None]:
+    """Send without end. Returns the sender once the receiver, which does not read, holds it up."""
+
+    async def send() -> None:
+        while True:
+            await client.send(bytes(MIB))
+
+    sending = asyncio.create_task(send())
+    await wait_until_async(lambda: client.statistics().peer_window_packets == 0, "the window is full")
+    return sending
+
+
+@pytest.mark.parametrize("aborts", [True, False])
+def test_a_connection_with_unread_data_ends_and_holds_up_no_other(aborts: bool) -> None:
+    async def test() -> None:
+        options = Options(mtu_bytes=1452)
+        async with await dcudp.listen(V4, options) as node:
+            client = await dcudp.connect(str(node.address), options)
+            server = await node.accept()
+            sending = await send_until_full(client)
+            if aborts:
+                server.abort()
+                assert isinstance(await server.wait_ended(), ConnectionEnded)
+            else:
+                await server.close()
+            with pytest.raises(ConnectionEnded):
+                await sending
+            assert len(await server.receive()) == MIB
+            async with await dcudp.connect(str(node.address), options) as other:
+                await other.send(b"heard")
+                assert await (await node.accept()).receive() == b"heard"
+
+    run(test())
+
+
+def test_data_that_the_application_does_not_take_holds_nothing_up() -> None:
+    async def test() -> None:
+        async with pair(options=Options(mtu_bytes=1452)) as (client, server):
+            sending = await send_until_full(client)
+            server.drop_data()
+            sent = client.statistics().data_sent
+            await wait_until_async(lambda: client.statistics().data_sent > 2 * sent, "the sender goes on")
+            sending.cancel()
+
+    run(test())
+
+
 def test_many_connections_share_a_port() -> None:
     async def test() -> None:
         async with await dcudp.listen(V4) as node, Node(resolve(V4), Options(), listens=False) as clients:

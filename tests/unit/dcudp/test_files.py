@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -116,9 +116,9 @@ def test_an_end_without_a_folder_refuses_files(source: Path) -> None:
 
 
 @contextmanager
-def receiver(*options: str, prefix: Sequence[str] = ()) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`weir dcudp recv` as a process, and its address."""
-    argv = (*prefix, sys.executable, "-m", "weir", "dcudp", "recv", "--listen", V4, "--json", *options)
+def serving(*words: str, prefix: Sequence[str] = ()) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A command of `weir dcudp` that listens, as a process, and its address."""
+    argv = (*prefix, sys.executable, "-m", "weir", "dcudp", *words, "--listen", V4, "--json")
     process = subprocess.Popen(argv, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -128,6 +128,13 @@ def receiver(*options: str, prefix: Sequence[str] = ()) -> Iterator[tuple[subpro
     finally:
         process.kill()
         process.communicate()
+
+
+def receiver(
+    *options: str, prefix: Sequence[str] = ()
+) -> AbstractContextManager[tuple[subprocess.Popen[str], str]]:
+    """`weir dcudp recv` as a process, and its address."""
+    return serving("recv", *options, prefix=prefix)
 
 
 def send(*words: str | Path) -> Result:
@@ -262,6 +269,21 @@ def test_bench_measures_both_ends_on_loopback() -> None:
     assert measured["sender_cpu_seconds"] > 0
     assert measured["receiver_cpu_seconds"] > 0
     assert "throughput" in CliRunner().invoke(command, ["bench", "--seconds", "0.2"]).output
+
+
+def test_data_that_the_commands_do_not_take_holds_up_no_other_peer(source: Path, folder: Path) -> None:
+    async def send_data(address: str) -> None:
+        async with await dcudp.connect(address) as client:
+            for _ in range(40):
+                await client.send(bytes(1 << 20))
+                await client.send_stream(0, bytes(1 << 17), last=False)
+
+    with receiver("--dir", str(folder)) as (_, address):
+        run(send_data(address))
+        assert send(source, address).exit_code == 0
+    with serving("bench") as (_, address):
+        run(send_data(address))
+        assert CliRunner().invoke(command, ["bench", address, "--seconds", "0.1"]).exit_code == 0
 
 
 def test_an_end_that_does_not_count_refuses_a_load(folder: Path) -> None:
