@@ -67,7 +67,7 @@ impl Folder {
                 return Err(io::Error::from_raw_os_error(libc::EEXIST));
             }
             // The transfer that held the lock may have renamed the file since.
-            if self.inode(&partial)? == Some((about.dev(), about.ino())) {
+            if self.leads_to(&partial, &file)? {
                 return Ok(file);
             }
         }
@@ -75,7 +75,12 @@ impl Folder {
     }
 
     /// Give the partial file its final name, unless a file of that name exists.
-    pub fn finish(&self, name: &FileName) -> io::Result<()> {
+    ///
+    /// ESTALE: the name of the partial file has another file than `partial`.
+    pub fn finish(&self, name: &FileName, partial: &File) -> io::Result<()> {
+        if !self.leads_to(&name.partial(), partial)? {
+            return Err(io::Error::from_raw_os_error(libc::ESTALE));
+        }
         let (from, to) = (CString::new(name.partial())?, CString::new(name.as_str())?);
         let (folder, keep) = (self.fd(), libc::RENAME_NOREPLACE);
         // SAFETY: the strings live during the call.
@@ -96,10 +101,14 @@ impl Folder {
         self.file.sync_all()
     }
 
-    pub fn remove_partial(&self, name: &FileName) -> io::Result<()> {
-        let partial = CString::new(name.partial())?;
+    /// Remove the partial file, unless its name has another file than `partial`.
+    pub fn remove_partial(&self, name: &FileName, partial: &File) -> io::Result<()> {
+        if !self.leads_to(&name.partial(), partial)? {
+            return Ok(());
+        }
+        let path = CString::new(name.partial())?;
         // SAFETY: the string lives during the call.
-        checked(unsafe { libc::unlinkat(self.fd(), partial.as_ptr(), 0) }).map(|_| ())
+        checked(unsafe { libc::unlinkat(self.fd(), path.as_ptr(), 0) }).map(|_| ())
     }
 
     /// Bytes that this process may still write.
@@ -122,6 +131,11 @@ impl Folder {
             let fd = checked(libc::openat(self.fd(), name.as_ptr(), flags, MODE))?;
             Ok(File::from_raw_fd(fd))
         }
+    }
+
+    fn leads_to(&self, name: &str, file: &File) -> io::Result<bool> {
+        let about = file.metadata()?;
+        Ok(self.inode(name)? == Some((about.dev(), about.ino())))
     }
 
     fn inode(&self, name: &str) -> io::Result<Option<(u64, u64)>> {

@@ -198,8 +198,9 @@ impl FileReceiver {
 
     /// Remove the partial file: nothing in it can be used again.
     pub fn discard(&mut self) {
-        if self.partial.take().is_some() {
-            let _ = self.folder.remove_partial(&self.name);
+        // Closing the file unlocks it, so that another transfer may open it. Therefore the removal comes first.
+        if let Some(partial) = self.partial.take() {
+            let _ = self.folder.remove_partial(&self.name, &partial);
         }
         self.state = State::Ended;
     }
@@ -271,9 +272,10 @@ impl FileReceiver {
         let (folder, name, notify) = (Arc::clone(&self.folder), self.name.clone(), Arc::clone(&self.notify));
         let (send, receive) = mpsc::channel();
         let work = move || {
-            let done = file.sync_all().and_then(|()| folder.finish(&name));
+            let done = file.sync_all().and_then(|()| folder.finish(&name, &file));
             let told = done.map_err(|error| match error.raw_os_error() {
                 Some(libc::EEXIST) => exists(),
+                Some(libc::ESTALE) => "its partial file was removed or replaced: send it again".to_owned(),
                 Some(libc::ENOSPC | libc::EDQUOT) => {
                     "its disk is full: make room, then send again".to_owned()
                 }

@@ -197,6 +197,24 @@ fn a_file_that_appears_during_the_transfer_stays() {
 }
 
 #[test]
+fn a_partial_file_that_another_replaced_never_gets_the_name() {
+    let bytes = content(3 * CHUNK_BYTES);
+    for replace in [true, false] {
+        let bench = Bench::new();
+        let mut other = None;
+        let outcome = bench.send(&bench.source(&bytes), |chunks| {
+            if chunks == 2 && other.is_none() {
+                fs::remove_file(bench.target("file.part")).unwrap();
+                other = replace.then(|| bench.receiver(&offer(10, [0; 32], b"file")).unwrap());
+            }
+        });
+        assert!(outcome.receiver.unwrap_err().contains("was removed or replaced"));
+        assert!(!bench.target("file").exists());
+        assert_eq!(bench.target("file.part").exists(), replace);
+    }
+}
+
+#[test]
 fn a_file_that_changes_while_it_is_sent_never_gets_its_name() {
     let bytes = content(4 * CHUNK_BYTES);
     let changes: [fn(&Path); 3] = [
@@ -266,6 +284,16 @@ fn accepted(bench: &Bench, bytes: &[u8]) -> FileReceiver {
     let mut receiver = bench.receiver(&offer(bytes.len() as u64, hash_of(bytes), b"file")).unwrap();
     assert!(matches!(receiver.step(), Step::Send(_)));
     receiver
+}
+
+#[test]
+fn a_transfer_that_fails_leaves_the_partial_file_of_another() {
+    let bench = Bench::new();
+    let mut first = accepted(&bench, &content(10));
+    fs::remove_file(bench.target("file.part")).unwrap();
+    let _second = accepted(&bench, &content(10));
+    first.discard();
+    assert!(bench.target("file.part").exists());
 }
 
 #[test]
