@@ -22,11 +22,7 @@
 
 static __always_inline void interval_start(struct sock *sk, u64 next_ns)
 {
-	u64 rate = weir_ap_rate(tcp_sock_of(sk)->mss_cache, next_ns);
-
-	if (rate > sk->sk_max_pacing_rate) // SO_MAX_PACING_RATE of the application
-		rate = sk->sk_max_pacing_rate;
-	sk->sk_pacing_rate = rate;
+	sender_pace_at(sk, weir_ap_rate(tcp_sock_of(sk)->mss_cache, next_ns));
 	if (sk->sk_pacing_status == SK_PACING_NONE)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
 }

@@ -104,6 +104,14 @@ void BPF_PROG(weir_set_state, struct sock *sk, u8 state)
 		sender_reduce(sk, TCP_CA_Recovery);
 }
 
+// The kernel does not limit the rate of a congestion control with cong_control().
+static __always_inline void sender_pace_at(struct sock *sk, u64 rate)
+{
+	u64 most = sk->sk_max_pacing_rate; // SO_MAX_PACING_RATE of the application
+
+	sk->sk_pacing_rate = rate < most ? rate : most;
+}
+
 // The pacing rate that the kernel sets (tcp_update_pacing_rate) for congestion controls without cong_control(). TCP
 // small queues and the size of bursts depend on it.
 static __always_inline void sender_set_pacing_rate(struct sock *sk)
@@ -112,7 +120,7 @@ static __always_inline void sender_set_pacing_rate(struct sock *sk)
 	u64 percent = tp->snd_cwnd < tp->snd_ssthresh / 2 ? SLOW_START_PACING_PERCENT : PACING_PERCENT;
 
 	if (tp->srtt_us)
-		sk->sk_pacing_rate = (u64)tp->mss_cache * tp->snd_cwnd * 8 * USEC_PER_SEC / tp->srtt_us * percent / 100;
+		sender_pace_at(sk, (u64)tp->mss_cache * tp->snd_cwnd * 8 * USEC_PER_SEC / tp->srtt_us * percent / 100);
 }
 
 SEC("struct_ops/weir_cong_control")

@@ -34,6 +34,8 @@ PATHS = 16_384
 """The room of the map of paths (weir_pacing.bpf.h)."""
 HEADERS = 66
 """Of a segment in a queue: Ethernet, IPv4, TCP with timestamps."""
+SO_MAX_PACING_RATE = 47
+SLOW_RATE = 1_000_000
 RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 SCARCE = PacingPath(buffer_bytes=1, rate_bps=8_000, flows=60)
 """A bottleneck so slow that t is RTT / w."""
@@ -160,6 +162,17 @@ def test_without_a_path_nothing_is_paced(wire: Wire) -> None:
         connection.send(200)
         found = held(wire, connection)
     assert (found.flows_from, found.interval_us, found.flows_age_s) == ("not_paced", 0, None)
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_no_connection_paces_faster_than_its_application_allows(wire: Wire, name: str) -> None:
+    wire.play()
+    with wire.connection(name, name) as connection:
+        connection.send(200)
+        assert pacing_rate(connection) > SLOW_RATE
+        connection.client.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, SLOW_RATE)
+        connection.send(200)
+        assert pacing_rate(connection) == SLOW_RATE
 
 
 def test_a_host_counts_its_open_senders_if_no_n_is_stated(wire: Wire, network: pacing_paths.Network) -> None:
