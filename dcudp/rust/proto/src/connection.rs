@@ -620,8 +620,7 @@ impl Connection {
 
     /// When `poll_transmit` has something to do.
     pub fn next_wakeup_us(&self) -> Micros {
-        let due = &self.due;
-        if due.ack2.is_some() || due.obs_change.is_some() || due.shutdown_answer {
+        if self.due.shutdown_answer {
             return 0;
         }
         let dead_us = self.last_heard_us + self.config.dead_after_us;
@@ -630,6 +629,9 @@ impl Connection {
             Life::Answering { until_us } => return *until_us,
             Life::Closing { next_us, .. } => return (*next_us).min(dead_us),
             Life::Open | Life::Draining { .. } => {}
+        }
+        if self.due.ack2.is_some() || self.due.obs_change.is_some() {
+            return 0;
         }
         let mut times =
             [Some(dead_us), Some(self.keep_alive_us()), self.tail_probe_us(), None, None, None, None];

@@ -175,6 +175,26 @@ fn reports_about_data_that_was_never_sent_are_dropped_as_a_whole() {
 }
 
 #[test]
+fn a_report_before_the_end_of_a_connection_wakes_nobody_later() {
+    for peer_closes in [false, true] {
+        let mut liar = Liar::new();
+        let now = liar.sim.clock(1);
+        liar.report(&report(1000, 1000, &[]));
+        if peer_closes {
+            let mut body = Vec::new();
+            Shutdown::Close.encode(&mut body);
+            liar.control(ControlType::Shutdown, Bits::default(), &body);
+        } else {
+            liar.sim.hosts[1].endpoint.abort(now, liar.id);
+        }
+        let endpoint = &mut liar.sim.hosts[1].endpoint;
+        while endpoint.poll_transmit(now).is_some() {}
+        let wait_us = endpoint.poll_timeout().expect("a timer") - now;
+        assert!(wait_us >= Config::default().min_timeout_us, "{wait_us} us, the peer closes: {peer_closes}");
+    }
+}
+
+#[test]
 fn data_that_contradicts_itself_is_bounded() {
     let config = Config { initial_sequence: Some(1000), ..Config::default() };
     let (mut sim, ids) = connected(Network::plain(100), &config, 1, 1);
