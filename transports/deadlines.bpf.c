@@ -13,6 +13,7 @@
 #define ENOMEM 12
 #define REFUSE 0
 #define ALLOW 1
+#define ORIGINAL 0   // as optlen: the kernel uses the caller's data; needed for options longer than a page
 #define HANDLED (-1) // as optlen: the kernel does not look at the option
 
 static __always_inline int refuse(int error)
@@ -29,8 +30,10 @@ int set_deadline(struct bpf_sockopt *ctx)
 	struct weir_deadline *deadline;
 	struct bpf_tcp_sock *tp;
 
-	if (ctx->level != WEIR_SOL)
+	if (ctx->level != WEIR_SOL) {
+		ctx->optlen = ORIGINAL;
 		return ALLOW;
+	}
 	tp = ctx->sk ? bpf_tcp_sock(ctx->sk) : NULL;
 	if (!tp || ctx->optname != WEIR_DEADLINE || ctx->optlen != sizeof(*option) ||
 	    (void *)(option + 1) > ctx->optval_end)

@@ -127,6 +127,14 @@ def test_option_is_refused_on_other_sockets_and_other_names(wire: Wire) -> None:
         tcp.setsockopt(SOL_WEIR, WEIR_DEADLINE + 1, value)
 
 
+@pytest.mark.parametrize("length", [4, 1 << 13])
+def test_other_options_are_set_as_without_the_hook(wire: Wire, length: int) -> None:
+    """A program sees at most one page of an option. Before Linux 6.5 longer ones fail unless it says so."""
+    with socket.socket() as tcp:
+        tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, struct.pack("=i", 12_345).ljust(length))
+        assert tcp.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == 12_345
+
+
 def test_without_d2tcp_the_error_says_what_to_load(wire: Wire) -> None:
     assert unload(D2TCP) is True
     try:
