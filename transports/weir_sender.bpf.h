@@ -92,15 +92,28 @@ static __always_inline void sender_reduce(struct sock *sk, u8 state)
 		tp->snd_cwnd = tp->snd_ssthresh;
 }
 
+// The MTU of the path shrank (tcp_simple_retransmit): the kernel sends the lost segments again in the state Loss.
+// Nothing is congested, so cong_control() reduces nothing, and prior_cwnd is not of this window. After a timeout that
+// begins a reduction, undo_marker is not 0.
+static __always_inline bool sender_is_path_change(const struct tcp_sock *tp, u8 state)
+{
+	return state == TCP_CA_Loss && tp->inet_conn.icsk_ca_state <= TCP_CA_Disorder && !tp->undo_marker;
+}
+
 // A reduction may end with the ACK that began it, if a tail loss probe has repaired a loss. cong_control() then does
 // not see the state CWR.
 SEC("struct_ops/weir_set_state")
 void BPF_PROG(weir_set_state, struct sock *sk, u8 state)
 {
+	struct weir_dctcp *dctcp = dctcp_of(sk);
 	struct tcp_sock *tp = tcp_sock_of(sk);
 
-	if (state <= TCP_CA_Disorder && tp->inet_conn.icsk_ca_state == TCP_CA_CWR &&
-	    tp->high_seq != dctcp_of(sk)->high_seq)
+	if (sender_is_path_change(tp, state)) {
+		dctcp->high_seq = tp->high_seq;
+		dctcp->reduction = WEIR_DCTCP_REDUCED_BY_LOSS;
+		return;
+	}
+	if (state <= TCP_CA_Disorder && tp->inet_conn.icsk_ca_state == TCP_CA_CWR && tp->high_seq != dctcp->high_seq)
 		sender_reduce(sk, TCP_CA_Recovery);
 }
 

@@ -242,6 +242,22 @@ def test_timeout_sets_cwnd_to_the_loss_window(wire: Wire, dctcp: Connection, rea
     assert held.ssthresh == held.prior_cwnd // 2
 
 
+def test_a_path_whose_mtu_shrinks_leaves_ssthresh(wire: Wire, reader: SocketReader) -> None:
+    """The kernel sends the lost segments again in smaller ones, in the state Loss, without congestion."""
+    with wire.long_timeout(), wire.connection(NAME, NAME) as connection:
+        wire.play()
+        connection.send(1)
+        wire.play(bytes([Step.DROP]) * 10)
+        connection.client.sendall(bytes(10 * MSS))
+        wait_until(lambda: wire.played() == 10, "all segments are lost")
+        wire.too_big(connection.next_sent(), 1000)
+        connection.send(20)
+        held = state(wire, reader, connection)
+
+    assert held.prior_cwnd == 0
+    assert held.ssthresh > held.cwnd >= 10
+
+
 def test_marks_from_before_a_pause_are_discarded(wire: Wire, reader: SocketReader) -> None:
     """The observation window starts again, so the marks in it do not count; alpha stays."""
     wire.play()

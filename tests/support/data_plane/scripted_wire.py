@@ -42,6 +42,7 @@ ACKS_A_S = 5000
 STEPS = 1 << 16
 ECE, SYN, CWR = 0x40, 0x02, 0x80
 ECN_MASK, CE = 3, 3
+ETH_HLEN = 14
 ETH_P_ALL, ETH_P_IP = 0x0003, 0x0800
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
 BUFFER = 64 << 20
@@ -178,6 +179,41 @@ class Wire:
         ]
 
     @contextlib.contextmanager
+    def long_timeout(self) -> Iterator[None]:
+        """The sender's connections have an RTO of at least 5 s, and send no tail loss probes."""
+        route = ("ip", "-n", self.sender.name, "route")
+        to = (RECEIVER, "dev", "snd", "src", SENDER)
+        probes = self.sender.run(lambda: Path("/proc/sys/net/ipv4/tcp_early_retrans").read_text())
+        self.sender.sysctl("tcp_early_retrans", "0")
+        subprocess.run((*route, "add", *to, "rto_min", "5s"), check=True)
+        try:
+            yield
+        finally:
+            subprocess.run((*route, "delete", RECEIVER), check=True)
+            self.sender.sysctl("tcp_early_retrans", probes)
+
+    def played(self) -> int:
+        """How many segments with data there were since `play`."""
+        count: int = struct.unpack_from("I", self._script)[0]
+        return count
+
+    def too_big(self, segment: bytes, mtu: int) -> None:
+        """Report to the sender by ICMP that the segment after this IP packet exceeds the path's MTU."""
+        (seq,) = struct.unpack_from("!I", segment, 24)
+        inner = segment[:24] + struct.pack("!I", (seq + MSS) % 2**32)
+        message = struct.pack("!BBHHH", 3, 4, 0, 0, mtu) + inner
+        total = sum(struct.unpack("!18H", message))
+        total = (total & 0xFFFF) + (total >> 16)
+        total = ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
+        message = message[:2] + struct.pack("!H", total) + message[4:]
+
+        def send() -> None:
+            with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as raw:
+                raw.sendto(message, (SENDER, 0))
+
+        self.receiver.run(send)
+
+    @contextlib.contextmanager
     def connection(self, sender_cc: str, receiver_cc: str, *, read: bool = True) -> Iterator[Connection]:
         """A connection from the sender to the receiver, which reads all data.
 
@@ -220,6 +256,17 @@ class Connection:
     def _unacknowledged_bytes(self) -> int:
         count: int = struct.unpack("i", fcntl.ioctl(self.client, termios.TIOCOUTQ, bytes(4)))[0]
         return count
+
+    def next_sent(self) -> bytes:
+        """The next captured segment with data, as an IP packet."""
+        while True:
+            frame, (_, _, kind, _, _) = self._tap.recvfrom(128)
+            if (
+                (segment := _segment(frame, kind == socket.PACKET_OUTGOING))
+                and segment.out
+                and segment.length
+            ):
+                return frame[ETH_HLEN:]
 
     def seen(self) -> list[Seen]:
         """Every captured segment in order, the handshake first. Can be called once."""
