@@ -247,7 +247,8 @@ static __always_inline void flow_delete(const struct weir_flow_key *key, const s
 
 /*
  * The reserve of flows that are being opened is full: the oldest of them makes room, so that a flood of SYNs keeps no
- * new flow out. `oldest` is scratch memory. A global function, which the verifier checks once.
+ * new flow out. The mark of a sweep (weir_sweep.h) gives its room too. `oldest` is scratch memory. A global function,
+ * which the verifier checks once.
  */
 __noinline int opening_make_room(struct weir_flow_key *oldest)
 {
@@ -255,8 +256,6 @@ __noinline int opening_make_room(struct weir_flow_key *oldest)
 
 	if (!oldest || bpf_map_pop_elem(&opening_keys, oldest))
 		return 0;
-	if (!oldest->ifindex) /* the mark of a sweep, which has to find it */
-		return bpf_map_push_elem(&opening_keys, oldest, 0);
 	flow = flow_find(oldest);
 	if (flow && !(flow->flags & WEIR_KEPT))
 		flow_delete(oldest, flow);

@@ -348,11 +348,12 @@ struct weir_sweep {
 	__u32 ifindex;       /* not 0: remove all flows of this port, whatever their state */
 	__u32 removed;
 	__u32 idled;
-	__u32 report_all; /* not 0: report every flow, as active or idle (roll call) */
-	__u32 stage;      /* enum weir_sweep_stage; 0 in the first call */
-	__u32 done;       /* set when all flows have been visited; else call again with the same now_ns */
-	__u32 visited;    /* flows that are left */
-	__u64 due_ns;     /* no flow that sends and receives nothing needs a sweep before this time */
+	__u32 report_all;    /* not 0: report every flow, as active or idle (roll call) */
+	__u32 stage;         /* enum weir_sweep_stage; 0 in the first call */
+	__u32 done;          /* set when all flows have been visited; else call again with the same now_ns */
+	__u32 visited;       /* flows that are left */
+	__u32 opening_steps; /* keys that were taken out of opening_keys */
+	__u64 due_ns;        /* no flow that sends and receives nothing needs a sweep before this time */
 };
 
 /* ---- records that are moved into the maps of another version (weir_move.h) ----------------------- */

@@ -102,21 +102,34 @@ static __always_inline void sweep_report_living(const struct weir_flow_key *key,
 	report_send(key, flow, port, flow->flags & WEIR_IDLE ? WEIR_FLOW_IDLE : WEIR_FLOW_ACTIVE, WEIR_NOT_CLOSED, 0);
 }
 
+/* The controller has a report that the flow was opened, and none that it was closed. */
+static __always_inline bool sweep_is_reported(const struct weir_flow *flow)
+{
+	return flow->flags & WEIR_ESTABLISHED && !(flow->flags & (WEIR_FIN_OUT | WEIR_RST));
+}
+
+/* `known`: the interface is a port, and `port` and `state` are set. */
+static __always_inline void sweep_remove(const struct weir_flow_key *key, struct weir_flow *flow, struct weir_sweep *s,
+					 bool known, const struct weir_port *port, struct weir_port_state *state)
+{
+	if (known)
+		flow_end_count(flow, state);
+	if (known && sweep_is_reported(flow))
+		report_send(key, flow, port, WEIR_FLOW_CLOSED, WEIR_BY_SILENCE, 0);
+	flow_delete(key, flow);
+	s->removed++;
+}
+
 /* False: the flow was removed. */
 static __always_inline bool sweep_flow(const struct weir_flow_key *key, struct weir_flow *flow, struct weir_sweep *s)
 {
 	struct weir_port_state *state;
 	struct weir_port *port;
 	bool known = port_find(key->ifindex, &port, &state);
-	bool reported = known && flow->flags & WEIR_ESTABLISHED && !(flow->flags & (WEIR_FIN_OUT | WEIR_RST));
+	bool reported = known && sweep_is_reported(flow);
 
 	if (sweep_removes(s, key, flow)) {
-		if (known)
-			flow_end_count(flow, state);
-		if (reported)
-			report_send(key, flow, port, WEIR_FLOW_CLOSED, WEIR_BY_SILENCE, 0);
-		flow_delete(key, flow);
-		s->removed++;
+		sweep_remove(key, flow, s, known, port, state);
 		return false;
 	}
 	if (s->ifindex)
@@ -157,8 +170,36 @@ __noinline int sweep_visit(const struct weir_flow_key *key, struct weir_flow *fl
 }
 
 /*
+ * The place of the flow's key in its queue was taken while the flow was visited. No sweep would find the flow again, so
+ * it is removed as if the table had refused it. A global function, which the verifier checks once.
+ */
+__noinline int sweep_lose(const struct weir_flow_key *key, struct weir_flow *flow, struct weir_sweep *s)
+{
+	struct weir_port_state *state;
+	struct weir_port *port;
+	bool known;
+
+	if (!key || !flow || !s)
+		return 0;
+	known = port_find(key->ifindex, &port, &state);
+	if (known)
+		__sync_fetch_and_add(&state->untracked, 1);
+	sweep_remove(key, flow, s, known, port, state);
+	return 0;
+}
+
+/* Puts the key of a visited flow at the end of its queue. */
+static __always_inline void sweep_put_back(void *queue, const struct weir_flow_key *key, struct weir_flow *flow,
+					   struct weir_sweep *s)
+{
+	if (bpf_map_push_elem(queue, key, 0))
+		sweep_lose(key, flow, s);
+}
+
+/*
  * Visits the next of the flows that are being opened. The key of one whose handshake is complete is dropped, for it is
- * in flow_keys. A key without an interface marks the end.
+ * in flow_keys. A key without an interface marks the end. A full queue has no room for the mark, and a SYN may push it
+ * out of one that becomes full: then the end comes after as many keys as the queue holds.
  */
 static __noinline long sweep_next_opening(struct weir_sweep *s)
 {
@@ -167,22 +208,17 @@ static __noinline long sweep_next_opening(struct weir_sweep *s)
 
 	if (s->stage == WEIR_SWEEP_BEGINS) {
 		s->stage = WEIR_SWEEP_OPENING;
-		if (bpf_map_push_elem(&opening_keys, &key, 0)) {
-			opening_make_room(&key);
-			key.ifindex = 0;
-			bpf_map_push_elem(&opening_keys, &key, 0);
-		}
+		bpf_map_push_elem(&opening_keys, &key, 0);
 		return 0;
 	}
-	if (bpf_map_pop_elem(&opening_keys, &key) || !key.ifindex) {
+	if (s->opening_steps++ == ((struct bpf_map *)&opening_keys)->max_entries ||
+	    bpf_map_pop_elem(&opening_keys, &key) || !key.ifindex) {
 		s->stage = WEIR_SWEEP_FLOWS;
 		return 0;
 	}
 	flow = flow_find(&key);
-	if (!flow || flow->flags & WEIR_KEPT)
-		return 0;
-	if (sweep_visit(&key, flow, s) && bpf_map_push_elem(&opening_keys, &key, 0))
-		flow_delete(&key, flow);
+	if (flow && !(flow->flags & WEIR_KEPT) && sweep_visit(&key, flow, s))
+		sweep_put_back(&opening_keys, &key, flow, s);
 	return 0;
 }
 
@@ -191,6 +227,7 @@ static long sweep_next(struct bpf_map *map, __u32 *step, __u8 *nothing, struct w
 {
 	struct weir_flow_key key = {};
 	struct weir_flow *flow;
+	bool seen;
 
 	if (s->stage != WEIR_SWEEP_FLOWS)
 		return sweep_next_opening(s);
@@ -201,15 +238,14 @@ static long sweep_next(struct bpf_map *map, __u32 *step, __u8 *nothing, struct w
 	flow = flow_find(&key);
 	if (!flow)
 		return 0;
-	if (flow->swept == (__u32)s->now_ns) {
-		s->done = 1;
-		bpf_map_push_elem(&flow_keys, &key, 0);
-		return 1;
-	}
+	seen = flow->swept == (__u32)s->now_ns;
 	flow->swept = s->now_ns;
-	if (sweep_visit(&key, flow, s))
-		bpf_map_push_elem(&flow_keys, &key, 0);
-	return 0;
+	if (seen || sweep_visit(&key, flow, s))
+		sweep_put_back(&flow_keys, &key, flow, s);
+	if (!seen)
+		return 0;
+	s->done = 1;
+	return 1;
 }
 
 #endif

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
+from libbpf_cffi import libbpf
 from openflow_ext.switch.dataplane.interface import SweepTimes
 from tests.support.data_plane.bench import Bench, reverse, syn
-from tests.support.data_plane.packets import RST, Segment
+from tests.support.data_plane.packets import ACK, RST, SYN, Segment
 
 pytestmark = pytest.mark.beside_others
 
 LOCAL = Segment()
 OUT = reverse(LOCAL)
 ROOM = 1000
+RESERVE = 1024
+SWEEP_STEPS = 512
 
 
 def elsewhere(bench: Bench) -> int:
@@ -53,21 +58,30 @@ def test_flows_of_full_buckets_are_tracked_in_the_hash(bench: Bench) -> None:
     assert (list(bench.plane.pinned.flows()), elsewhere(bench)) == ([], 0)
 
 
-def test_syns_on_two_cpus_at_once_make_one_flow(bench: Bench) -> None:
+@pytest.fixture
+def memory() -> Iterator[int]:
+    """The memory in which two processes state how far they are."""
+    memory = os.memfd_create("lockstep")
+    os.truncate(memory, mmap.PAGESIZE)
+    yield memory
+    os.close(memory)
+
+
+def send_from_process(bench: Bench, memory: int, frames: list[bytes], me: str) -> None:
+    """Run the frames through the egress in another process, in lockstep with a second one."""
+    said = len(frames[0]).to_bytes(4) + b"".join(frames)
+    program = bench.plane.program("weir_egress")
+    command = [sys.executable, "-m", "tests.support.data_plane.lockstep", str(program), str(memory), me]
+    subprocess.run(command, input=said, pass_fds=(program, memory), check=True, timeout=60)
+
+
+def test_syns_on_two_cpus_at_once_make_one_flow(bench: Bench, memory: int) -> None:
     """Both CPUs process a SYN in the same microsecond, as often as possible."""
     bench.count_by_flags()
     frames = [syn(replace(OUT, dst_port=port)).pack() for port in range(ROOM)]
-    said = len(frames[0]).to_bytes(4) + b"".join(frames)
-    program, memory = bench.plane.program("weir_egress"), os.memfd_create("lockstep")
-    os.truncate(memory, mmap.PAGESIZE)
-
-    def send(me: str) -> None:
-        command = [sys.executable, "-m", "tests.support.data_plane.lockstep", str(program), str(memory), me]
-        subprocess.run(command, input=said, pass_fds=(program, memory), check=True, timeout=60)
 
     with ThreadPoolExecutor() as senders:
-        list(senders.map(send, "01"))
-    os.close(memory)
+        list(senders.map(lambda me: send_from_process(bench, memory, frames, me), "01"))
 
     assert bench.counters.untracked == 0
     assert len(list(bench.plane.pinned.flows())) == ROOM
@@ -85,3 +99,58 @@ def test_ipv6_packet_between_mapped_addresses_belongs_to_the_ipv4_flow(bench: Be
     bench.egress(replace(mapped, flags=RST))
 
     assert bench.counters.n_i == 0
+
+
+# -- sweeps beside new flows on another CPU --------------------------------------------------------
+
+
+@contextlib.contextmanager
+def sent_beside(bench: Bench, memory: int, frames: list[bytes]) -> Iterator[Callable[[], bool]]:
+    """Another process sends the frames. Yields whether it still runs."""
+    os.pwrite(memory, b"\xff" * 8, 0)  # its partner is far ahead: it does not wait
+    with ThreadPoolExecutor() as senders:
+        sending = senders.submit(send_from_process, bench, memory, frames, "1")
+        yield lambda: not sending.done()
+    sending.result()
+
+
+def test_sweeps_end_during_a_flood_of_syns(
+    bench: Bench, memory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each SYN takes the next place that becomes free in the full reserve."""
+    real, sweep = libbpf.run, bench.plane.program("weir_sweep")
+    calls = 0
+
+    def counted(program: int, packet: bytes) -> tuple[int, bytes]:
+        nonlocal calls
+        calls += program == sweep
+        assert calls <= 100 * RESERVE // SWEEP_STEPS, "the sweep does not end"
+        return real(program, packet)
+
+    monkeypatch.setattr(libbpf, "run", counted)
+    frames = [syn(replace(OUT, dst_port=port)).pack() for port in range(1 << 16)]
+    with sent_beside(bench, memory, frames * 3) as sending:
+        while sending():
+            calls = 0
+            bench.plane.sweep(SweepTimes(opening_s=3600))
+    bench.plane.sweep(SweepTimes(opening_s=0))
+    assert list(bench.plane.pinned.flows()) == []
+
+
+def test_sweeps_lose_no_flow_of_a_full_table(bench: Bench, memory: int) -> None:
+    """A new flow takes the place of a flow that is being visited: later sweeps would not find that one."""
+    bench.count_by_flags()
+    for port in range(ROOM):
+        bench.handshake_in(replace(LOCAL, src_port=port))
+    late = [replace(LOCAL, src="10.0.0.9", src_port=port) for port in range(ROOM)]
+    for local in late:
+        bench.egress(syn(reverse(local)))
+        bench.ingress(replace(syn(local), flags=SYN | ACK, ack=local.ack))
+
+    with sent_beside(bench, memory, [reverse(local).pack() for local in late]) as sending:
+        while sending():
+            bench.plane.sweep(SweepTimes())
+
+    assert (bench.counters.n_i, bench.counters.untracked) == (ROOM, ROOM)
+    assert bench.plane.sweep(SweepTimes(silent_s=0)) == ROOM
+    assert (bench.counters.n_i, list(bench.plane.pinned.flows())) == (0, [])
