@@ -45,6 +45,13 @@ def same_entry(a: Rule, b: Rule) -> bool:
     return (a.table_id, a.priority, a.match) == (b.table_id, b.priority, b.match)
 
 
+def _is_entry(listed: Any, rule: Rule) -> bool:
+    """Whether a listed rule belongs to the flow entry of ``rule``. Decoding every rule would take long."""
+    action = listed.action
+    same_place = (action.table_id, action.priority) == (rule.table_id, rule.priority)
+    return same_place and same_entry(decode_listed(listed), rule)
+
+
 class RuleMaps:
     """The rules in the maps exact_rules, lists, list_flags, tallies and list_counts.
 
@@ -60,34 +67,26 @@ class RuleMaps:
     def put(self, bridge: int, rule: Rule) -> None:
         """Add or replace a rule. Raises TableFull, UnsupportedMatch; nothing has changed then."""
         self._refuse_unsupported(rule)
+        directions: list[int] = []
         if self._goes_exact(bridge, rule):
             self._put_exact(bridge, rule)
-            return
-        directions = [d for d in (INGRESS, EGRESS) if self._acts_in(rule, d)]
-        for direction in directions:
-            kept = self._without(bridge, direction, rule)
-            if len(kept) >= MAX_LISTED:
-                raise TableFull(f"the list of entries that are not exact is full ({MAX_LISTED})")
-        for direction in directions:
-            self._insert(bridge, direction, rule)
+        else:
+            directions = [d for d in (INGRESS, EGRESS) if self._acts_in(rule, d)]
+            for direction in directions:
+                kept = self._without(bridge, direction, rule)
+                if len(kept) >= MAX_LISTED:
+                    raise TableFull(f"the list of entries that are not exact is full ({MAX_LISTED})")
+            for direction in directions:
+                self._insert(bridge, direction, rule)
+            self._remove_exact(bridge, rule)
+        for direction in {INGRESS, EGRESS}.difference(directions):
+            self._remove_listed(bridge, direction, rule)
 
     def remove(self, bridge: int, rule: Rule) -> RuleStats:
         """Remove the rule with the same table, match and priority. Returns its last counters."""
-        if rule.match.exact:
-            key = exact_key(bridge, rule.match)
-            held = self._exact.get(key)
-            if held is not None and same_entry(decode_exact(key, held), rule):
-                self._exact.delete(key)
-                if self._expiry_times is not None:
-                    self._expiry_times.forget(bytes(ffi.buffer(key)))
-                return stats_of(held.tally.counts)
-        found = RuleStats()
-        for direction in (INGRESS, EGRESS):
-            for listed in self._read(bridge, direction):
-                if same_entry(decode_listed(listed), rule):
-                    found = self._counted(listed.tally)
-                    self._write(bridge, direction, self._without(bridge, direction, rule))
-        return found
+        found = [self._remove_listed(bridge, direction, rule) for direction in (INGRESS, EGRESS)]
+        found.append(self._remove_exact(bridge, rule))
+        return next((stats for stats in reversed(found) if stats is not None), RuleStats())
 
     def rules(self, bridge: int) -> list[tuple[Rule, RuleStats]]:
         """All rules of a bridge by table and falling priority. A rule that is in both lists occurs once."""
@@ -145,6 +144,19 @@ class RuleMaps:
         if self._expiry_times is not None:
             _add_expiry(self._expiry_times, key, value)
 
+    def _remove_exact(self, bridge: int, rule: Rule) -> RuleStats | None:
+        """Remove the rule from the hash. Returns its last counters; None: it is not there."""
+        if not rule.match.exact:
+            return None
+        key = exact_key(bridge, rule.match)
+        held = self._exact.get(key)
+        if held is None or not same_entry(decode_exact(key, held), rule):
+            return None
+        self._exact.delete(key)
+        if self._expiry_times is not None:
+            self._expiry_times.forget(bytes(ffi.buffer(key)))
+        return stats_of(held.tally.counts)
+
     def _expired_exact(self, now: int) -> list[tuple[int, Rule, RuleStats, bool]]:
         if self._expiry_times is None:
             self._expiry_times = ExpiryTimes()
@@ -177,7 +189,19 @@ class RuleMaps:
         return [] if held is None else [self._copy(held.rules[i]) for i in range(held.len)]
 
     def _without(self, bridge: int, direction: int, rule: Rule) -> list[Any]:
-        return [r for r in self._read(bridge, direction) if not same_entry(decode_listed(r), rule)]
+        return [r for r in self._read(bridge, direction) if not _is_entry(r, rule)]
+
+    def _remove_listed(self, bridge: int, direction: int, rule: Rule) -> RuleStats | None:
+        """Remove the rule from a list. Returns its last counters; None: it is not there."""
+        held = self._lists.get(self._list_key(bridge, direction))
+        if held is None or not held.tables >> rule.table_id & 1:
+            return None
+        found = next((held.rules[i] for i in range(held.len) if _is_entry(held.rules[i], rule)), None)
+        if found is None:
+            return None
+        stats = self._counted(found.tally)
+        self._write(bridge, direction, self._without(bridge, direction, rule))
+        return stats
 
     def _insert(self, bridge: int, direction: int, rule: Rule) -> None:
         kept = self._without(bridge, direction, rule)
