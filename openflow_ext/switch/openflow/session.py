@@ -123,14 +123,19 @@ class Session:
         bridge = self._bridge
         try:
             return extension_requests.answer(
-                message, bridge.ports, bridge.dataplane, self._listen, bridge.roles.is_slave(self)
+                message,
+                bridge.ports,
+                bridge.dataplane,
+                partial(self._listen, message[0]),
+                bridge.roles.is_slave(self),
             )
         except Declined as declined:
             log.warning("%s: extension message refused: %s", self._name, declined)
             return declined.answer
 
-    def _listen(self, config: wire.FlowReportConfig) -> None:
-        listener = Listener(self._bridge.number, config, self._version, self._send)
+    def _listen(self, version: int, config: wire.FlowReportConfig) -> None:
+        """Carry out FLOW_REPORT_CONFIG. It may come before FEATURES_REPLY, so it states the version."""
+        listener = Listener(self._bridge.number, config, version, self._send)
         self._bridge.reports.ask(self, listener)
 
     def ended(self) -> None:

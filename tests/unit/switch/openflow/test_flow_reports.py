@@ -58,6 +58,18 @@ def test_a_report_states_the_data_plane_s_time(play: Play) -> None:
     play(script)
 
 
+def test_a_controller_may_ask_before_the_handshake_is_complete(play: Play) -> None:
+    """It has sent FEATURES_REQUEST and FLOW_REPORT_CONFIG together."""
+
+    async def script(bench: Bench) -> None:
+        ends = await bench.join()
+        await ask(ends, wire.FlowReportConfig(FlowKinds.OPENED))
+        bench.plane.report(1, raw(record()))
+        assert wire.decode_message(await ends[1].message()) == wire.FlowReport((record(),))
+
+    play(script)
+
+
 def test_each_controller_gets_the_kinds_that_it_asked_for(play: Play) -> None:
     async def script(bench: Bench) -> None:
         all_of_them, openings = await bench.join_ready(), await bench.join_ready()
