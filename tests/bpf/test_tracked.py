@@ -7,6 +7,7 @@ import mmap
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,7 +16,8 @@ import pytest
 
 from libbpf_cffi import libbpf
 from openflow_ext.switch.dataplane.interface import SweepTimes
-from tests.support.data_plane.bench import Bench, reverse, syn
+from openflow_ext.switch.dataplane.kernel import KernelDataPlane
+from tests.support.data_plane.bench import BRIDGE, OFPORT, PORT, Bench, reverse, syn
 from tests.support.data_plane.packets import ACK, RST, SYN, Segment
 
 pytestmark = pytest.mark.beside_others
@@ -99,6 +101,35 @@ def test_ipv6_packet_between_mapped_addresses_belongs_to_the_ipv4_flow(bench: Be
     bench.egress(replace(mapped, flags=RST))
 
     assert bench.counters.n_i == 0
+
+
+def test_closing_ends_a_sweep_in_another_thread(
+    port_apart: tuple[str, KernelDataPlane], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent stops. Cancelling its task does not end the thread that sweeps."""
+    _, plane = port_apart
+    plane.enter_port(PORT, BRIDGE, OFPORT)
+    bench = Bench(plane)
+    for port in range(2 * SWEEP_STEPS):
+        bench.egress(syn(replace(OUT, dst_port=port)))
+    real, sweeping, closed, calls = libbpf.run, threading.Event(), threading.Event(), 0
+
+    def slow(program: int, packet: bytes) -> tuple[int, bytes]:
+        nonlocal calls
+        calls += 1
+        sweeping.set()
+        closed.wait(timeout=0.1)  # close() has to wait for this call
+        return real(program, packet)
+
+    monkeypatch.setattr(libbpf, "run", slow)
+    with ThreadPoolExecutor() as pool:
+        sweep = pool.submit(plane.sweep, SweepTimes())
+        assert sweeping.wait(timeout=10)
+        plane.close()
+        closed.set()
+        assert sweep.result() == 0
+    assert calls == 1, "the sweep ends early"
+    assert plane.sweep(SweepTimes()) == 0
 
 
 # -- sweeps beside new flows on another CPU --------------------------------------------------------

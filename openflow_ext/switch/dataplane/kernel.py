@@ -141,7 +141,8 @@ class KernelDataPlane:
             raise DataPlaneError(f"the data plane cannot be loaded: {error}") from error
         self._slots = self.pinned.slots_by_port()
         self._unix_offset_ns = _unix_offset_ns()
-        self._sweeping = threading.Lock()
+        self._sweeping = threading.RLock()
+        self._closed = False
         self._last_sweep = LastSweep()
         self._events: list[QueueEvent] = []
         events = self._object.map("events", ffi, "__u32", "__u32")
@@ -379,25 +380,28 @@ class KernelDataPlane:
         return self.pinned.records.states(tuple(self._slots.values()))
 
     def sweep(self, times: SweepTimes) -> int:
-        states = self._states()
-        sweep = self._sweep(
-            closed_ns=int(times.closed_s * 1e9),
-            silent_ns=int(times.silent_s * 1e9),
-            translated_ns=int(times.translated_s * 1e9),
-            opening_ns=int(times.opening_s * 1e9),
-            idle_ns=int(times.idle_s * 1e9),
-            active_ns=int(times.active_s * 1e9),
-            report_all=times.roll_call,
-        )
+        with self._sweeping:
+            if self._closed:
+                return 0
+            states = self._states()
+            sweep = self._sweep(
+                closed_ns=int(times.closed_s * 1e9),
+                silent_ns=int(times.silent_s * 1e9),
+                translated_ns=int(times.translated_s * 1e9),
+                opening_ns=int(times.opening_s * 1e9),
+                idle_ns=int(times.idle_s * 1e9),
+                active_ns=int(times.active_s * 1e9),
+                report_all=times.roll_call,
+            )
         self._last_sweep = LastSweep(times, states, int(sweep.now_ns), int(sweep.due_ns), int(sweep.visited))
         return int(sweep.removed)
 
     def _sweep(self, **fields: int) -> Any:
-        """Run the sweep program until it has visited every flow. Returns its struct weir_sweep."""
+        """Run the sweep program until it has visited every flow, or close() waits. Returns its result."""
         with self._sweeping:
             begin = {"now_ns": time.monotonic_ns(), "due_ns": _NEVER_NS}
             sweep = ffi.new("struct weir_sweep *", begin | fields)
-            while not sweep.done:
+            while not sweep.done and not self._closed:
                 _, answer = libbpf.run(self.program("weir_sweep"), packet=bytes(ffi.buffer(sweep)))
                 ffi.memmove(sweep, answer, ffi.sizeof("struct weir_sweep"))
             return sweep
@@ -455,12 +459,14 @@ class KernelDataPlane:
         return self._when_used[name].program(name)
 
     def close(self) -> None:
-        self._event_ring.close()
-        self._report_ring.close()
-        for loaded in self._when_used.values():
-            loaded.close()
-        self._object.close()
-        self.pinned.close()
+        self._closed = True  # a sweep in another thread ends early, and no other one begins
+        with self._sweeping:
+            self._event_ring.close()
+            self._report_ring.close()
+            for loaded in self._when_used.values():
+                loaded.close()
+            self._object.close()
+            self.pinned.close()
 
     def destroy(self) -> None:
         self.close()
