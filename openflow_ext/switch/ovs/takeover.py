@@ -18,6 +18,7 @@ three inactivity probes, and then forwards like a learning switch. In ``secure``
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -100,9 +101,16 @@ def _saved(bridge: Row) -> list[Row]:
 
 def is_ours(db: Ovsdb, bridge: Row, rundir: str) -> bool:
     """Whether the bridge's controllers are sockets of an agent."""
-    ours = f"unix:{rundir}/{bridge['name']}.controller"
     now = targets(db, bridge)
-    return bool(now) and all(target.startswith(ours) for target in now)
+    return bool(now) and all(_is_socket_of(target, bridge["name"], rundir) for target in now)
+
+
+def _is_socket_of(target: str, bridge_name: str, rundir: str) -> bool:
+    """Whether a target is an agent's socket. An earlier agent may have written the directory differently."""
+    kind, _, path = target.partition(":")
+    folder, name = os.path.split(path)
+    same_folder = os.path.realpath(folder) == os.path.realpath(rundir)
+    return kind == "unix" and name.startswith(f"{bridge_name}.controller") and same_folder
 
 
 def fail_mode(bridge: Row) -> str:

@@ -208,6 +208,17 @@ def test_controllers_are_the_agents_if_they_are_its_sockets() -> None:
     assert takeover.targets(db, bridge(controller=["theirs", "passive"])) == ["tcp:127.0.0.1:6653"]
 
 
+def test_the_agents_sockets_are_known_under_another_spelling_of_their_directory(tmp_path: Path) -> None:
+    """/var/run/openvswitch may be a link to /run/openvswitch."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "link").symlink_to("run")
+    db = replica(Controller={"ours": {"target": f"unix:{tmp_path}/run/s1.controller"}})
+    for spelling in ("run", "link", "link/", "./run/../link"):
+        assert takeover.is_ours(db, bridge(controller="ours"), f"{tmp_path}/{spelling}")
+    assert not takeover.is_ours(db, bridge(controller="ours"), f"{tmp_path}/elsewhere")
+    assert not takeover.is_ours(db, bridge("s2", controller="ours"), f"{tmp_path}/run")
+
+
 def test_the_agent_s_controllers_have_the_limits_of_the_bridge_s_own_or_the_default():
     unset = {"controller_rate_limit": ["set", []], "inactivity_probe": ["set", []]}
     row = takeover.controller_row("unix:x", [unset], 1000)
