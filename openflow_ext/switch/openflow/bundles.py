@@ -18,7 +18,7 @@ from openflow_ext.switch.openflow.own_requests import Verdict
 
 ONF_ID = (0x4F4E4600).to_bytes(4, "big")
 _CONTROL_13, _ADD_13 = 2300, 2301
-_OFPBCT_COMMIT_REQUEST, _OFPBCT_DISCARD_REQUEST = 4, 6
+_OFPBCT_OPEN_REQUEST, _OFPBCT_COMMIT_REQUEST, _OFPBCT_DISCARD_REQUEST = 0, 4, 6
 _OFPBFC_MSG_FAILED = 13
 _CONTROL = struct.Struct("!IH")
 _ADD_HEAD_SIZE = 8
@@ -70,6 +70,8 @@ class Bundles:
         if len(body) < _CONTROL.size:
             return Verdict(forward=message)
         bundle_id, control = _CONTROL.unpack_from(body)
+        if control == _OFPBCT_OPEN_REQUEST:
+            self._open.pop(bundle_id, None)  # Open vSwitch has ended it after a timeout, or ends it now
         if control not in (_OFPBCT_COMMIT_REQUEST, _OFPBCT_DISCARD_REQUEST):
             return Verdict(forward=message)
         bundle = self._open.pop(bundle_id, Bundle())

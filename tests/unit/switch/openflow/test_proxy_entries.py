@@ -322,6 +322,20 @@ def test_bundles_act_when_they_are_committed(play: Play, version: int) -> None:
     play(script)
 
 
+@pytest.mark.parametrize("version", [4, 5, 6])
+def test_a_bundle_that_is_opened_again_is_empty(play: Play, version: int) -> None:
+    """Open vSwitch ends a bundle after a timeout, of which the agent learns nothing."""
+
+    async def script(bench: Bench) -> None:
+        ends = Ends(*await bench.join())
+        await ends.passes(control(OPEN, version))
+        await ends.becomes(adding(WHOLE, version), adding(PLAIN, version))
+        await ends.passes(control(OPEN, version), adding(PLAIN, version), control(COMMIT, version))
+        assert not bench.plane.held
+
+    play(script)
+
+
 def failed(about: bytes, version: int, code: int) -> bytes:
     """OFPET_BUNDLE_FAILED in the form of the OpenFlow version."""
     if version > of.OFP13:
