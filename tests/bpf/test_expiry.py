@@ -12,7 +12,7 @@ import pytest
 from libbpf_cffi.libbpf import Map
 from openflow_ext.switch.dataplane import rule_structs
 from openflow_ext.switch.dataplane.rule_maps import RuleMaps
-from openflow_ext.switch.dataplane.rules import Rule, WindowOp
+from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
 from tests.support.data_plane.bench import BRIDGE, Bench, reflex_entry
 from tests.support.data_plane.packets import ACK, Segment
 
@@ -48,6 +48,19 @@ def test_expired_rules_are_reported_until_they_are_removed(bench: Bench) -> None
     assert expired(bench.plane) == [(idle, False)]
     bench.put(replace(idle, idle_timeout_s=60_000))
     assert expired(bench.plane) == []
+
+
+@pytest.mark.parametrize(
+    "match", [rule(1).match, replace(rule(1).match, src_port=None)], ids=["exact", "listed"]
+)
+def test_a_rule_that_is_put_again_keeps_its_end(bench: Bench, match: TcpMatch) -> None:
+    """As by a MODIFY, also after the agent has started again and read the rule from the maps."""
+    bench.put(replace(rule(1, hard_timeout_s=60), match=match))
+    [(read, _)] = bench.plane.rules(BRIDGE)
+    bench.put(replace(read, window_bytes=2000))
+    [(again, _)] = bench.plane.rules(BRIDGE)
+    assert (again.window_bytes, again.hard_end_ns) == (2000, read.hard_end_ns)
+    assert read.hard_end_ns > 0
 
 
 def test_use_keeps_a_rule_with_an_idle_timeout(bench: Bench) -> None:

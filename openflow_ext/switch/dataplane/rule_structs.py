@@ -53,7 +53,7 @@ def stats_of(*counts: Any) -> RuleStats:
 
 
 def fill_action(action: Any, rule: Rule) -> None:
-    """Write a rule without its match into a struct weir_action. Its hard timeout starts now."""
+    """Write a rule without its match into a struct weir_action. Without an end its hard timeout starts."""
     action.cookie, action.priority, action.table_id = rule.cookie, rule.priority, rule.table_id
     action.window_op, action.window_bytes, action.alpha = rule.window_op, rule.window_bytes, rule.alpha
     action.count_op = rule.count_op
@@ -61,7 +61,8 @@ def fill_action(action: Any, rule: Rule) -> None:
     action.ip_version, action.observes = rule.match.ip_version, rule.observes
     action.idle_timeout_s, action.hard_timeout_s = rule.idle_timeout_s, rule.hard_timeout_s
     action.idle_ns = rule.idle_timeout_s * NS_PER_S
-    action.hard_end_ns = time.monotonic_ns() + rule.hard_timeout_s * NS_PER_S if rule.hard_timeout_s else 0
+    hard_end_ns = rule.hard_end_ns or time.monotonic_ns() + rule.hard_timeout_s * NS_PER_S
+    action.hard_end_ns = hard_end_ns if rule.hard_timeout_s else 0
 
 
 def decode_action(action: Any, match: TcpMatch) -> Rule:
@@ -78,6 +79,7 @@ def decode_action(action: Any, match: TcpMatch) -> Rule:
         count_port=None if action.count_ofport == ANY_PORT else int(action.count_ofport),
         idle_timeout_s=int(action.idle_timeout_s),
         hard_timeout_s=int(action.hard_timeout_s),
+        hard_end_ns=int(action.hard_end_ns),
         observes=bool(action.observes),
     )
 

@@ -66,8 +66,9 @@ class Rule:
     ``window_bytes`` is the initial window of MOD_WINDOW or the window of SET_WINDOW. ``alpha`` is the number
     of MSS by which MOD_WINDOW decreases its window with each matching segment (SDTCP, equation (4)).
     ``count_port`` is the OpenFlow port whose N_i changes; None: the output port of the segment.
-    Timeouts are in seconds as in OpenFlow; 0: none. ``observes``: the window operation changes no segment. It
-    counts the segments that it would change.
+    Timeouts are in seconds as in OpenFlow; 0: none. ``hard_end_ns`` is the time of CLOCK_MONOTONIC at which
+    the hard timeout passes; 0: the timeout starts when the data plane takes the rule. ``observes``: the
+    window operation changes no segment. It counts the segments that it would change.
     """
 
     table_id: int
@@ -81,6 +82,7 @@ class Rule:
     count_port: int | None = None
     idle_timeout_s: int = 0
     hard_timeout_s: int = 0
+    hard_end_ns: int = field(default=0, compare=False)
     observes: bool = False
 
 

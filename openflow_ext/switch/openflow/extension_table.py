@@ -137,7 +137,7 @@ class ExtensionTable:
             rule, since = before.rule, before.since
         else:
             left_s = max(1, math.ceil(flow.hard_timeout_s - flow.age_s)) if flow.hard_timeout_s else 0
-            rule = Rule(
+            plain = Rule(
                 table_id=flow.table_id,
                 priority=flow.priority,
                 cookie=flow.cookie,
@@ -145,8 +145,14 @@ class ExtensionTable:
                 idle_timeout_s=flow.idle_timeout_s,
                 hard_timeout_s=left_s,
             )
+            rule = self._starting(plain)
             since = self._now() - flow.age_s
         return Change(before, Entry(with_operations(rule, operations), instructions, since))
+
+    def _starting(self, rule: Rule) -> Rule:
+        """``rule`` with the end of its hard timeout, which starts now. MODIFY and undo keep that end."""
+        end_ns = int((self._now() + rule.hard_timeout_s) * 1e9) if rule.hard_timeout_s else 0
+        return dataclasses.replace(rule, hard_end_ns=end_ns)
 
     def find(self, flow: Flow) -> Entry | None:
         """The extension's part of an entry of Open vSwitch."""
@@ -191,7 +197,7 @@ class ExtensionTable:
 
     def _add(self, flow_mod: FlowMod) -> Iterable[Change]:
         if flow_mod.actions:
-            after = Entry(rule_of(flow_mod), flow_mod.instructions, self._now())
+            after = Entry(self._starting(rule_of(flow_mod)), flow_mod.instructions, self._now())
             return [Change(self._entries.get(after.key), after)]
         return [Change(entry, None) for entry in self._same(flow_mod, [flow_mod.table_id])]
 

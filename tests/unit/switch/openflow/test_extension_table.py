@@ -149,6 +149,24 @@ def test_modify_strict_changes_one_rule_and_removes_it_without_actions(bench: Be
     assert bench.dst_ports == [81, 82]
 
 
+def test_only_an_add_starts_the_hard_timeout_again(bench: Bench) -> None:
+    def ends_s() -> float:
+        return next(rule.hard_end_ns / 1e9 for rule in bench.rules if rule.match.dst_port == 80)
+
+    bench.send({"tcp_dst": 80}, MOD, priority=10, hard_timeout=60)
+    bench.now_s += 50
+    modified = bench.modify({"tcp_dst": 80}, ext(wire.SetWindow()), table_id=0)
+    assert ends_s() == 160
+    bench.table.undo(modified)
+    assert ends_s() == 160
+    bench.table.undo(bench.send_raw(flow_mod({}, command=ofproto.OFPFC_DELETE, table_id=0)))
+    assert ends_s() == 160
+    added = bench.send({"tcp_dst": 80}, MOD, priority=10, hard_timeout=60)
+    assert ends_s() == 210
+    bench.table.undo(added)
+    assert ends_s() == 160
+
+
 def test_modify_makes_rules_for_entries_that_still_have_none(bench: Bench) -> None:
     bench.others = [
         flow({"tcp_dst": 90}, 0, 5, cookie=9, idle_timeout_s=7, hard_timeout_s=60, age_s=20.5),
@@ -160,6 +178,7 @@ def test_modify_makes_rules_for_entries_that_still_have_none(bench: Bench) -> No
     assert (rules[90].cookie, rules[90].priority) == (9, 5)
     assert (rules[90].idle_timeout_s, rules[90].hard_timeout_s) == (7, 40)
     assert rules[91].hard_timeout_s == 0
+    assert (rules[90].hard_end_ns, rules[91].hard_end_ns) == (140e9, 0)
     bench.table.undo(added)
     assert bench.dst_ports == [80, 81, 82]
 
