@@ -533,10 +533,17 @@ static __always_inline bool skb_is_sound(struct __sk_buff *skb, struct segment *
 	return false;
 }
 
-static __always_inline void skb_fill_query(struct rule_query *q, const struct __sk_buff *skb)
+/*
+ * The number of packets that a segment becomes on the wire. From a virtual machine or a packet socket a super-packet
+ * comes with the size of its segments alone.
+ */
+static __always_inline __u32 skb_packets(const struct __sk_buff *skb, const struct segment *s)
 {
-	q->frame_len = skb->len;
-	q->packets = skb->gso_segs ? skb->gso_segs : 1;
+	__u32 packets = skb->gso_segs;
+
+	if (!packets && skb->gso_size)
+		packets = (s->payload + skb->gso_size - 1) / skb->gso_size;
+	return packets ? packets : 1;
 }
 
 /* The form for the kernel datapath. The helpers leave a checksum that the NIC completes (CHECKSUM_PARTIAL) valid. */
@@ -548,9 +555,10 @@ int weir_ingress_tc(struct __sk_buff *skb)
 	struct cursor c;
 	__u16 new_window;
 
-	skb_fill_query(&q, skb);
+	q.frame_len = skb->len;
 	if (!port_find(skb->ifindex, &p.port, &p.state) || !skb_find_segment(skb, &q.segment))
 		return TC_ACT_UNSPEC;
+	q.packets = skb_packets(skb, &q.segment);
 	if (!skb_is_sound(skb, &q.segment, p.state))
 		return TC_ACT_UNSPEC;
 	c = CURSOR_OF(skb);
@@ -605,7 +613,7 @@ int weir_egress(struct __sk_buff *skb)
 	__u64 gap_ns;
 	bool is_tcp, is_syn, is_pushed;
 
-	skb_fill_query(&q, skb);
+	q.frame_len = skb->len;
 	if (!host || !port_find(skb->ifindex, &p.port, &p.state))
 		return TC_ACT_UNSPEC;
 	is_tcp = skb_find_segment(skb, &q.segment);
@@ -618,6 +626,7 @@ int weir_egress(struct __sk_buff *skb)
 	p.tcp = is_tcp ? parse_tcp_header(&c, &q.segment) : NULL;
 	if (!p.tcp)
 		return TC_ACT_UNSPEC;
+	q.packets = skb_packets(skb, &q.segment);
 	q.now_ns = packet_time_ns(&q.segment, p.state);
 	is_syn = !packet_follow_flow(&p, &q, &c, WEIR_EGRESS);
 	if (rule_by_flags(&q, p.port, WEIR_EGRESS) != WEIR_NO_RULE)
