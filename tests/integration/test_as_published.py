@@ -49,10 +49,9 @@ def test_sdtcp_as_published_sets_paths_up_and_slows_the_longest_lived(net: Netwo
     with stage(net, tmp_path, "sdtcp-paper") as on:
         assert "quickack 1" in str(net.root.cmd("ip route show scope link"))
         on.start()
-        decisions = wait_until(lambda: decided(on), "the controller answers an alarm")
+        decisions = wait_until(lambda: choices(on), "the controller chooses a flow")
         flows = {row.id: row for row in on.rows(FlowRow)}
         first = min(decisions, key=lambda row: row.decided_ns)
-        assert first.policy == "longest-lived"
         candidates = [flows[candidate["flow_id"]].opened_ns for candidate in first.ranking]
         assert candidates == sorted(candidates)
         assert flows[first.flow_id].opened_ns == candidates[0]
@@ -60,6 +59,8 @@ def test_sdtcp_as_published_sets_paths_up_and_slows_the_longest_lived(net: Netwo
         assert "quickack" not in str(net.root.cmd("ip route show scope link"))
 
 
-def decided(on: Stage) -> list[DecisionRow]:
+def choices(on: Stage) -> list[DecisionRow]:
+    """The decisions of the policy. A flow that is alone at its port gets its share at once (decision 0112)."""
     known = {row.id for row in on.rows(FlowRow)}
-    return [row for row in on.rows(DecisionRow) if {one["flow_id"] for one in row.ranking} <= known]
+    chosen = [row for row in on.rows(DecisionRow) if row.policy == "longest-lived"]
+    return [row for row in chosen if {one["flow_id"] for one in row.ranking} <= known]
