@@ -336,17 +336,27 @@ impl Endpoint {
         }
     }
 
-    /// False if the memory of all connections is used up. Then one connection with incomplete messages may go
-    /// on, up to its window, until they are complete: otherwise incomplete messages could wait for each
-    /// other's memory.
+    /// True if a connection holds less than what is free of the memory of all connections. So many connections
+    /// that hold as much as they can leave some of it to another one.
+    fn has_room(&self, connection: &Connection) -> bool {
+        connection.receive_bytes() < self.config.total_receive_bytes.saturating_sub(self.held_bytes)
+    }
+
+    /// False if a connection has no room. Then one connection with incomplete messages may go on, up to its
+    /// window, until they are complete: otherwise incomplete messages could wait for each other's memory.
     fn may_store(&self, id: u32) -> bool {
-        let other = self.favoured.filter(|favoured| *favoured != id && self.entries.contains_key(favoured));
-        let incomplete = self.connection(ConnectionId(id)).map_or(false, |c| c.unassembled_bytes() > 0);
-        self.held_bytes < self.config.total_receive_bytes || (other.is_none() && incomplete)
+        let needs_more = |id: u32| {
+            let connection = self.connection(ConnectionId(id));
+            connection.map_or(false, |it| !self.has_room(it) && it.unassembled_bytes() > 0)
+        };
+        let other = self.favoured.filter(|favoured| *favoured != id && needs_more(*favoured));
+        let room = self.connection(ConnectionId(id)).map_or(false, |it| self.has_room(it));
+        room || (other.is_none() && needs_more(id))
     }
 
     fn on_packet(&mut self, now: Micros, from: SocketAddr, ecn: Ecn, id: u32, datagram: &[u8]) -> bool {
         let may_store = self.may_store(id);
+        let has_room = self.connection(ConnectionId(id)).map_or(false, |it| self.has_room(it));
         let entry = match self.entries.get_mut(&id) {
             Some(entry) => entry,
             None => return false,
@@ -356,10 +366,8 @@ impl Endpoint {
             _ => return false,
         };
         let authentic = connection.handle(now, ecn, datagram, may_store);
-        if authentic && may_store {
-            let goes_on =
-                self.held_bytes >= self.config.total_receive_bytes && connection.unassembled_bytes() > 0;
-            self.favoured = if goes_on { Some(id) } else { None };
+        if authentic && may_store && !has_room {
+            self.favoured = Some(id);
         }
         if let (true, Some(incoming)) = (authentic, &mut entry.incoming) {
             if !incoming.confirmed {

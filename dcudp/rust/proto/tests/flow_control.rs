@@ -91,6 +91,21 @@ fn the_endpoint_s_total_is_bounded() {
 }
 
 #[test]
+fn many_that_fill_the_memory_leave_some_to_another() {
+    let config = Config { total_receive_bytes: 1 << 18, receive_window_packets: 128, ..Config::default() };
+    let (mut sim, ids) = connected(Network::plain(100), &config, 30, 8);
+    sim.hosts[0].reads = false;
+    for (host, id) in ids[..29].iter().enumerate() {
+        sim.flow(host + 1, *id, None, 0, u64::MAX);
+    }
+    sim.run_until(500_000);
+    sim.send(30, ids[29], &[1; 1000]).expect("space");
+    sim.run_until(600_000);
+    let quiet = sim.hosts[30].endpoint.statistics(ids[29]).expect("an open connection");
+    assert_eq!((quiet.acknowledged, quiet.send_buffer_bytes), (1, 0));
+}
+
+#[test]
 fn messages_that_are_read_after_the_end_are_counted_until_then() {
     let (mut sim, ids) = connected(Network::plain(100), &small(), 1, 6);
     sim.hosts[0].reads = false;
