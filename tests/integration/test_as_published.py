@@ -60,7 +60,7 @@ def test_sdtcp_as_published_sets_paths_up_and_slows_the_longest_lived(net: Netwo
 
 
 def choices(on: Stage) -> list[DecisionRow]:
-    """The decisions of the policy. A flow that is alone at its port gets its share at once (decision 0112)."""
+    """The decisions of the policy. A flow alone at its port gets its share at once (decision 0112)."""
     known = {row.id for row in on.rows(FlowRow)}
     chosen = [row for row in on.rows(DecisionRow) if row.policy == "longest-lived"]
     return [row for row in chosen if {one["flow_id"] for one in row.ranking} <= known]
