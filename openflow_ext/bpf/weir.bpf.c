@@ -539,10 +539,13 @@ static __always_inline bool skb_is_sound(struct __sk_buff *skb, struct segment *
  */
 static __always_inline __u32 skb_packets(const struct __sk_buff *skb, const struct segment *s)
 {
-	__u32 packets = skb->gso_segs;
+	__u32 size = skb->gso_size, packets;
 
-	if (!packets && skb->gso_size)
-		packets = (s->payload + skb->gso_size - 1) / skb->gso_size;
+	if (!size)
+		return 1;
+	packets = skb->gso_segs;
+	if (!packets)
+		packets = (s->payload + size - 1) / size;
 	return packets ? packets : 1;
 }
 
