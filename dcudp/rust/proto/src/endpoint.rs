@@ -338,25 +338,23 @@ impl Endpoint {
 
     /// True if a connection holds less than what is free of the memory of all connections. So many connections
     /// that hold as much as they can leave some of it to another one.
-    fn has_room(&self, connection: &Connection) -> bool {
-        connection.receive_bytes() < self.config.total_receive_bytes.saturating_sub(self.held_bytes)
+    fn has_room(&self, id: u32) -> bool {
+        let free_bytes = self.config.total_receive_bytes.saturating_sub(self.held_bytes);
+        self.connection(ConnectionId(id)).map_or(false, |it| it.receive_bytes() < free_bytes)
     }
 
-    /// False if a connection has no room. Then one connection with incomplete messages may go on, up to its
-    /// window, until they are complete: otherwise incomplete messages could wait for each other's memory.
-    fn may_store(&self, id: u32) -> bool {
-        let needs_more = |id: u32| {
-            let connection = self.connection(ConnectionId(id));
-            connection.map_or(false, |it| !self.has_room(it) && it.unassembled_bytes() > 0)
-        };
-        let other = self.favoured.filter(|favoured| *favoured != id && needs_more(*favoured));
-        let room = self.connection(ConnectionId(id)).map_or(false, |it| self.has_room(it));
-        room || (other.is_none() && needs_more(id))
+    /// True if a connection without room may store more, up to its window, until its messages are complete. One
+    /// at a time may: otherwise incomplete messages could wait for each other's memory.
+    fn may_exceed(&self, id: u32) -> bool {
+        let incomplete =
+            |id: u32| self.connection(ConnectionId(id)).map_or(false, |it| it.unassembled_bytes() > 0);
+        let other = self.favoured.filter(|it| *it != id && !self.has_room(*it) && incomplete(*it));
+        other.is_none() && incomplete(id)
     }
 
     fn on_packet(&mut self, now: Micros, from: SocketAddr, ecn: Ecn, id: u32, datagram: &[u8]) -> bool {
-        let may_store = self.may_store(id);
-        let has_room = self.connection(ConnectionId(id)).map_or(false, |it| self.has_room(it));
+        let has_room = self.has_room(id);
+        let may_store = has_room || self.may_exceed(id);
         let entry = match self.entries.get_mut(&id) {
             Some(entry) => entry,
             None => return false,
