@@ -19,22 +19,6 @@ QUEUE_BYTES = 150_000
 Found = TypeVar("Found")
 
 
-def star_experiment(
-    name: str, what: str, senders: int, schemes: str, rtt_ms: float, congestion_control: str
-) -> Experiment:
-    """One port of 100 Mbit/s with a queue of 150 KB, unpinned. ``schemes``: their names, with commas."""
-    return Experiment(
-        name=name,
-        cases=(Case(name, what, 1, 1, senders, 1),),
-        schemes=tuple(schemes.split(",")),
-        bandwidth_mbps=RATE_BPS // 1_000_000,
-        queue_bytes=QUEUE_BYTES,
-        delay_ms=rtt_ms / 2,
-        pinned=False,
-        congestion_control=congestion_control,
-    )
-
-
 def refuse_transports(schemes: Sequence[str]) -> None:
     """Raise ClickException for schemes that choose the hosts' transport, such as dctcp.
 
@@ -48,6 +32,27 @@ def refuse_transports(schemes: Sequence[str]) -> None:
             )
 
 
+def star_experiment(
+    name: str, what: str, senders: int, schemes: str, rtt_ms: float, congestion_control: str
+) -> Experiment:
+    """One port of 100 Mbit/s with a queue of 150 KB, unpinned. ``schemes``: their names, with commas.
+
+    Raises ClickException as ``refuse_transports`` does.
+    """
+    experiment = Experiment(
+        name=name,
+        cases=(Case(name, what, 1, 1, senders, 1),),
+        schemes=tuple(schemes.split(",")),
+        bandwidth_mbps=RATE_BPS // 1_000_000,
+        queue_bytes=QUEUE_BYTES,
+        delay_ms=rtt_ms / 2,
+        pinned=False,
+        congestion_control=congestion_control,
+    )
+    refuse_transports(experiment.schemes)
+    return experiment
+
+
 def take_turns(
     experiment: Experiment,
     turns: int,
@@ -59,9 +64,8 @@ def take_turns(
     """Run each scheme so many times, in turn with the others. Returns what the turns found, by scheme.
 
     ``one_turn`` gets a folder of its own, and the scheme's programs run meanwhile. ``prepare`` is called
-    before they start. Raises ClickException as ``refuse_transports`` does.
+    before they start.
     """
-    refuse_transports(experiment.schemes)
     found: dict[str, list[Found]] = {scheme: [] for scheme in experiment.schemes}
     for host in net.hosts:
         host.set_route(congestion_control=experiment.congestion_control)

@@ -292,7 +292,10 @@ class Experiment:
 
     def plan(self, case: Case) -> list[Flow]:
         """Return the planned flows of a case, between the root and its workers. Raises BadExperiment."""
-        return case.plan([self.layout.root, *self.layout.workers[: case.workers]], self.seed)
+        if not case.flows:
+            return []
+        layout = self.layout
+        return case.plan([layout.root, *layout.workers[: case.workers]], self.seed)
 
     def incasts(self, case: Case) -> list[Incast]:
         """Return the roots of a case with their workers, by the hosts' names. Raises BadExperiment."""
