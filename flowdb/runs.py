@@ -67,8 +67,7 @@ def start_run(session: Session, clock: Clock, adopt_within_s: float) -> Start:
         )
     else:
         _end_open_flows(session, now_ns)
-    _end_open_clamps(session, now_ns)
-    _forget_network(session)
+    _end_earlier_runs(session, now_ns)
     run = _run_row(clock, os.getpid(), now_ns)
     session.add(run)
     session.flush()
@@ -83,8 +82,7 @@ def record_own_run(session: Session, clock: Clock, run_id: int, pid: int, starte
     """
     if session.get(RunRow, run_id) is None:
         _end_open_flows(session, started_ns)
-        _end_open_clamps(session, started_ns)
-        _forget_network(session)
+        _end_earlier_runs(session, started_ns)
         run = _run_row(clock, pid, started_ns)
         run.id = run_id
         session.add(run)
@@ -95,13 +93,10 @@ def _end_open_flows(session: Session, now_ns: int) -> None:
     session.execute(update(FlowRow).where(FlowRow.closed_ns.is_(None)).values(lost))
 
 
-def _end_open_clamps(session: Session, now_ns: int) -> None:
+def _end_earlier_runs(session: Session, now_ns: int) -> None:
+    """End all but the flows. What happened to the network while no controller ran, none recorded."""
     open_clamps = update(ClampRow).where(ClampRow.lifted_ns.is_(None))
     session.execute(open_clamps.values(lifted_ns=now_ns, lift_reason="controller restarted"))
-
-
-def _forget_network(session: Session) -> None:
-    """What happened while no controller ran, none recorded: a switch may be gone, a cable pulled."""
     session.execute(update(SwitchRow).values(connected=False))
     session.execute(update(LinkRow).values(up=False))
     session.execute(delete(HostRow))
