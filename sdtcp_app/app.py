@@ -169,7 +169,10 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
         if self.executor.refuses_alarms(refusal.dpid, refusal.xid):
             self.executor.carry_out(self.core.on_switch_gone(refusal.dpid, time.monotonic_ns()))
             return
-        if port := self.executor.on_error(refusal.dpid, refusal.xid, str(refusal)):
+        flow_id = self.executor.refused_flow(refusal.dpid, refusal.xid, str(refusal))
+        if flow_id is not None:
+            self.executor.carry_out(self.core.on_refused(flow_id, refusal.dpid, time.monotonic_ns()))
+        elif port := self.executor.refused_arming(refusal.dpid, refusal.xid):
             self.logger.warning("port %s was not armed; the controller tries again", port)
             self.armed_ports.forget(port)
 

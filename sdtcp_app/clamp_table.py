@@ -3,6 +3,9 @@
 Several congested ports may lie on a flow's path, and each may want a window for the flow. The core chooses
 the switch of each want. Of the windows that ports want at one switch, the smallest is in force. A clamp ends
 when no port wants it any longer. A window that is only observed gives way to every other one.
+
+A switch that refuses a clamp's entry would refuse it again at each alarm. So its flow is held for a time, as
+if it were clamped, and policies choose other flows.
 """
 
 from __future__ import annotations
@@ -43,7 +46,8 @@ class Clamp:
 class Clamps:
     """All clamps: in the order of their entries, by flow, by the ports of the flow's path, and by entry.
 
-    ``newest``: the number of clamps that were ever made.
+    ``newest``: the number of clamps that were ever made. ``refused``: until when a flow is held whose clamp a
+    switch refused, by its id.
     """
 
     def __init__(self, flows: Holder) -> None:
@@ -53,6 +57,7 @@ class Clamps:
         self._crossing: dict[PortKey, dict[Place, Clamp]] = {}
         self._entries: dict[tuple[int, FiveTuple], Clamp] = {}
         self.newest = 0
+        self.refused: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._clamps)
@@ -135,6 +140,18 @@ class Clamps:
         clamp.wants.clear()
         return self._lift(clamp, port, reason)
 
+    def refuse(self, clamp: Clamp, until_ns: int) -> Lift:
+        """End a clamp that its switch refused. Its flow stays held until ``until_ns``."""
+        self.refused[clamp.flow.id] = until_ns
+        return self.end(clamp, LiftReason.REFUSED)
+
+    def free_refused(self, now_ns: int) -> None:
+        """Free the refused flows whose time is over, unless they have a clamp."""
+        for flow_id in [flow_id for flow_id, until_ns in self.refused.items() if until_ns <= now_ns]:
+            del self.refused[flow_id]
+            if flow_id not in self._of_flow:
+                self._flows.release(flow_id)
+
     def _new(self, punish: Punish, now_ns: int) -> Clamp:
         flow = punish.flow
         clamp = Clamp(flow, punish.switch, punish, now_ns)
@@ -164,7 +181,8 @@ class Clamps:
         del self._of_flow[flow.id][clamp.switch]
         if not self._of_flow[flow.id]:
             del self._of_flow[flow.id]
-            self._flows.release(flow.id)
+            if flow.id not in self.refused:
+                self._flows.release(flow.id)
         return Lift(flow, port, clamp.switch, reason)
 
 

@@ -31,7 +31,8 @@ The RTT of equation (1) is the least handshake RTT of the first candidates. A lo
 queue, which Q(t) already counts.
 
 A clamp also ends with its flow, with its entry in the switch, and ``hard_limit_ns`` after its last entry (the
-entry's hard timeout). The flow may then be chosen again. No sequence of calls leaves a clamp forever.
+entry's hard timeout). The flow may then be chosen again. If the switch refuses the entry, the clamp ends and
+the flow may be chosen again after ``hard_limit_ns``. No sequence of calls leaves a clamp forever.
 
 All times are of one monotonic clock, in nanoseconds. Not implemented: moving a clamp when its flow is
 rerouted.
@@ -116,7 +117,7 @@ class Sdtcp:
     @property
     def busy(self) -> bool:
         """Whether ``on_tick`` has work, now or later."""
-        return bool(self._ports or self._clamps)
+        return bool(self._ports or self._clamps or self._clamps.refused)
 
     @property
     def punished(self) -> int:
@@ -199,6 +200,7 @@ class Sdtcp:
             self._end(clamp, LiftReason.EXPIRED)
             for clamp in self._clamps.expired(self.parameters.hard_limit_ns, now_ns)
         ]
+        self._clamps.free_refused(now_ns)
         due: Iterable[PortKey] = self._lifting
         if not 0 <= now_ns - self._all_ports_ns < _ALL_PORTS_EVERY_NS:
             self._all_ports_ns, due = now_ns, self._ports
@@ -219,12 +221,21 @@ class Sdtcp:
         for hop in flow.path:
             if state := self._ports.get(hop.port):
                 state.lifted.discard(flow.id)
+        self._clamps.refused.pop(flow.id, None)
         return self._end_all(flow.id, LiftReason.CLOSED)
 
     def on_entry_gone(self, dpid: int, key: FiveTuple) -> list[Decision]:
         """The switch removed a flow's entry after its idle or hard timeout."""
         clamp = self._clamps.of_entry(dpid, key)
         return [self._end(clamp, LiftReason.ENTRY_GONE)] if clamp else []
+
+    def on_refused(self, flow_id: int, dpid: int, now_ns: int) -> list[Decision]:
+        """A switch refused the entry of a flow's clamp."""
+        clamp = self._clamps.get(flow_id, dpid)
+        if clamp is None:
+            return []
+        self._forget_wants(clamp)
+        return [self._clamps.refuse(clamp, now_ns + self.parameters.hard_limit_ns)]
 
     def release(self, flow_id: int) -> list[Decision]:
         """A person releases a flow."""
@@ -410,10 +421,13 @@ class Sdtcp:
         return [self._end(clamp, reason) for clamp in self._clamps.of_flow(flow_id)]
 
     def _end(self, clamp: Clamp, reason: LiftReason) -> Lift:
+        self._forget_wants(clamp)
+        return self._clamps.end(clamp, reason)
+
+    def _forget_wants(self, clamp: Clamp) -> None:
         for wanter in clamp.wants:
             if wanter and (state := self._ports.get(wanter)):
                 state.clamps.pop(clamp.flow.id, None)
-        return self._clamps.end(clamp, reason)
 
 
 def _shared(port: PortKey, state: _Port) -> bool:

@@ -13,7 +13,7 @@ from flowdb.flow import PortKey
 from sdtcp_app import messages
 from sdtcp_app.arming import Arm, AskCapacity, Request
 from sdtcp_app.config import SdtcpSettings
-from sdtcp_app.confirmations import DONE, LOST, Confirmations
+from sdtcp_app.confirmations import DONE, LOST, Confirmations, Entry
 from sdtcp_app.core_types import Decision, Lift, Punish, Resume
 from sdtcp_app.recorder import Recorder
 from sdtcp_app.stage import STAGE
@@ -66,8 +66,8 @@ class Executor:
     def switch_disconnected(self, dpid: int) -> None:
         """The entries that the switch has not confirmed are recorded as lost."""
         self.record_alarms()
-        for decision_id in self._confirmations.switch_gone(dpid):
-            self._confirmed(decision_id, "lost", LOST)
+        for entry in self._confirmations.switch_gone(dpid):
+            self._confirmed(entry, "lost", LOST)
 
     def configure_alarms(self, datapath: Any) -> None:
         """Send a switch the settings of the alarm."""
@@ -132,14 +132,20 @@ class Executor:
 
     def on_barrier(self, dpid: int, xid: int) -> None:
         """A switch replied to a barrier: the entries before it are in force."""
-        for decision_id in self._confirmations.on_barrier(dpid, xid):
-            self._confirmed(decision_id, "done", DONE)
+        for entry in self._confirmations.on_barrier(dpid, xid):
+            self._confirmed(entry, "done", DONE)
 
-    def on_error(self, dpid: int, xid: int, error: str) -> PortKey | None:
-        """A switch refused a message. Returns the port if the message was to arm it."""
+    def refused_flow(self, dpid: int, xid: int, error: str) -> int | None:
+        """The id of the flow if the message that a switch refused was to clamp one. It is recorded."""
         self.record_alarms()
-        if decision_id := self._confirmations.on_error(dpid, xid):
-            self._confirmed(decision_id, "refused", f"refused: {error}")
+        entry = self._confirmations.on_error(dpid, xid)
+        if entry is None:
+            return None
+        self._confirmed(entry, "refused", f"refused: {error}")
+        return entry.flow_id
+
+    def refused_arming(self, dpid: int, xid: int) -> PortKey | None:
+        """The port if the message that a switch refused was to arm one."""
         return next(
             (port for port, sent in self._arm_xids.items() if port.dpid == dpid and sent == xid), None
         )
@@ -173,13 +179,16 @@ class Executor:
                     cause = {"alarm_id": alarm_id, "command_id": command_id}
                     decision_id = self._recorder.punish(decision, policy, entry, now_ns, **cause)
                     if xid:
-                        self._confirmations.sent(decision.switch, xid, decision_id)
-                case Resume():
+                        self._confirmations.sent(decision.switch, xid, Entry(decision.flow.id, decision_id))
+                case Resume(punish):
                     self._recorder.resume(decision, now_ns)
+                    if xid:
+                        self._confirmations.sent(punish.switch, xid, Entry(punish.flow.id, None))
                 case Lift():
                     self._metrics.count("lifts", str(decision.reason))
                     self._recorder.lift(decision, now_ns)
 
-    def _confirmed(self, decision_id: int, outcome: str, answer: str) -> None:
+    def _confirmed(self, entry: Entry, outcome: str, answer: str) -> None:
         self._metrics.count("answers", outcome)
-        self._recorder.answered(decision_id, answer, self._now_ns())
+        if entry.decision_id is not None:
+            self._recorder.answered(entry.decision_id, answer, self._now_ns())

@@ -413,6 +413,16 @@ def test_a_refused_entry_is_recorded(app, datapath, monkeypatch, error):
     assert sample(app, "weir_sdtcp_answers_total", outcome="refused") == 1
 
 
+def test_a_refused_entry_ends_its_clamp(app, datapath):
+    app.index.add(make_flow())
+    app.on_alarm(alarm(datapath))
+    assert app.core.punished == 1
+    app.on_error(event(datapath, xid=datapath.sent[-1].xid, type=5, code=1))
+    assert app.core.punished == 0
+    assert sample(app, "weir_sdtcp_lifts_total", reason="refused by the switch") == 1
+    assert app.index.candidates(PortKey(1, 3), 9) == []
+
+
 def test_unconfirmed_entries_of_a_disconnected_switch_are_recorded_as_lost(app, datapath, monkeypatch):
     answered = []
     monkeypatch.setattr(app.recorder, "answered", lambda *args: answered.append(args[1]))

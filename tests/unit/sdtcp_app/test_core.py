@@ -287,6 +287,40 @@ def test_a_clamp_ends_at_the_hard_limit_even_while_alarms_go_on():
     assert core.on_tick(30 * S) == [Lift(make_flow(1), PORT, 1, LiftReason.EXPIRED)]
 
 
+def test_a_flow_whose_clamp_its_switch_refuses_is_chosen_again_only_after_the_hard_limit():
+    index, core = setup(2)
+    core.on_alarm(alarm(), 0)
+    assert core.on_refused(1, 1, MS) == [Lift(make_flow(1), PORT, 1, LiftReason.REFUSED)]
+    assert core.on_refused(1, 1, MS) == [], "it has no clamp now"
+    assert (core.punished, core.is_punished(1), core.busy) == (0, False, True)
+    chosen = [punish.flow.id for at in (STEP, 2 * STEP) for punish in core.on_alarm(alarm(), at)]
+    assert chosen == [2], "the refused flow is no candidate"
+    assert core.on_tick(MS + 30 * S - 1) == [Lift(make_flow(2), PORT, 1, LiftReason.LIMIT)]
+    assert [flow.id for flow in index.candidates(PORT, 9)] == [2]
+    core.on_tick(MS + 30 * S)
+    assert [punish.flow.id for punish in core.on_alarm(alarm(), 31 * S)] == [1]
+
+
+def test_a_refused_flow_that_a_person_slows_down_stays_clamped():
+    index, core = setup(1)
+    core.on_alarm(alarm(), 0)
+    core.on_refused(1, 1, MS)
+    core.punish(make_flow(1), 5000, S)
+    assert core.on_tick(MS + 30 * S) == [], "its time of refusal is over, the clamp stays"
+    assert index.candidates(PORT, 9) == []
+    assert core.release(1) == [Lift(make_flow(1), PORT, 1, LiftReason.RELEASED)]
+    assert [flow.id for flow in index.candidates(PORT, 9)] == [1]
+
+
+def test_a_refused_flow_that_ends_leaves_nothing():
+    index, core = setup(1)
+    core.on_alarm(alarm(), 0)
+    core.on_refused(1, 1, MS)
+    assert close(index, core, 1) == []
+    core.on_tick(S)
+    assert not core.busy
+
+
 def test_a_disconnected_switch_releases_only_its_own_flows():
     index, core = setup(1)
     other = PortKey(2, 3)

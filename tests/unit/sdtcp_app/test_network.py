@@ -207,7 +207,7 @@ def test_a_share_of_a_thousand_flows_checks_each_once():
 
 STEP_NAMES = [
     "open", "open", "close", "alarm", "alarm", "alarm", "normal", "tick", "entry-gone", "switch-gone",
-    "switch", "reflex", "release", "by-hand", "reroute", "idle",
+    "switch", "reflex", "release", "by-hand", "reroute", "idle", "refused",
 ]  # fmt: skip
 PATHS = [(LEFT, RIGHT), (MIDDLE, RIGHT), (LEFT, MIDDLE, RIGHT), (RIGHT,), (PortKey(1, 3), MIDDLE)]
 PORTS = sorted({port for path in PATHS for port in path}, key=str)
@@ -230,6 +230,7 @@ class Run:
         self.core.on_switch(2, 0)
         self.core.on_switch(3, 0)
         self.entries, self.decisions, self.punished_at = {}, [], {}
+        self.refused = set()
 
     def play(self, step, number, passed):
         self.now += passed
@@ -244,7 +245,7 @@ class Run:
         held = {flow.id for flow in self.index.flows()} - {
             free.id for port in PORTS for free in self.index.candidates(port, 999)
         }
-        assert held <= punished
+        assert held <= punished | self.refused
 
     def step(self, step, number, port, flow):
         if step == "open":
@@ -265,6 +266,10 @@ class Run:
         elif step == "entry-gone" and self.entries:
             (_, switch), punish = list(self.entries.items())[number % len(self.entries)]
             return self.core.on_entry_gone(switch, punish.flow.key)
+        elif step == "refused" and self.entries:
+            flow_id, switch = list(self.entries)[number % len(self.entries)]
+            self.refused.add(flow_id)
+            return self.core.on_refused(flow_id, switch, self.now)
         elif step in ("switch", "switch-gone"):
             gone = 1 + number % 3
             self.punished_at = {port: at for port, at in self.punished_at.items() if port.dpid != gone}
