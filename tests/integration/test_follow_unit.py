@@ -1,21 +1,17 @@
-"""The follower with the rights of its unit. It runs alone, because other tests load the same control."""
+"""The follower, run by a real systemd. It runs alone, because other tests load the same control."""
 
 from __future__ import annotations
 
 import ipaddress
 import json
-import subprocess
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
+from tests.support.systemd import WEIR, systemd
 from tests.support.waiting import wait_until
 from transports import pacing_paths
 from transports.congestion import loaded
-from weir_base.paths import PROJECT
 
-UNIT = PROJECT / "packaging" / "weir-follow.service"
 FOLLOWED = "192.0.2.9"
 
 
@@ -31,22 +27,26 @@ class Bottlenecks(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def test_the_follower_does_its_work_with_the_rights_of_its_unit(tmp_path: Path) -> None:
+def test_the_follower_does_its_work_as_a_service() -> None:
     """It writes the path of a destination, and removes it at its end."""
-    token, network = tmp_path / "token", ipaddress.ip_network(FOLLOWED)
-    token.write_text("a token\n")
+    network = ipaddress.ip_network(FOLLOWED)
+    follow = "transports follow --controller ${CONTROLLER} --token-file ${CREDENTIALS_DIRECTORY}/token"
+    units = {"follow": ["ExecStart=", f"ExecStart={WEIR} {follow} --to {FOLLOWED}"]}
     with loaded("weir_ap_reno"), ThreadingHTTPServer(("127.0.0.1", 0), Bottlenecks) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        options = ["--controller", f"http://127.0.0.1:{server.server_address[1]}", "--token-file", str(token)]
-        weir = [sys.executable, "-m", "weir", "transports", "follow", *options, "--to", FOLLOWED]
-        follower = subprocess.Popen([sys.executable, "-m", "tests.support.confined", str(UNIT), *weir])
         try:
-            path = wait_until(lambda: pacing_paths.paths().get(network), "the follower writes the path")
-            assert path.flows == 7
-            assert "Seccomp:\t2" in Path(f"/proc/{follower.pid}/status").read_text()
+            with systemd("", units) as manager:
+                configuration = manager.stage / "etc/weir"
+                (configuration / "follow.env").write_text(
+                    f"CONTROLLER=http://127.0.0.1:{server.server_port}\n"
+                )
+                (configuration / "follow.token").write_text("a token\n")
+                (configuration / "follow.token").chmod(0o600)
+                manager.start("follow")
+                path = wait_until(lambda: pacing_paths.paths().get(network), "the follower writes the path")
+                assert path.flows == 7
+                assert manager.status("follow")["Seccomp"] == "2"
+                manager.stop("follow")
+                assert network not in pacing_paths.paths()
         finally:
-            follower.terminate()
-            ended = follower.wait(30)
             server.shutdown()
-        assert ended == 0
-        assert network not in pacing_paths.paths()

@@ -29,6 +29,11 @@ from weir import probes
 from weir_base.port_counters import PortCountersRecord
 
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
+_MOUNT_RUNDIR = """
+mkdir -p /run/openvswitch
+mount --bind "$OVS_RUNDIR" /run/openvswitch
+OVS_RUNDIR=/var/run/openvswitch exec "$@"
+"""
 
 
 def run(*argv: str, **options: Any) -> str:
@@ -37,11 +42,22 @@ def run(*argv: str, **options: Any) -> str:
     return done.stdout
 
 
-class OpenVSwitch:
-    """ovsdb-server and ovs-vswitchd below ``folder``, beside the system's own if that runs."""
+AT_DEFAULT_PLACE = ("unshare", "--mount", "--propagation", "private", "sh", "-ec", _MOUNT_RUNDIR, "sh")
+"""A command that Open vSwitch's programs are given to, so that they call their folder by its usual name.
 
-    def __init__(self, folder: Path) -> None:
+Open vSwitch connects to sockets of controllers in its own run directory only.
+"""
+
+
+class OpenVSwitch:
+    """ovsdb-server and ovs-vswitchd below ``folder``, beside the system's own if that runs.
+
+    ``within``: a command that their command lines are given to.
+    """
+
+    def __init__(self, folder: Path, within: Sequence[str] = ()) -> None:
         self.rundir = folder
+        self.within = within
         self.env = {
             **os.environ,
             "OVS_RUNDIR": str(folder),
@@ -68,7 +84,8 @@ class OpenVSwitch:
     def _spawn(self, *argv: str) -> None:
         log = (self.rundir / f"{argv[0]}.log").open("ab")
         with log:
-            self._running[argv[0]] = subprocess.Popen(argv, env=self.env, stdout=log, stderr=log)
+            command = [*self.within, *argv]
+            self._running[argv[0]] = subprocess.Popen(command, env=self.env, stdout=log, stderr=log)
 
     def stop(self, name: str) -> None:
         process = self._running.pop(name, None)
@@ -225,7 +242,7 @@ class Bench:
         self.bridge = f"{self.name}b"
         self.agents: list[Agent] = []
         self.within: Sequence[str] = ()
-        """A command that the agents' command line is given to, such as one that takes rights away."""
+        """A command that the agents' command line is given to."""
 
     def port(self, number: int) -> str:
         return f"{self.name}p{number}"
@@ -379,9 +396,9 @@ class Bench:
 
 
 @contextlib.contextmanager
-def open_vswitch() -> Iterator[OpenVSwitch]:
+def open_vswitch(within: Sequence[str] = ()) -> Iterator[OpenVSwitch]:
     folder = Path(tempfile.mkdtemp(prefix="weir-ovs-"))
-    ovs = OpenVSwitch(folder)
+    ovs = OpenVSwitch(folder, within)
     try:
         ovs.start()
         yield ovs
@@ -392,9 +409,9 @@ def open_vswitch() -> Iterator[OpenVSwitch]:
 
 
 @contextlib.contextmanager
-def built_bench(datapath: str) -> Iterator[Bench]:
+def built_bench(datapath: str, within: Sequence[str] = ()) -> Iterator[Bench]:
     """A bench on an Open vSwitch of its own, in a network namespace that this thread is in as well."""
-    with network_apart(), open_vswitch() as ovs:
+    with network_apart(), open_vswitch(within) as ovs:
         bench = Bench(ovs, datapath)
         try:
             bench.build()
