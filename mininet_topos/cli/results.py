@@ -10,8 +10,8 @@ import click
 from mininet_topos.cli.parameters import rows_as_json_option
 from mininet_topos.cli.terminal import REPORT, errors_in_a_line, plain, show, show_verdicts
 from mininet_topos.results import compare as comparison
-from mininet_topos.results.caveats import not_recorded
-from mininet_topos.results.summary import read_summary, summarise
+from mininet_topos.results.caveats import missing_runs, not_recorded
+from mininet_topos.results.summary import load_experiment, read_summary, summarise
 from weir_base import tables
 
 _folder_argument = click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
@@ -64,5 +64,8 @@ def report_command(folder: Path, as_json: bool) -> None:
     from mininet_topos.results.report import make_report  # matplotlib takes a second to import
 
     with errors_in_a_line():
-        show(make_report(folder), folder / REPORT, as_json)
+        rows = make_report(folder)
+        for line in missing_runs(load_experiment(folder), rows):
+            plain(line, style="red")
+        show(rows, folder / REPORT, as_json)
         show_verdicts([folder])

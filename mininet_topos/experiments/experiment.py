@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from mininet_topos.network.shaping import Bottleneck
 from mininet_topos.plain_values import from_plain
 from mininet_topos.workloads.flow import Flow
 from mininet_topos.workloads.plan import plan
-from mininet_topos.workloads.spec import workload
+from mininet_topos.workloads.spec import with_flows_of_trace, workload
 
 MSS_BYTES = 1448
 SEGMENT_OVERHEAD_BYTES = 66
@@ -237,6 +237,11 @@ class Experiment:
         names = [case.name for case in self.cases]
         if len(set(names)) != len(names):
             raise BadExperiment(f"two cases have the same name: want a name of its own for each of {names}")
+        runs = [f"{case.name}-{scheme}" for case in self.cases for scheme in self.schemes]
+        if twice := next((run for at, run in enumerate(runs) if run in runs[:at]), ""):
+            raise BadExperiment(
+                f"two runs would be called {twice!r}, from the names of case and scheme: rename a case"
+            )
         for case in self.cases:
             case.check()
         if any(case.queries for case in self.cases):
@@ -323,18 +328,29 @@ class Experiment:
             if port in layout.shapes
         )
 
-    def flow_ideal_ms(self, size_bytes: int, to_root: bool) -> float | None:
-        """Return the ideal time of a planned flow that is alone, to the root or to another host.
+    def ideal_of_flows(self) -> Callable[[Flow], float | None]:
+        """Return the function that gives the ideal time of a planned flow that is alone, in ms.
 
-        Its bytes with their headers at the rate of its receiver's port, a round trip to connect and one
-        until the end is acknowledged. None if no port on its way has a rate.
+        Its bytes with their headers at the least rate of the ports on its way, a round trip to connect and
+        one until the end is acknowledged. None if no port on its way has a rate.
         """
-        narrow = bottleneck_role(self.topology)
-        rates = self.rates_mbps | {narrow: self.bandwidth_mbps}
-        rate_mbps = rates.get(TRUNK) if narrow == TRUNK else rates.get(ROOT if to_root else ACCESS)
-        if rate_mbps is None:
-            return None
-        return _wire_ms(size_bytes, rate_mbps) + 2 * self.impairment.round_trip_ms
+        layout, round_trips_ms = self.layout, 2 * self.impairment.round_trip_ms
+        rates = self.rates_mbps | {bottleneck_role(self.topology): self.bandwidth_mbps}
+        switch_of = {port.towards: port.switch for port in layout.ports}
+
+        def ideal_ms(flow: Flow) -> float | None:
+            roles = {ROOT if flow.dst == layout.root else ACCESS}
+            if switch_of[flow.src] != switch_of[flow.dst]:
+                roles.add(TRUNK)
+            rate_mbps = min((rates[role] for role in roles if role in rates), default=None)
+            return rate_mbps and _wire_ms(flow.size_bytes, rate_mbps) + round_trips_ms
+
+        return ideal_ms
+
+    @property
+    def runs(self) -> int:
+        """The number of runs: of each case under each scheme in each repeat."""
+        return len(self.cases) * len(self.schemes) * self.repeats
 
     @property
     def parts_by_network(self) -> tuple[Experiment, ...]:
@@ -455,9 +471,12 @@ class Experiment:
 def _case(number: int, values: Mapping[str, Any]) -> Case:
     if not isinstance(values, Mapping):
         return from_plain(Case, values, f"case {number}")
-    places = values.get("workers_at")
-    lists = {"workers_at": tuple(places)} if isinstance(places, list) else {}
-    return from_plain(Case, {**values, **lists}, f"case {values.get('name', number)}")
+    own = dict(values)
+    if isinstance(values.get("workers_at"), list):
+        own["workers_at"] = tuple(values["workers_at"])
+    if isinstance(values.get("flows"), Mapping):
+        own["flows"] = with_flows_of_trace(values["flows"])
+    return from_plain(Case, own, f"case {values.get('name', number)}")
 
 
 def demo(queries: int = 20) -> Experiment:

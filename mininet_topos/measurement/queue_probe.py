@@ -25,7 +25,8 @@ from mininet_topos.machine.signals import undisturbed
 from mininet_topos.measurement.queue_trace import BUCKET_TYPE, QueueTrace
 
 BUCKET_NS = 1_000_000
-BUCKETS = 1 << 18
+BUCKETS = 1 << 20
+"""A run that takes longer than so many buckets, 17 minutes, is recorded in part."""
 SETTINGS = "struct probe_settings"
 
 _ffi = FFI()
@@ -109,8 +110,9 @@ class QueueProbe:
             yield trace
         finally:
             self._config.put(self._config.key(0), self._config.value({"start_ns": 0}))
-            used = min((time.monotonic_ns() - trace.start_ns) // BUCKET_NS + 1, BUCKETS)
-            trace.fill(np.frombuffer(self._memory, dtype=BUCKET_TYPE)[:used].copy())
+            used = (time.monotonic_ns() - trace.start_ns) // BUCKET_NS + 1
+            trace.fill(np.frombuffer(self._memory, dtype=BUCKET_TYPE)[: min(used, BUCKETS)].copy())
+            trace.is_cut = used > BUCKETS
 
 
 def _ifindex(ifname: str) -> int:

@@ -26,11 +26,12 @@ class QueueTrace:
     ``pkts`` and ``bytes`` are the greatest length in each bucket, ``pkts_min`` the least. In a bucket without
     an event, the length is the one that the last event left. ``sent_bytes`` were dequeued in the bucket.
     ``drops`` are the packets that the queue refused; the probe sees them at the next packet that the queue
-    accepts.
+    accepts. ``is_cut``: the trace ends before the run does.
     """
 
     def __init__(self, start_ns: int) -> None:
         self.start_ns = start_ns
+        self.is_cut = False
         self.fill(np.zeros(0, dtype=BUCKET_TYPE))
 
     def fill(self, buckets: Array) -> None:

@@ -13,7 +13,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-#define BUCKETS (1 << 18) // 262 s of 1 ms
+#define BUCKETS (1 << 20) // 17 minutes of 1 ms
 
 struct probe_settings {
 	__u64 start_ns; // CLOCK_MONOTONIC; 0: record nothing

@@ -57,12 +57,26 @@ def attempts(raw: Path, name: str) -> list[Path]:
     return sorted(own, key=lambda path: int(path.name.rpartition("-")[2]))
 
 
+def note_failure(run: Path, attempt: int, reason: str) -> None:
+    """Record that an attempt failed. It is void and has no figures, but it counts as an attempt."""
+    write_json(run / "run.json", {"attempt": attempt, "valid": False, "failed": True, "reasons": [reason]})
+
+
+def has_figures(run: Path) -> bool:
+    """Whether a finished attempt has figures: it did not fail."""
+    return not read_json(run / "run.json").get("failed")
+
+
 def is_done(raw: Path, name: str) -> bool:
     """Whether a run needs no further attempt: one is valid, or the number of attempts is used up."""
     ended = attempts(raw, name)
-    return len(ended) >= MOST_ATTEMPTS or any(
-        json.loads((one / "run.json").read_text())["valid"] for one in ended
-    )
+    return len(ended) >= MOST_ATTEMPTS or any(read_json(one / "run.json")["valid"] for one in ended)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the values of a file that `write_json` has written."""
+    values: dict[str, Any] = json.loads(path.read_text())
+    return values
 
 
 def write_json(path: Path, values: Any) -> None:

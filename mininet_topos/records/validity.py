@@ -38,6 +38,7 @@ def judge(
         _cpu(record, records),
         _hypervisor(record, records),
         _rate(record, experiment),
+        _trace(record),
         _ovs_receive_drops(record),
         _link_losses(record, experiment),
         _link_delay(record),
@@ -92,6 +93,12 @@ def _rate(record: dict[str, Any], experiment: Experiment) -> str:
     if abs(rate - wanted) <= RATE_TOLERANCE * wanted:
         return ""
     return f"the busy bottleneck sent {rate / 1e6:.1f} Mbit/s, not {experiment.bandwidth_mbps:g}"
+
+
+def _trace(record: dict[str, Any]) -> str:
+    return (
+        "it took longer than the queue can be recorded: split the case" if record.get("trace_is_cut") else ""
+    )
 
 
 def _ovs_receive_drops(record: dict[str, Any]) -> str:

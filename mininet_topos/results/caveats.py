@@ -5,19 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.experiments.schemes import style_of
 from mininet_topos.results.disturbance import unequal
 from mininet_topos.results.summary import Row
 
 
 def unequal_cases(rows: Sequence[Row]) -> list[str]:
-    """Return a sentence for each case whose schemes were disturbed unequally."""
+    """Return a sentence for each case whose schemes were disturbed unequally.
+
+    Void runs count only for a scheme that has no valid run, because figures leave them out.
+    """
     groups: dict[str, dict[str, list[Row]]] = {}
     several = len({row["experiment"] for row in rows}) > 1
     for row in rows:
         name = f"{row['experiment']}, case {row['case']}" if several else f"case {row['case']}"
         groups.setdefault(name, {}).setdefault(style_of(row["scheme"]).label, []).append(row)
-    return unequal(groups)
+    return unequal(
+        {
+            name: {label: [row for row in own if row["valid"]] or own for label, own in group.items()}
+            for name, group in groups.items()
+        }
+    )
 
 
 def void_attempts(rows: Sequence[Row]) -> list[str]:
@@ -28,9 +37,22 @@ def void_attempts(rows: Sequence[Row]) -> list[str]:
         void = [attempt for row in own for attempt in row["void_attempts"]]
         if void:
             reasons = "; ".join(dict.fromkeys(reason for attempt in void for reason in attempt["reasons"]))
-            attempts = sum(row["attempt"] for row in own)
+            attempts = sum(
+                max([row["attempt"], *(one["attempt"] for one in row["void_attempts"])]) for row in own
+            )
             lines.append(f"{style_of(scheme).label}: {len(void)} of {attempts} attempts were void: {reasons}")
     return lines
+
+
+def missing_runs(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
+    """Return a line if runs of an experiment have no row; none if all have one."""
+    missing = experiment.runs - len(rows)
+    if not missing:
+        return []
+    return [
+        f"{missing} of {experiment.runs} runs have no figures, because they have not ended or each attempt "
+        "failed: `weir lab run --resume` carries them out"
+    ]
 
 
 def slow_switches(rows: Sequence[Row]) -> list[str]:

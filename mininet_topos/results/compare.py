@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from statistics import median
@@ -12,7 +12,7 @@ from typing import Any
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.experiments.schemes import style_of
-from mininet_topos.results.caveats import not_recorded
+from mininet_topos.results.caveats import not_recorded, unended_flows, void_attempts
 from mininet_topos.results.comparisons import HIGHER, LOWER, NO_INTERVAL, ends, verdict, with_interval
 from mininet_topos.results.disturbance import unequal
 from mininet_topos.results.statistics import LEAST_REPEATS, unpaired_ratio_interval
@@ -31,6 +31,7 @@ PATH_OF_FIGURE = {
 }
 _MAY_DIFFER = {"name", "title", "cases", "schemes", "repeats", "repeat_until_s"}
 """The values of an experiment or a case that do not change what its runs measure."""
+_LONGEST_VALUE = 200
 COLUMNS = (
     Column("case", align="left", fold_at=12),
     Column("scheme", align="left", fold_at=10, text=lambda row: style_of(row["scheme"]).label),
@@ -85,27 +86,56 @@ def findings(rows: Sequence[Row]) -> list[str]:
 def caveats(one: Path, other: Path) -> list[str]:
     """Return the first lines: what a reader must know before the figures.
 
-    That is a folder that is not complete, experiments that are not the same, runs that were disturbed
-    unequally, and values that an older version did not record. Raises BadExperiment.
+    That is a folder that is not complete, experiments that are not the same, figures without a ratio, runs
+    that were disturbed unequally or void, flows that did not end, and values that an older version did not
+    record. Raises BadExperiment.
     """
     folders = {"before": read_summary(one), "after": read_summary(other)}
     paths = {"before": one, "after": other}
     experiments = {moment: _experiment(path) for moment, path in paths.items()}
     first = [
-        f"{moment}: {paths[moment]} has {len(folders[moment])} of {expected} runs: `weir lab run --resume` "
-        f"and `weir lab summarise` complete it"
+        f"{moment}: {paths[moment]} has {len(folders[moment])} of {experiment.runs} runs: `weir lab run "
+        "--resume` and `weir lab summarise` complete it"
         for moment, experiment in experiments.items()
-        if len(folders[moment]) < (expected := _runs(experiment))
+        if len(folders[moment]) < experiment.runs
     ]
     first += _unlike(experiments["before"], experiments["after"])
+    first += _without_ratio(folders)
     groups: dict[str, dict[str, list[Row]]] = {}
     for moment, rows in folders.items():
         for row in rows:
             if row["valid"]:
                 name = f"case {row['case']}, {style_of(row['scheme']).label}"
                 groups.setdefault(name, {}).setdefault(moment, []).append(row)
-    missing = [f"{moment}: {line}" for moment, rows in folders.items() for line in not_recorded(rows)]
-    return [*first, *unequal(groups), *missing]
+    kinds = (void_attempts, unended_flows, not_recorded)
+    more = [f"{moment}: {line}" for moment, rows in folders.items() for kind in kinds for line in kind(rows)]
+    return [*first, *unequal(groups), *more]
+
+
+def _without_ratio(folders: Mapping[str, Sequence[Row]]) -> list[str]:
+    """Return a line for each figure of a common case and scheme that only one folder has as a finite one."""
+    pairs = [dict.fromkeys((row["case"], row["scheme"]) for row in rows) for rows in folders.values()]
+    lines = []
+    for case, scheme in (pair for pair in pairs[0] if pair in pairs[1]):
+        for figure, path in PATH_OF_FIGURE.items():
+            values = [values_of(rows, case, scheme, path) for rows in folders.values()]
+            if any(values) and not all(map(_is_finite, values)):
+                before, after = map(_in_words, values)
+                label = style_of(scheme).label
+                lines.append(f"case {case}, {label}, {figure}: {before} before, {after} after: no ratio")
+    return lines
+
+
+def _is_finite(values: Sequence[float]) -> bool:
+    return bool(values) and all(map(math.isfinite, values))
+
+
+def _in_words(values: Sequence[float]) -> str:
+    """Return the values of a figure: their median, how many are infinite, or that no valid run has it."""
+    if not values:
+        return "no valid run"
+    endless = sum(map(math.isinf, values))
+    return f"infinite in {endless} of {len(values)} runs" if endless else f"{median(values):g}"
 
 
 def _experiment(folder: Path) -> Experiment:
@@ -117,10 +147,6 @@ def _experiment(folder: Path) -> Experiment:
         ) from error
 
 
-def _runs(experiment: Experiment) -> int:
-    return len(experiment.cases) * len(experiment.schemes) * experiment.repeats
-
-
 def _unlike(before: Experiment, after: Experiment) -> list[str]:
     """Return a line for each value of the network or of a common case that the experiments do not share."""
     pairs: list[tuple[str, Any, Any]] = [("", before, after)]
@@ -128,13 +154,26 @@ def _unlike(before: Experiment, after: Experiment) -> list[str]:
     pairs += [
         (f"case {case.name}: ", case, others[case.name]) for case in before.cases if case.name in others
     ]
-    return [
-        f"{where}{field.name} is {old} before and {new} after"
+    values = [
+        (where + field.name, getattr(one, field.name), getattr(other, field.name))
         for where, one, other in pairs
         for field in fields(one)
         if field.name not in _MAY_DIFFER
-        and (old := getattr(one, field.name)) != (new := getattr(other, field.name))
     ]
+    if not (before.fitted and after.fitted):  # all cases share the network of the largest one
+        values += [
+            (f"the number of {name} in the network", getattr(before, name), getattr(after, name))
+            for name in ("workers", "senders")
+        ]
+    return [
+        f"{name} is {_short(old)} before and {_short(new)} after" for name, old, new in values if old != new
+    ]
+
+
+def _short(value: object) -> str:
+    """Return a value as text; the flows of a trace are too many for a line."""
+    text = str(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
 def _ratio(before: float, after: float) -> float | None:
@@ -148,6 +187,6 @@ def _values(folder: Path) -> dict[tuple[str, str, str], list[float]]:
     for case, scheme in dict.fromkeys((row["case"], row["scheme"]) for row in rows):
         for figure, path in PATH_OF_FIGURE.items():
             values = values_of(rows, case, scheme, path)
-            if values and all(map(math.isfinite, values)):
+            if _is_finite(values):
                 found[case, scheme, figure] = values
     return found

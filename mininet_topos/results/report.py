@@ -11,7 +11,7 @@ from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.experiments.schemes import style_of
 from mininet_topos.network.layers import LAYERS
 from mininet_topos.records.result_folder import read_metadata
-from mininet_topos.results.caveats import all_caveats, unequal_cases
+from mininet_topos.results.caveats import all_caveats, missing_runs, unequal_cases
 from mininet_topos.results.comparisons import (
     comparisons,
     medians,
@@ -46,6 +46,7 @@ def make_report(folder: Path) -> list[Row]:
     page = environment.get_template(TEMPLATE).render(
         rows=rows,
         unequal=unequal_cases(rows),
+        missing=missing_runs(experiment, rows),
         caveats=all_caveats(rows),
         taken_by_hypervisor=taken_by_hypervisor,
         medians=medians(rows) if repeated(rows) else [],

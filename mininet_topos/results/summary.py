@@ -17,7 +17,14 @@ from mininet_topos.experiments.experiment import Case, Experiment
 from mininet_topos.experiments.schemes import find
 from mininet_topos.records.exposure import disturbances, exposure, horizon_ms, undisturbed
 from mininet_topos.records.raw_records import Record, goodput_points, queries, query_span_ns, read_run
-from mininet_topos.records.result_folder import attempts, read_metadata, run_name, write_json
+from mininet_topos.records.result_folder import (
+    attempts,
+    has_figures,
+    read_json,
+    read_metadata,
+    run_name,
+    write_json,
+)
 from mininet_topos.results.racks import layer_figures, response_flows
 from mininet_topos.results.series import (
     fairness,
@@ -27,7 +34,6 @@ from mininet_topos.results.series import (
     settled_span_ns,
 )
 from mininet_topos.results.slowdown import slowdowns
-from mininet_topos.workloads.flow import Flow
 from mininet_topos.workloads.trace import read_trace
 
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
@@ -84,12 +90,14 @@ def ended_attempts(folder: Path, experiment: Experiment) -> list[tuple[Case, int
 def summarise(folder: Path) -> list[Row]:
     """Make `summary.json` from the raw records, and return its rows. Raises BadExperiment.
 
-    A row has the figures of the last attempt, and the reasons of every attempt that was void.
+    A row has the figures of the last attempt that did not fail, and the reasons of every attempt that was
+    void. A run has no row if each of its attempts failed.
     """
     experiment = load_experiment(folder)
     rows = [
-        row_of(experiment, case, ended[-1]) | {"repeat": repeat, "void_attempts": void_attempts(ended)}
+        row_of(experiment, case, shown[-1]) | {"repeat": repeat, "void_attempts": void_attempts(ended)}
         for case, repeat, ended in ended_attempts(folder, experiment)
+        if (shown := [run for run in ended if has_figures(run)])
     ]
     write_json(folder / "summary.json", rows)
     return rows
@@ -97,7 +105,7 @@ def summarise(folder: Path) -> list[Row]:
 
 def void_attempts(ended: Sequence[Path]) -> list[dict[str, Any]]:
     """Return number and reasons of each attempt at a run that was void."""
-    records = [json.loads((run / "run.json").read_text()) for run in ended]
+    records = [read_json(run / "run.json") for run in ended]
     return [
         {"attempt": record["attempt"], "reasons": record["reasons"]}
         for record in records
@@ -309,14 +317,9 @@ def planned_figures(run: Path, records: list[Record], experiment: Experiment, ca
     took = _took_ms(records)
     times, slow = list(took.values()), {}
     if case.flows:
-        root = experiment.layout.root
         planned = read_trace(run / "plan.csv")
         times += [math.inf] * (len(planned) - len(took))
-
-        def ideal_ms(flow: Flow) -> float | None:
-            return experiment.flow_ideal_ms(flow.size_bytes, flow.dst == root)
-
-        slow = slowdowns(planned, took, ideal_ms, percentile)
+        slow = slowdowns(planned, took, experiment.ideal_of_flows(), percentile)
     figures = {"mean": round(fmean(times), 2), **_percentiles(times)} if times else {}
     return {
         "flows_planned": len(times),

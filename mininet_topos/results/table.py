@@ -17,9 +17,19 @@ def label(row: TableRow) -> str:
     return f"{style_of(row['scheme']).label}{'' if row['valid'] else ' *'}"
 
 
+NOT_DONE = "not done"
+"""Stands for a time that is infinite, because flows have not ended."""
+
+
 def _of(key: str, name: str, text: Callable[[Any], str]) -> Callable[[TableRow], str]:
     """Return the text of one value of a group such as qct_ms; `-` if the run has none."""
-    return lambda row: text(row[key][name]) if row[key] else "-"
+
+    def of_row(row: TableRow) -> str:
+        if not row[key]:
+            return "-"
+        return NOT_DONE if row[key][name] is None else text(row[key][name])
+
+    return of_row
 
 
 def _ms(value: float) -> str:
@@ -49,7 +59,7 @@ def _slowdown(name: str, at: str) -> Callable[[TableRow], str]:
         found = row["slowdown"].get(name)
         if not found:
             return "-"
-        return "not done" if found[at] is None else f"{found[at]:.1f}"
+        return NOT_DONE if found[at] is None else f"{found[at]:.1f}"
 
     return text
 

@@ -24,7 +24,7 @@ Verdict = dict[str, Any]
 
 
 def find(trend: Trend, rows: Sequence[Row]) -> float | None:
-    """Return the value or the ratio that rows show for a trend; None if they show none.
+    """Return the value or the ratio that rows show for a trend; None if they show none, as inf / inf does.
 
     That is the median over the valid repeats. If something shall never happen, it is the largest of them.
     """
@@ -34,7 +34,9 @@ def find(trend: Trend, rows: Sequence[Row]) -> float | None:
     if found is None or not trend.compares:
         return found
     other = median_of(rows, trend.than_case or trend.case, trend.than or trend.scheme, trend.value)
-    return found / other if other else None
+    if not other or (math.isinf(found) and math.isinf(other)):
+        return None
+    return found / other
 
 
 def judge(trend: Trend, rows: Sequence[Row]) -> Verdict:

@@ -76,7 +76,11 @@ class CaseRunner:
             "attempt": attempt,
             "version": version(),
             "trace_start_ns": trace.start_ns,
+            "trace_is_cut": trace.is_cut,
             "transports": {host: scheme.transports[index].name for host, index in scheme.dealt.items()},
+            "congestion_controls": {
+                host: scheme.transports[index].congestion_control for host, index in scheme.dealt.items()
+            },
             "counters": asdict(delta := snapshot(net).since(before)) | {"ovs_drops": delta.ovs_drops},
             "planned_flows": case_traffic.planned_flows,
             "ports_before": ports_before,

@@ -15,21 +15,21 @@ from mininet_topos.network.lab_network import Network
 from mininet_topos.network.nodes import LabHost
 from mininet_topos.network.ovs_buffers import vswitchd_pid
 from mininet_topos.running.scheme_programs import RunningScheme
-from mininet_topos.running.traffic_programs import SINK_PORT, WORKER_PORT, Traffic
+from mininet_topos.running.traffic_programs import PLAN_PORT, SINK_PORT, WORKER_PORT, Traffic
 from mininet_topos.workloads.trace import write_trace
 
 START_S = 30.0
 QUERY_S = 35.0
 """Timeout of one query."""
 FLOWS_S = 120.0
-"""Timeout of all planned flows."""
+"""Timeout of the planned flows after the start of the last one."""
 LEAD_S, LEAD_PER_SENDER_S = 0.2, 0.01
 """The plan starts this much later than its programs, so that each program is ready."""
 ROOTS_LEAD_S, LEAD_PER_ROOT_S = 1.0, 0.2
 """The same for several roots, each of which first connects to its workers."""
 POLL_S = 0.1
 NS_PER_S = 1_000_000_000
-US_PER_MS = 1000
+US_PER_MS, US_PER_S = 1000, 1_000_000
 OnQuery = Callable[[int], None]
 
 
@@ -84,33 +84,33 @@ class CaseTraffic:
         due = () if deadline_ms is None else ("--deadline-us", str(round(deadline_ms * US_PER_MS)))
         for worker in workers:
             traffic.start(worker, "worker", *due, port=WORKER_PORT, cc=scheme.cc_of(worker))
-        measured = {host.name for host in self._net.sinks[: self._case.background]}
-        sinks = measured | {flow.dst for flow in self._plan}
-        for name in sorted(sinks):
-            every_ms = self._experiment.sample_ms if name in measured else 0
+        sampled = self._experiment.sample_ms
+        sinks = [(host.name, SINK_PORT, sampled) for host in self._net.sinks[: self._case.background]]
+        sinks += [(name, PLAN_PORT, 0) for name in sorted({flow.dst for flow in self._plan})]
+        for name, port, every_ms in sinks:
             for index in range(len(scheme.transports)):
-                self._start_over(index, self._host(name), "sink", every_ms)
+                self._start_over(index, self._host(name), "sink", port, every_ms)
         traffic.await_event("listening", len(workers) + len(sinks) * len(scheme.transports), START_S)
 
     def _host(self, name: str) -> LabHost:
         return next(host for host in self._net.hosts if host.name == name)
 
-    def _start_sending(self, host: LabHost, role: str, *options: str) -> Program:
+    def _start_sending(self, host: LabHost, role: str, port: int, *options: str) -> Program:
         """Start a sending role with its host's transport."""
         index = self._scheme.dealt[host.name]
-        return self._start_over(index, host, role, self._experiment.sample_ms, *options)
+        return self._start_over(index, host, role, port, self._experiment.sample_ms, *options)
 
-    def _start_over(self, index: int, host: LabHost, role: str, every_ms: int, *options: str) -> Program:
+    def _start_over(
+        self, index: int, host: LabHost, role: str, port: int, every_ms: int, *options: str
+    ) -> Program:
         """Start a role of flows over a transport. A receiver has a sink, and a port, for each transport.
 
-        Flows, or the sink's bytes, are recorded `every_ms`.
+        `port`: of the first transport. Flows, or the sink's bytes, are recorded `every_ms`.
         """
         transport = self._scheme.transports[index]
         more = ("--sample-ms", str(every_ms), *(() if transport.congestion_control else self._rates()))
         cc, program = transport.congestion_control, transport.program
-        return self._traffic.start(
-            host, role, *options, *more, port=SINK_PORT + index, cc=cc, program=program
-        )
+        return self._traffic.start(host, role, *options, *more, port=port + index, cc=cc, program=program)
 
     def _rates(self) -> tuple[str, ...]:
         """Return the options of a transport over UDP: its key, the bottleneck's rate, and the flow's rate."""
@@ -121,7 +121,7 @@ class CaseTraffic:
 
     def _start_senders(self) -> None:
         for sender, sink in zip(self._senders, cycle(self._net.sinks), strict=False):
-            self._start_sending(sender, "source", "--to", sink.IP())
+            self._start_sending(sender, "source", SINK_PORT, "--to", sink.IP())
         self._traffic.await_event("connected", len(self._senders), START_S)
 
     def _start_plan(self, folder: Path) -> list[Program]:
@@ -138,7 +138,7 @@ class CaseTraffic:
         path.write_text("".join(lines))
         names = dict.fromkeys(flow.src for flow in self._plan)
         options = ("--plan", str(path), *_starts_in(LEAD_S + LEAD_PER_SENDER_S * len(names)))
-        return [self._start_sending(self._host(name), "flows", *options) for name in names]
+        return [self._start_sending(self._host(name), "flows", PLAN_PORT, *options) for name in names]
 
     def _start_roots(self) -> list[Program]:
         """Start every root. Several roots send their first query at the same time."""
@@ -177,11 +177,12 @@ class CaseTraffic:
 
     def _await_end(self, flows: list[Program]) -> None:
         """Wait until all planned flows have ended."""
-        until = time.monotonic() + FLOWS_S
+        limit_s = FLOWS_S + max((flow.start_us for flow in self._plan), default=0) / US_PER_S
+        until = time.monotonic() + limit_s
         while any(program.running for program in flows):
             self._pass_time(POLL_S)
             if time.monotonic() > until:
-                raise RunFailed(f"planned flows still run after {FLOWS_S:.0f} s")
+                raise RunFailed(f"planned flows still run after {limit_s:.0f} s")
         self._traffic.check()
 
     def _pass_time(self, seconds: float) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mininet_topos.errors import ProgramFailed, RunFailed
 from mininet_topos.experiments.experiment import Case, Experiment
 from mininet_topos.experiments.schemes import scheme_of
 from mininet_topos.measurement.queue_probe import QueueProbe
@@ -21,6 +22,7 @@ from mininet_topos.records.result_folder import (
     is_begun,
     is_done,
     make_folder,
+    note_failure,
     read_metadata,
     run_name,
     write_json,
@@ -172,7 +174,9 @@ def run_case(
 ) -> None:
     """Run a case, and repeat a void run as `void_runs` allows. The last attempt counts, even if it is void.
 
-    `stem` is the path of the attempts' folders without the number of the attempt.
+    `stem` is the path of the attempts' folders without the number of the attempt. Raises ProgramFailed and
+    RunFailed. Then the attempt is recorded as one that failed, and another start of the experiment begins
+    the next attempt.
     """
     name = scheme.scheme.name
     for attempt in range(1 + len(attempts(stem.parent, stem.name)), MOST_ATTEMPTS + 1):
@@ -184,7 +188,11 @@ def run_case(
         on_query(0)
         folder = stem.with_name(f"{stem.name}-{attempt}")
         shutil.rmtree(folder, ignore_errors=True)  # of an interrupted attempt
-        record = runner.run(case, scheme, folder, attempt, on_query)
+        try:
+            record = runner.run(case, scheme, folder, attempt, on_query)
+        except (ProgramFailed, RunFailed) as error:
+            note_failure(folder, attempt, str(error))
+            raise
         void_runs.in_a_row = 0 if record["valid"] else void_runs.in_a_row + 1
         if record["valid"]:
             return

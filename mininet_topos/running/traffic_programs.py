@@ -15,6 +15,9 @@ from mininet_topos.records.raw_records import read_records
 
 WORKER_PORT = 5001
 SINK_PORT = 5002
+"""Of long flows: one more for each further transport of a scheme."""
+PLAN_PORT = 5102
+"""Of planned flows, so that a sink of long flows counts no other bytes."""
 
 
 class Traffic:

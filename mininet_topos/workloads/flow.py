@@ -31,3 +31,8 @@ class Flow:
             raise BadExperiment(f"a flow has {self.size_bytes} bytes; want 1 or more")
         if self.deadline_us is not None and self.deadline_us < 1:
             raise BadExperiment(f"deadline_us of a flow is {self.deadline_us}; want 1 or more, or none")
+
+
+def by_start(flow: Flow) -> tuple[int, str, str, int]:
+    """The key by which plans and traces are sorted, so that a flow has the same number in both."""
+    return flow.start_us, flow.src, flow.dst, flow.size_bytes

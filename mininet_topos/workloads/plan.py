@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from mininet_topos.errors import BadExperiment
-from mininet_topos.workloads.flow import Flow
+from mininet_topos.workloads.flow import Flow, by_start
 from mininet_topos.workloads.pairings import permutation, random_pair, shuffle
 from mininet_topos.workloads.sizes import SizeDistribution
 
@@ -34,7 +34,7 @@ def plan(workload: Workload, hosts: Sequence[str], seed: int) -> list[Flow]:
     unknown = {end for flow in flows for end in (flow.src, flow.dst)} - set(hosts)
     if unknown:
         raise BadExperiment(f"no such host: {', '.join(sorted(unknown))}; use {', '.join(hosts)}")
-    return sorted(flows, key=lambda flow: (flow.start_us, flow.src, flow.dst))
+    return sorted(flows, key=by_start)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 from mininet_topos.errors import BadExperiment
 from mininet_topos.plain_values import from_plain
+from mininet_topos.workloads.flow import Flow
 from mininet_topos.workloads.plan import (
     PartitionAggregate,
     Permutation,
@@ -35,9 +37,10 @@ def workload(spec: Mapping[str, Any]) -> Workload:
     """Return the workload that a table describes by its `kind` and the fields of that kind.
 
     `sizes` is a number of bytes or the name of a distribution, which `most_bytes` limits. `trace` is the path
-    of a trace file. `deadlines` is a table with the fields of WithDeadlines. Raises BadExperiment.
+    of a trace file, or a list with the values of each flow. `deadlines` is a table with the fields of
+    WithDeadlines. Raises BadExperiment.
     """
-    values = dict(spec)
+    values = with_flows_of_trace(spec)
     kind = KINDS.get(values.pop("kind", ""))
     if kind is None:
         raise BadExperiment(f"a workload's kind is {spec.get('kind')!r}; want one of {', '.join(KINDS)}")
@@ -45,12 +48,31 @@ def workload(spec: Mapping[str, Any]) -> Workload:
     if "sizes" in values:
         values["sizes"] = _sizes(values["sizes"], values.pop("most_bytes", None))
     if "trace" in values:
-        values["trace"] = tuple(read_trace(Path(values["trace"])))
+        values["trace"] = tuple(_flow(number, flow) for number, flow in enumerate(values["trace"], 1))
     where = f"workload {spec['kind']}"
     made: Workload = from_plain(kind, values, where)
     if deadlines is None:
         return made
     return from_plain(WithDeadlines, {"workload": made, **deadlines}, f"{where}, deadlines")
+
+
+def with_flows_of_trace(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table whose `trace` has the flows instead of the path of their file. Raises BadExperiment.
+
+    So an experiment is whole without the file, and it is another one if the file has changed.
+    """
+    values = dict(spec)
+    if isinstance(values.get("trace"), str):
+        values["trace"] = [list(astuple(flow)) for flow in read_trace(Path(values["trace"]))]
+    return values
+
+
+def _flow(number: int, values: object) -> Flow:
+    try:
+        start_us, src, dst, size_bytes, deadline_us = values  # type: ignore[misc]
+    except (TypeError, ValueError):
+        raise BadExperiment(f"flow {number} of the trace is {values!r}; want five values") from None
+    return Flow(start_us, src, dst, size_bytes, deadline_us)
 
 
 def _sizes(wanted: object, most_bytes: int | None) -> SizeDistribution:

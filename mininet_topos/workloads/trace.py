@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mininet_topos.errors import BadExperiment
-from mininet_topos.workloads.flow import Flow
+from mininet_topos.workloads.flow import Flow, by_start
 
 COLUMNS = ("start_us", "src", "dst", "bytes")
 DEADLINE = "deadline_us"
@@ -36,7 +36,7 @@ def parse_trace(lines: Iterable[str], name: str = "trace") -> list[Flow]:
     flows = [_flow(f"{name}, line {number}", columns, _cells(line)) for number, line in rows]
     if not flows:
         raise BadExperiment(f"{name} has no flow: add a line below the header")
-    return sorted(flows, key=_order)
+    return sorted(flows, key=by_start)
 
 
 def write_trace(path: Path, flows: Iterable[Flow]) -> None:
@@ -68,7 +68,3 @@ def _flow(where: str, columns: list[str], cells: list[str]) -> Flow:
         return Flow(int(row["start_us"]), row["src"], row["dst"], int(row["bytes"]), deadline_us)
     except BadExperiment as error:
         raise BadExperiment(f"{where}: {error}") from error
-
-
-def _order(flow: Flow) -> tuple[int, str, str, int]:
-    return flow.start_us, flow.src, flow.dst, flow.size_bytes

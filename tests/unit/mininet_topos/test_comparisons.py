@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from mininet_topos.cli import lab
 from mininet_topos.experiments.experiment import Case, Experiment
-from mininet_topos.results.compare import findings
+from mininet_topos.results.compare import caveats, findings
 from mininet_topos.results.comparisons import (
     HIGHER,
     LOWER,
@@ -232,6 +232,30 @@ def test_a_comparison_states_first_which_folder_is_not_complete_and_what_else_di
     assert "queue_bytes is 150000 before and 64000 after" in lines
     assert "case B: workers is 20 before and 5 after" in lines
     assert "figures have no verdict: that needs 6 valid repeats" in lines[-1]
+
+
+def test_a_comparison_names_figures_that_became_infinite_and_runs_that_became_void(tmp_path: Path) -> None:
+    for name in ("before", "after"):
+        write_folder(tmp_path / name, THREE_SCHEMES)
+        rows = summarise(tmp_path / name)
+        for row in rows:
+            if row["case"] == "A":
+                row["fct_ms"] = {"p50": 7.0 if name == "before" else None}
+                row |= {"flows_planned": 4, "flows_done": 4 if name == "before" else 1}
+            if (name, row["case"], row["scheme"]) == ("after", "B", "sccp"):
+                row |= {"valid": False, "void_attempts": [{"attempt": 1, "reasons": ["no CPU"]}]}
+        (tmp_path / name / "summary.json").write_text(json.dumps(rows))
+    larger = replace(THREE_SCHEMES.cases[2], name="D", workers=90)
+    other = replace(THREE_SCHEMES, cases=(*THREE_SCHEMES.cases, larger))
+    (tmp_path / "after" / "metadata.json").write_text(json.dumps({"experiment": other.to_json()}))
+    lines = caveats(tmp_path / "before", tmp_path / "after")
+    assert "case A, plain TCP, FCT p50: 7 before, infinite in 1 of 1 runs after: no ratio" in lines
+    assert "case B, SCCP, drops: 7 before, no valid run after: no ratio" in lines
+    assert "after: SCCP: 1 of 3 attempts were void: no CPU" in lines
+    assert (
+        "after: plain TCP, case A: 3 of 4 planned flows had not ended: they count as infinitely slow" in lines
+    )
+    assert "the number of workers in the network is 60 before and 90 after" in lines
 
 
 @pytest.mark.parametrize(

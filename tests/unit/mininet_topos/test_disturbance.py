@@ -26,7 +26,7 @@ from tests.support.lab.result_folders import THREE_SCHEMES, leave_out_the_plots,
 
 def row(scheme: str, disturbed: int, stolen: float | None = 0.0, **more: Any) -> dict[str, Any]:
     exposure = {"span_s": 4.0, "stolen": stolen, "all_stalled": 0.0, "one_stalled": 0.0}
-    values = {"experiment": "e", "case": "A", "scheme": scheme, "queries": 20, "attempt": 1}
+    values = {"experiment": "e", "case": "A", "scheme": scheme, "queries": 20, "attempt": 1, "valid": True}
     return values | {"disturbed": [{}] * disturbed, "exposure": exposure, "void_attempts": []} | more
 
 
@@ -47,6 +47,12 @@ def test_fishers_test_of_known_tables() -> None:
         ([row("plain", 0, stolen=0.02), row("sccp", 0, stolen=0.03)], False),
         ([row("plain", 0, stolen=None), row("sccp", 0, stolen=0.01)], False),
         ([row("plain", 0), row("sdtcp", 8, case="B")], False),  # not compared
+        ([row("plain", 0), row("plain", 0, stolen=0.2, valid=False), row("sccp", 0)], False),
+        (
+            [row("plain", 0), row("plain", 0, stolen=0.06, valid=False), row("sccp", 0, stolen=0.03)],
+            True,  # the void run would hide it
+        ),
+        ([row("plain", 0, stolen=0.2, valid=False), row("sccp", 0)], True),  # nothing else of plain TCP
     ],
 )
 def test_unequal_disturbance_is_found(rows: list[dict[str, Any]], unequal: bool) -> None:
@@ -77,6 +83,8 @@ def test_a_scheme_whose_packets_waited_for_the_switch_is_named() -> None:
 
 def test_void_attempts_are_counted_by_scheme() -> None:
     void = [{"attempt": 1, "reasons": ["a"]}, {"attempt": 2, "reasons": ["a", "b"]}]
+    failed_later = [row("plain", 0, void_attempts=[void[0], void[1]])]
+    assert void_attempts(failed_later) == ["plain TCP: 2 of 2 attempts were void: a; b"]
     rows = [row("plain", 0), row("sccp", 0, attempt=3, void_attempts=void), row("sccp", 0)]
     assert void_attempts(rows) == ["SCCP: 2 of 4 attempts were void: a; b"]
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +12,8 @@ import pytest
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiments.experiment import Case, Experiment, demo
 from mininet_topos.running.experiment_runner import steps
-from tests.support.lab.examples import one_case
+from mininet_topos.workloads.flow import Flow
+from tests.support.lab.examples import CASE, one_case
 
 
 def test_the_ideal_time_counts_every_segment_with_its_headers() -> None:
@@ -26,6 +30,10 @@ def test_the_ideal_time_counts_every_segment_with_its_headers() -> None:
         ({"schemes": ("plain", "tcp")}, "no scheme is called 'tcp': use some of plain, cubic, bbr,"),
         ({"schemes": ()}, "schemes is empty: use some of plain,"),
         ({"schemes": ("plain", "plain")}, "names a scheme twice: plain, plain; name each once"),
+        (
+            {"schemes": ("ap-dctcp", "dctcp"), "cases": (CASE, replace(CASE, name="A-ap"))},
+            "two runs would be called 'A-ap-dctcp'",
+        ),
         ({"bandwidth_mbps": 0}, "want 1 to 10000"),
         ({"queue_bytes": 1500}, "queue_bytes is 1500; want 3028 or more, two full segments"),
         ({"congestion_control": "reno; rm"}, "congestion_control is 'reno; rm'; want a name such as"),
@@ -66,3 +74,24 @@ def test_an_experiment_reads_back_from_json() -> None:
     assert Experiment.from_json(demo().to_json()) == demo()
     with pytest.raises(BadExperiment, match="the experiment: the key 'name' is missing; add it"):
         Experiment.from_json({"cases": []})
+
+
+def test_the_flows_of_a_trace_are_part_of_the_experiment(tmp_path: Path) -> None:
+    """It can be read without the file, and is another experiment if the file has changed."""
+    path = tmp_path / "trace.csv"
+    path.write_text("start_us,src,dst,bytes,deadline_us\n5,worker1,root,100,\n2,root,worker1,7,900\n")
+    values = one_case().to_json()
+    values["cases"] = [
+        {"name": "A", "title": "a trace", "flows": {"kind": "replay", "trace": str(path)}},
+    ]
+    experiment = Experiment.from_json(values)
+    stored = json.loads(json.dumps(experiment.to_json()))
+    path.write_text("start_us,src,dst,bytes\n5,worker1,root,101\n")
+    assert Experiment.from_json(values) != experiment
+    path.unlink()
+    assert Experiment.from_json(stored) == experiment
+    wanted = [Flow(2, "root", "worker1", 7, 900), Flow(5, "worker1", "root", 100)]
+    assert experiment.plan(experiment.cases[0]) == wanted
+    stored["cases"][0]["flows"]["trace"][0].pop()
+    with pytest.raises(BadExperiment, match=r"flow 1 of the trace is .*; want five values"):
+        Experiment.from_json(stored)

@@ -12,6 +12,9 @@ from click.testing import CliRunner
 
 from mininet_topos.cli import lab
 from mininet_topos.experiments.experiment import Case
+from mininet_topos.results.summary import read_summary
+from mininet_topos.results.table import FLOW_COLUMNS
+from mininet_topos.workloads.trace import write_trace
 from tests.support.lab.result_folders import (
     THREE_SCHEMES,
     leave_out_the_plots,
@@ -62,6 +65,28 @@ def test_a_report_of_long_flows_and_of_a_sweep_of_workers(
     leave_out_the_plots(monkeypatch)
     shown = CliRunner().invoke(lab, ["report", str(tmp_path)]).stdout
     assert "TCP+DCTCP" in shown
+
+
+def test_a_report_of_planned_flows_that_did_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flows = {"kind": "staggered", "count": 5, "every_us": 1000, "size_bytes": 9000}
+    case = Case("F", "5 flows", flows=flows, duration_s=1.0)
+    experiment = replace(THREE_SCHEMES, cases=(case,), schemes=("plain",), repeats=2)
+    metadata = {"experiment": experiment.to_json(), "git": {"commit": "abc", "changed": []}, "sysctl": {}}
+    (tmp_path / "metadata.json").write_text(json.dumps(metadata | {"kernel": "6"}))
+    write_run(tmp_path, case.name, "plain", 1, True, False)
+    run = tmp_path / "raw" / "F-plain-1"
+    write_samples(run)
+    write_trace(run / "plan.csv", experiment.plan(case))
+    leave_out_the_plots(monkeypatch)
+    shown = CliRunner().invoke(lab, ["report", str(tmp_path)])
+    assert shown.exit_code == 0, shown.output
+    (row,) = read_summary(tmp_path)
+    assert {column.name: column.cell(row) for column in FLOW_COLUMNS}["fct_p99"] == "not done"
+    assert "1 of 5 planned flows had not ended" in shown.stdout
+    assert "1 of 2 runs have no figures" in shown.stderr
+    page = (tmp_path / "report.html").read_text()
+    assert "<td>not done</td>" in page
+    assert "All 1 runs that have ended are valid" in page
 
 
 def test_a_report_of_repeats_that_are_all_void(tmp_path: Path) -> None:

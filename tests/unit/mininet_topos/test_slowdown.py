@@ -48,24 +48,48 @@ def test_classes_follow_one_another_and_have_labels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "to_root", "to_others"),
+    ("more", "ideals_ms"),
     [
-        ({"rates_mbps": {"access": 200}}, 1.21, 0.6),
-        ({}, 1.21, None),
-        ({"rates_mbps": {"access": 200}, "delay_ms": 10}, 41.21, 40.6),
-        ({"topology": "dumbbell"}, 1.21, 1.21),
+        ({"rates_mbps": {"access": 200}}, (1.21, 0.6)),
+        ({}, (1.21, None)),
+        ({"rates_mbps": {"access": 200}, "delay_ms": 10}, (41.21, 40.6)),
+        ({"topology": "dumbbell"}, (1.21, None)),  # the worker's port has no rate
+        ({"topology": "dumbbell", "rates_mbps": {"access": 200}}, (1.21, 0.6)),
+        ({"topology": "dumbbell", "rates_mbps": {"root": 200}}, (1.21, None)),
     ],
 )
-def test_a_flow_alone_takes_its_bytes_at_the_narrowest_port_and_two_round_trips(
-    more: dict[str, object], to_root: float, to_others: float | None
+def test_a_flow_alone_takes_its_bytes_at_the_narrowest_port_on_its_way_and_two_round_trips(
+    more: dict[str, object], ideals_ms: tuple[float | None, ...]
 ) -> None:
     values = {
         "name": "e",
-        "cases": (Case("a", "a", queries=1),),
+        "cases": (Case("a", "a", workers=2, queries=1),),
         "schemes": ("plain",),
         "bandwidth_mbps": 100,
     }
     experiment = Experiment(**values | {"queue_bytes": 150_000} | more)  # type: ignore[arg-type]
     ten_segments = 14_480
-    found = [experiment.flow_ideal_ms(ten_segments, root) for root in (True, False)]
-    assert found == [pytest.approx(to_root, abs=0.01), to_others and pytest.approx(to_others, abs=0.01)]
+    ideal_ms, (one, other) = experiment.ideal_of_flows(), experiment.layout.workers[:2]
+    found = [ideal_ms(Flow(0, one, dst, ten_segments)) for dst in (experiment.layout.root, other)]
+    assert found == [ideal and pytest.approx(ideal, abs=0.01) for ideal in ideals_ms]
+
+
+def test_the_trunk_limits_only_flows_that_cross_it() -> None:
+    """Two racks with a narrow trunk: a flow inside a rack has the rate of its receiver's port."""
+    experiment = Experiment(
+        name="e",
+        cases=(Case("a", "a", workers=3, queries=1),),
+        schemes=("plain",),
+        bandwidth_mbps=10,
+        queue_bytes=150_000,
+        topology="leafspine,1,2,2",
+        rates_mbps={"trunk": 20, "access": 100},
+    )
+    layout, ideal_ms = experiment.layout, experiment.ideal_of_flows()
+    others = [host for host in layout.topo.hosts() if host != layout.root]
+    pairs = [(one, other) for one in others for other in others if one != other]
+    found = {
+        layout.switch_of(one) == layout.switch_of(other): ideal_ms(Flow(0, one, other, 14_480))
+        for one, other in pairs
+    }
+    assert found == {True: pytest.approx(1.21, abs=0.01), False: pytest.approx(6.06, abs=0.01)}

@@ -62,6 +62,21 @@ def test_a_trend_is_judged_by_the_median_of_valid_repeats(
     assert (judged["found"], judged["verdict"]) == (found, verdict)
 
 
+def test_two_schemes_whose_flows_did_not_end_show_no_ratio() -> None:
+    rows = [
+        {"case": "A", "scheme": scheme, "valid": True, "fct_ms": {"p99": p99}}
+        for scheme, p99 in (("plain", None), ("sccp", None), ("dctcp", 5.0))
+    ]
+    found = {
+        than: judge(
+            Trend(figure="1", says="s", case="A", scheme="plain", value="fct_ms.p99", than=than, least=2),
+            rows,
+        )["verdict"]
+        for than in ("sccp", "dctcp")
+    }
+    assert found == {"sccp": NOT_SHOWN, "dctcp": HOLDS}
+
+
 def test_long_flows_that_did_not_recover_in_time_fail_a_trend() -> None:
     rows = [
         {"case": "A", "scheme": "plain", "valid": True, "background_mbps": {"before": 9}, "recovery_s": found}

@@ -25,6 +25,7 @@ from tests.support.lab.examples import CASE, QUERIES, one_case, run_record, stal
         ({"queue_max_bytes": 150_001}, "more than its limit"),
         ({"queue_max_bytes": 90_000, "counters": {"queue_drops": 1}}, "dropped at 90000 bytes"),
         ({"queue_max_bytes": 90_000}, None),
+        ({"trace_is_cut": True}, "it took longer than the queue can be recorded: split the case"),
         ({"stalls": [stall(1000 + 100 * n, 9) for n in range(11)]}, None),  # 99 of 1100 ms
         ({"stalls": [stall(1000 + 100 * n, 11) for n in range(11)]}, "a CPU stood still for 11% of the time"),
         ({"stalls": [stall(1000 + 100 * n, 9, cpu=n % 2) for n in range(11)]}, None),

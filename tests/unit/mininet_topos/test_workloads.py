@@ -305,6 +305,13 @@ def test_a_written_plan_reads_back(workload: Any, tmp_path: Path) -> None:
     assert plan(Replay(tuple(read_trace(tmp_path / "t.csv"))), HOSTS, seed=2) == flows
 
 
+def test_a_flow_has_the_same_number_in_the_plan_and_in_its_file(tmp_path: Path) -> None:
+    flows = (Flow(0, "h1", "h2", 1_000_000), Flow(0, "h1", "h2", 1_000))
+    made = plan(Replay(flows), HOSTS, 1)
+    write_trace(tmp_path / "plan.csv", made)
+    assert read_trace(tmp_path / "plan.csv") == made
+
+
 def test_a_trace_may_have_comments_and_any_order() -> None:
     text = "# a trace\n\nbytes, src, dst, start_us\n 7, h2, h1, 20\n# later\n9,h1,h2,10\n"
     assert parse_trace(text.splitlines()) == [Flow(10, "h1", "h2", 9), Flow(20, "h2", "h1", 7)]
