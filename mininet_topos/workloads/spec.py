@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
@@ -68,11 +68,9 @@ def with_flows_of_trace(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _flow(number: int, values: object) -> Flow:
-    try:
-        start_us, src, dst, size_bytes, deadline_us = values  # type: ignore[misc]
-    except (TypeError, ValueError):
-        raise BadExperiment(f"flow {number} of the trace is {values!r}; want five values") from None
-    return Flow(start_us, src, dst, size_bytes, deadline_us)
+    if not isinstance(values, list) or len(values) != len(fields(Flow)):
+        raise BadExperiment(f"flow {number} of the trace is {values!r}; want five values")
+    return Flow(*values)
 
 
 def _sizes(wanted: object, most_bytes: int | None) -> SizeDistribution:
