@@ -16,7 +16,7 @@ from openflow_ext.switch.config import SwitchSettings
 from openflow_ext.switch.dataplane.interface import DataPlane, DataPlaneError, QueueEvent
 from openflow_ext.switch.dataplane.netlink import Netlink
 from openflow_ext.switch.errors import SwitchError
-from openflow_ext.switch.locks import locked
+from openflow_ext.switch.locks import lock_of_data_plane, locked
 from openflow_ext.switch.openflow.bridge import Bridge
 from openflow_ext.switch.openflow.extension_table import ExtensionTable
 from openflow_ext.switch.openflow.flow_reports import FlowReports
@@ -401,7 +401,7 @@ def enter_locks(stack: AsyncExitStack, rundir: Path, name: str, bridges: tuple[s
     """Hold the locks of the data plane and of the bridges until ``stack`` closes. Raises SwitchError."""
     if not rundir.is_dir():
         raise SwitchError(f"no directory {rundir}: start Open vSwitch, or set --rundir")
-    stack.enter_context(locked(rundir / f"weir.{name}.lock", f"the data plane {name}"))
+    stack.enter_context(locked(lock_of_data_plane(rundir, name), f"the data plane {name}"))
     for bridge in bridges:
         stack.enter_context(locked(rundir / f"{bridge}.weir.lock", f"bridge {bridge}"))
 

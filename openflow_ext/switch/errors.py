@@ -1,6 +1,7 @@
 """The exceptions of the agent.
 
 SwitchError        the agent cannot continue with something; one clear line for the operator
+  AgentRuns        another process holds a lock of the agent
   BadFraming       a byte stream that is not OpenFlow; it ends that session
   OvsdbError       the OVSDB server refused a request, or sent an invalid answer
 Refused            a controller's request that gets an OpenFlow error; carries its type and code
@@ -14,6 +15,10 @@ from __future__ import annotations
 
 class SwitchError(Exception):
     """The agent cannot do something. The message states what, and what to do about it."""
+
+
+class AgentRuns(SwitchError):
+    """Another process holds the lock of a data plane or of a bridge."""
 
 
 class BadFraming(SwitchError):

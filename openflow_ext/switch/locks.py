@@ -8,14 +8,20 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from openflow_ext.switch.errors import SwitchError
+from openflow_ext.switch.errors import AgentRuns, SwitchError
+
+
+def lock_of_data_plane(rundir: Path, name: str) -> Path:
+    """The lock file that the agent of the data plane ``name`` holds."""
+    return rundir / f"weir.{name}.lock"
 
 
 @contextlib.contextmanager
 def locked(path: Path, what: str) -> Iterator[None]:
     """Hold the lock file ``path`` and remove it at the end.
 
-    ``what`` names in the error what the lock protects. Raises SwitchError if another process holds the lock.
+    ``what`` names in the error what the lock protects. Raises AgentRuns if another process holds the lock,
+    and SwitchError if the file cannot be opened.
     """
     fd = _take(path, what)
     try:
@@ -37,7 +43,7 @@ def _take(path: Path, what: str) -> int:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(fd)
-            raise SwitchError(
+            raise AgentRuns(
                 f"another agent already runs for {what}: it holds {path}; stop it first"
             ) from error
         if _is_at(fd, path):

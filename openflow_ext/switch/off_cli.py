@@ -18,7 +18,8 @@ from openflow_ext.switch.agent import watch
 from openflow_ext.switch.config import SwitchSettings
 from openflow_ext.switch.dataplane.interface import DataPlaneError
 from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
-from openflow_ext.switch.errors import SwitchError
+from openflow_ext.switch.errors import AgentRuns, SwitchError
+from openflow_ext.switch.locks import lock_of_data_plane, locked
 from openflow_ext.switch.off_ports import ports_off, set_off
 from openflow_ext.switch.ovs import takeover
 from weir_base.settings import SettingsError, load
@@ -97,8 +98,13 @@ def _turn_or_exit(*, off: bool, as_json: bool, bridges: tuple[str, ...], **given
     if as_json:
         click.echo(json.dumps({"event": word, "bridges": [asdict(one) for one in done]}))
         return
+    observes = (
+        '[switch] mode is "observe"'
+        if settings.mode == "observe"
+        else 'the agent that runs keeps them off: its [switch] mode is "observe", or it does not answer'
+    )
     for one in done:
-        why = "" if off == bool(one.off) else ': [switch] mode is "observe"'
+        why = f": {observes}" if one.off and not off else ""
         click.echo(f"bridge {one.bridge}: {one.off} of {one.ports} ports are off{why}")
 
 
@@ -149,12 +155,20 @@ def _extended(rows: Any, name: str, bridges: tuple[str, ...]) -> dict[str, int]:
 async def _followed(
     maps: PinnedMaps, settings: SwitchSettings, name: str, number: int, off: bool
 ) -> Switched:
-    """Wait until the agent has followed. If none does, change the ports here."""
+    """Wait until the agent has followed. If no agent runs, change the ports here.
+
+    An agent that runs may have other settings than this command. What it wrote is in force.
+    """
     wanted = off or settings.mode == "observe"
     until_s = time.monotonic() + FOLLOWS_S
     while set((found := ports_off(maps, number)).values()) - {wanted} and time.monotonic() < until_s:
         await asyncio.sleep(POLL_S)
     if set(found.values()) - {wanted}:
-        set_off(maps, number, wanted)
+        lock = lock_of_data_plane(settings.rundir, settings.name)
+        with (
+            contextlib.suppress(AgentRuns),
+            locked(lock, f"the data plane {settings.name}"),  # no agent starts while the ports are changed
+        ):
+            set_off(maps, number, wanted)
         found = ports_off(maps, number)
     return Switched(name, len(found), sum(found.values()))

@@ -113,6 +113,24 @@ def test_off_and_on_act_while_no_agent_runs(bench: Bench, controller: Controller
     assert bench.leftovers() == []
 
 
+def test_on_leaves_a_switch_observing_whose_agent_observes(
+    bench: Bench, controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The settings of the command, without the agent's file, say that ports act."""
+    config = tmp_path / "weir.toml"
+    config.write_text('[switch]\nmode = "observe"\n')
+    with monkeypatch.context() as settings_of_agent:
+        settings_of_agent.setitem(bench.ovs.env, "WEIR_CONFIG", str(config))
+        bench.ready_agent(controller)
+    controller.accept()
+    assert weir(bench, "off")["bridges"][0]["off"] == 2
+
+    assert weir(bench, "on")["bridges"] == [{"bridge": bench.bridge, "ports": 2, "off": 2}]
+
+    assert all(bench.port_counters(number).observes for number in (1, 2))
+    assert not is_noted(bench)
+
+
 def test_a_controller_turns_the_switch_off_and_on(bench: Bench, controller: Controller) -> None:
     bench.ready_agent(controller)
     controller.accept()
