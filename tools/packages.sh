@@ -9,6 +9,9 @@ UPDATED= # the lists of packages are new
 
 has() { command -v "$1" >/dev/null; }
 has_lib() { ldconfig -p | grep "$1 " >/dev/null; }
+has_candidate() { apt-cache policy "$1" 2>/dev/null | grep "Candidate: [0-9]" >/dev/null; }
+# Without lists of packages apt does not know which packages the distribution has.
+has_package_lists() { apt-cache policy 2>/dev/null | grep " Packages$" >/dev/null; }
 has_module() { "$PYTHON" -c "import $*" 2>/dev/null; }
 
 # Print the packages whose feature is missing.
@@ -49,14 +52,14 @@ missing_to_test() {
 
 # Ubuntu has Chromium only as a snap. There the tests of the web tier are skipped, which pytest's summary says.
 chromium_packages() {
-    if [ -z "$UPDATED" ] || apt-cache policy chromium 2>/dev/null | grep "Candidate: [0-9]" >/dev/null; then
+    if has_candidate chromium || { [ -z "$UPDATED" ] && ! has_package_lists; }; then
         echo chromium chromium-driver
     fi
 }
 
 # Debian has a package named bpftool; on Ubuntu it is part of the kernel's tools.
 bpftool_packages() {
-    if apt-cache policy bpftool 2>/dev/null | grep "Candidate: [0-9]" >/dev/null; then
+    if has_candidate bpftool; then
         echo bpftool
     else
         echo linux-tools-common linux-tools-generic
