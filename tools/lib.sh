@@ -19,6 +19,15 @@ die() {
 
 is_root() { [ "$(id -u)" -eq 0 ]; }
 
+# raise_to LEAST FILE...: write LEAST to each FILE that holds a smaller number.
+raise_to() {
+    local least=$1 file
+    shift
+    for file in "$@"; do
+        [ "$(cat "$file")" -ge "$least" ] || echo "$least" >"$file" || return 1
+    done
+}
+
 # step NAME REMEDY COMMAND...: run COMMAND quietly. On failure print the end of its log, NAME and REMEDY, and exit.
 step() {
     local name=$1 remedy=$2

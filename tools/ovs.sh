@@ -9,10 +9,7 @@ set -euo pipefail
 BUFFER=$((16 * 1024 * 1024))
 OVS_CTL=/usr/share/openvswitch/scripts/ovs-ctl
 
-wide_buffers() {
-    echo $BUFFER >/proc/sys/net/core/wmem_max && echo $BUFFER >/proc/sys/net/core/wmem_default
-}
-
+wide_buffers() { raise_to $BUFFER /proc/sys/net/core/wmem_max /proc/sys/net/core/wmem_default; }
 wide_now() { [ "$(cat /proc/sys/net/core/wmem_default)" -ge $BUFFER ]; }
 running() { ovs-appctl -t ovs-vswitchd version && ovs-vsctl --timeout=5 show; }
 

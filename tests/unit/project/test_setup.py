@@ -1,4 +1,4 @@
-"""The scripts of `make setup`: which packages they ask for."""
+"""The scripts of `make setup`: which packages they ask for, and which settings of the kernel they raise."""
 
 from __future__ import annotations
 
@@ -49,3 +49,14 @@ def test_chromium_is_asked_for_if_it_can_be_a_package(
     assert done.stdout == ""
     if done.returncode:
         assert "only root can install them" in done.stderr
+
+
+@pytest.mark.parametrize(("before", "after"), [("212992", "16777216"), ("33554432", "33554432")])
+def test_a_larger_buffer_stays(tmp_path: Path, before: str, after: str) -> None:
+    files = [tmp_path / "wmem_max", tmp_path / "wmem_default"]
+    files[0].write_text(f"{before}\n")
+    files[1].write_text("4096\n")
+    script = '. "$1"; raise_to 16777216 "${@:2}"'
+    lib = str(PROJECT / "tools" / "lib.sh")
+    subprocess.run(["bash", "-euo", "pipefail", "-c", script, "bash", lib, *map(str, files)], check=True)
+    assert [file.read_text().strip() for file in files] == [after, "16777216"]
