@@ -8,12 +8,18 @@ import sys
 
 import click
 
+from weir_base.settings import VARIABLE
+
 _MARK = "WEIR_BENCH_SANDBOX"
 _NAMESPACES = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation=private")
 
 
 def enter() -> None:
-    """Run this program again in new namespaces, unless it is in them already. Raises ClickException."""
+    """Run this program again in new namespaces, unless it is in them already. Raises ClickException.
+
+    Its programs have the default settings, not those of this machine's services.
+    """
+    os.environ.setdefault(VARIABLE, "")
     if os.environ.pop(_MARK, "") == "1":
         for kind, place in (("sysfs", "/sys"), ("bpf", "/sys/fs/bpf"), ("tmpfs", "/run")):
             run("mount", "-t", kind, kind, place)

@@ -19,6 +19,7 @@ import pytest
 from tests.support.database.postgres import binaries
 from transports.congestion import TRANSPORTS
 from weir import probes
+from weir_base import settings
 
 pytest_plugins = [
     "tests.support.agent.fixtures",
@@ -29,7 +30,13 @@ HERE = Path(__file__).parent
 
 
 def pytest_configure() -> None:
-    """A shell's background job ignores SIGINT, and so would all programs that the tests start."""
+    """Let tests and the programs that they start be the same on each machine.
+
+    They have the default settings, not those of this machine's services. They react to SIGINT, which a
+    shell's background job ignores.
+    """
+    os.environ[settings.VARIABLE] = ""
+    settings.MACHINE_FILE = "/nonexistent/weir.toml"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

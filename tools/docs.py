@@ -46,7 +46,8 @@ def settings_page() -> str:
     lines = [
         "# Settings",
         "",
-        "The configuration is one TOML file. `WEIR_CONFIG` names it. Each section and key is optional.",
+        "The configuration is one TOML file. `WEIR_CONFIG` names it. If the variable is not set,",
+        "`/etc/weir/weir.toml` is the file if it exists. Each section and key is optional.",
         "`weir config check FILE` checks a file against this page.",
     ]
     for name, model in sorted(installed_models().items()):

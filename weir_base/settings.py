@@ -1,7 +1,9 @@
 """The configuration file: one TOML file, one section for each package.
 
-``$WEIR_CONFIG`` names the file. If the variable is not set, or if the file lacks a section, the defaults
-apply. A package defines its model, a subclass of Section, in its own ``config.py`` and calls ``load``.
+``$WEIR_CONFIG`` names the file. If the variable is not set, ``MACHINE_FILE`` is the file, if it exists: so an
+operator's commands have the settings of the services. The defaults apply if there is no file, if the variable
+is empty, or if the file lacks a section. A package defines its model, a subclass of Section, in its own
+``config.py`` and calls ``load``.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from typing import Any, Generic, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 VARIABLE = "WEIR_CONFIG"
+MACHINE_FILE = "/etc/weir/weir.toml"
+"""The file that the systemd units name."""
 
 
 class SettingsError(Exception):
@@ -29,12 +33,27 @@ class Section(BaseModel):
 Model = TypeVar("Model", bound=Section)
 
 
-def load(section: str, model: type[Model]) -> Model:
-    """The section ``[section]`` of the file that ``$WEIR_CONFIG`` names, or the defaults.
+def config_file() -> str:
+    """The path of the configuration file; "" if the defaults apply.
 
-    Raises SettingsError.
+    A file that exists but cannot be read is named, too: with the defaults instead, a command would act on
+    another database.
     """
-    return check(section, model, read(), os.environ.get(VARIABLE) or "the defaults")
+    named = os.environ.get(VARIABLE)
+    if named is not None:
+        return named
+    try:
+        os.stat(MACHINE_FILE)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError:
+        pass  # ``read`` reports the reason
+    return MACHINE_FILE
+
+
+def load(section: str, model: type[Model]) -> Model:
+    """The section ``[section]`` of the configuration file, or the defaults. Raises SettingsError."""
+    return check(section, model, read(), config_file() or "the defaults")
 
 
 def load_or_exit(section: str, model: type[Model]) -> Model:
@@ -46,7 +65,7 @@ def load_or_exit(section: str, model: type[Model]) -> Model:
 
 
 class Watch(Generic[Model]):
-    """A section of the file that ``$WEIR_CONFIG`` names, for a program that follows changes of the file."""
+    """A section of the configuration file, for a program that follows changes of the file."""
 
     def __init__(self, section: str, model: type[Model]) -> None:
         self._section = section
@@ -65,24 +84,27 @@ class Watch(Generic[Model]):
 def _identity() -> tuple[int, ...]:
     """A value that changes with the file, whether the file is rewritten or replaced."""
     try:
-        status = os.stat(os.environ.get(VARIABLE, ""))
+        status = os.stat(config_file())
     except OSError:
         return ()
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def read() -> dict[str, Any]:
-    """The whole file that ``$WEIR_CONFIG`` names; empty if the variable is not set. Raises SettingsError."""
-    path = os.environ.get(VARIABLE)
+    """The whole configuration file; empty if the defaults apply. Raises SettingsError."""
+    path = config_file()
     if not path:
         return {}
     try:
         with open(path, "rb") as file:
             return tomllib.load(file)
     except OSError as error:
-        raise SettingsError(
-            f"{path}: cannot be read ({error.strerror}); correct or unset {VARIABLE}"
-        ) from error
+        remedy = (
+            f"correct or unset {VARIABLE}"
+            if VARIABLE in os.environ
+            else f"run this as root or as a member of the file's group, or name another file in {VARIABLE}"
+        )
+        raise SettingsError(f"{path}: cannot be read ({error.strerror}); {remedy}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: is not TOML: {error}") from error
 

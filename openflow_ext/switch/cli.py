@@ -73,7 +73,8 @@ def switch(
     The data plane itself is pinned in /sys/fs/bpf/NAME.
 
     \b
-    Settings: section [switch] of the file that $WEIR_CONFIG names. Options override it.
+    Settings: section [switch] of the configuration file ($WEIR_CONFIG, or /etc/weir/weir.toml).
+    Options override it.
       bridges, controllers, name, rundir        as the options
       private_key, certificate, ca_certificate  for ssl: controllers (default: as in ovs-vsctl set-ssl)
       max_flows       TCP flows that can be tracked; each takes 0.3 KB of memory

@@ -23,7 +23,7 @@ def engine(
     name, protocols = request.param
     bench.ovs.vsctl("set", "bridge", bench.bridge, f"protocols={protocols}")
     monkeypatch.setenv("WEIR_DB", str(tmp_path / "weir.db"))
-    monkeypatch.delenv("WEIR_CONFIG", raising=False)
+    monkeypatch.setenv("WEIR_CONFIG", "")
     return str(name)
 
 

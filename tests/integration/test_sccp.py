@@ -33,7 +33,7 @@ def test_table_i_and_shares_follow_rates_ports_and_controllers(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, version: str
 ) -> None:
     monkeypatch.setenv("WEIR_DB", str(tmp_path / "weir.db"))
-    monkeypatch.delenv("WEIR_CONFIG", raising=False)
+    monkeypatch.setenv("WEIR_CONFIG", "")
     bench.ovs.vsctl("set", "bridge", bench.bridge, f"protocols=OpenFlow{version}")
     bench.shape(2, 100)
     port = free_port()

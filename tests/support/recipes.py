@@ -119,7 +119,7 @@ def _run(command: list[str], folder: Path, given: str, where: str) -> None:
     done = subprocess.run(
         command,
         cwd=folder,
-        env=env,
+        env=env | {"WEIR_CONFIG": ""},
         input=given,
         text=True,
         stdout=subprocess.PIPE,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,47 @@ def test_defaults_without_a_file(value: str | None, monkeypatch: pytest.MonkeyPa
     if value is not None:
         monkeypatch.setenv("WEIR_CONFIG", value)
     assert settings.load("sdtcp", Sdtcp) == Sdtcp()
+
+
+@pytest.fixture
+def machine_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The machine's file, which does not exist, without a file in the variable."""
+    path = tmp_path / "etc" / "weir.toml"
+    path.parent.mkdir()
+    monkeypatch.delenv("WEIR_CONFIG", raising=False)
+    monkeypatch.setattr(settings, "MACHINE_FILE", str(path))
+    return path
+
+
+def test_the_file_of_the_services_is_used_if_the_variable_is_not_set(
+    machine_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = settings.Watch("sdtcp", Sdtcp)
+    assert settings.load("sdtcp", Sdtcp) == Sdtcp()
+    machine_file.write_text("[sdtcp]\nk_pkts = 20\n")
+    assert settings.load("sdtcp", Sdtcp) == watch.news() == Sdtcp(k_pkts=20)
+    machine_file.write_text("[sdtcp]\nk_pkts = 0\n")
+    assert error_of().startswith(f"{machine_file}: [sdtcp] k_pkts")
+    monkeypatch.setenv("WEIR_CONFIG", "")
+    assert settings.load("sdtcp", Sdtcp) == Sdtcp()
+
+
+def test_a_file_of_the_services_that_cannot_be_read_is_an_error(
+    machine_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the defaults a command would act on another database. Not even stat may be allowed."""
+
+    def refuse(path: str, *_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", refuse)
+        patch.setattr("builtins.open", refuse)
+        error = error_of()
+    assert error == (
+        f"{machine_file}: cannot be read (Permission denied); run this as root or as a member of the file's"
+        " group, or name another file in WEIR_CONFIG"
+    )
 
 
 def test_values_come_from_the_section(config: Path) -> None:
