@@ -156,7 +156,10 @@ def qdisc_tracepoints() -> str:
     """The typed tracepoints through which the data plane follows the queue, packet by packet."""
     library = _libbpf()
     library.btf__load_vmlinux_btf.restype = ctypes.c_void_p
-    types = ctypes.c_void_p(library.btf__load_vmlinux_btf())
+    loaded = library.btf__load_vmlinux_btf()
+    if not loaded:  # libbpf's functions would follow the null pointer
+        raise ProbeFailed("the kernel has no BTF that libbpf can read")
+    types = ctypes.c_void_p(loaded)
     missing = [
         name
         for name in ("qdisc_enqueue", "qdisc_dequeue")

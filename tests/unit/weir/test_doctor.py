@@ -88,6 +88,19 @@ def test_required_python_packages_are_read_from_the_metadata(monkeypatch: pytest
         probes.python_packages()
 
 
+def test_a_kernel_without_btf_has_no_tracepoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Library:
+        """libbpf, whose other functions end the process with a null pointer."""
+
+        @staticmethod
+        def btf__load_vmlinux_btf() -> None:
+            return None
+
+    monkeypatch.setattr(probes, "_libbpf", Library)
+    with pytest.raises(probes.ProbeFailed, match=r"^the kernel has no BTF that libbpf can read$"):
+        probes.qdisc_tracepoints()
+
+
 def test_an_error_in_a_private_network_reaches_the_caller() -> None:
     with pytest.raises((ValueError, probes.ProbeFailed), match=r"broken inside|no network namespace"):
         probes.in_private_network(_raise)
