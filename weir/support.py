@@ -33,7 +33,7 @@ from weir.config import installed_models
 from weir.redaction import settings_without_secrets, without_secrets
 from weir_base.settings import VARIABLE, load, read
 
-UNITS = ("weir-switch", "weir-controller", "weir-web")
+UNITS = ("weir-switch", "weir-controller", "weir-web", "weir-follow")
 LOG_LINES = 5000
 """The newest lines of each log."""
 COMMAND_S = 20.0

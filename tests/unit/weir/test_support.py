@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import stat
 import tarfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from weir.redaction import settings_without_secrets, without_secrets
-from weir.support import support
+from weir.support import UNITS, support
+from weir_base.paths import PROJECT
 
 DB_PASSWORD = "Tr0ub4dor&3/x"  # noqa: S105 - planted, to be removed
 QUERY_PASSWORD = "query-secret-99"  # noqa: S105 - planted, to be removed
@@ -23,6 +26,14 @@ OTHERS = {
     "JSON": '{"api_token": "json-token-1234", "n": 3}',
     "a header": "Authorization: Bearer bearer-token-5678",
     "a cookie": "Cookie: session=cookie-value-91",
+    "a header in JSON": '{"Authorization": "Bearer bearer-token-5678", "n": 3}',
+    "a header in Python": "{'authorization': 'Basic bearer-token-5678'}",
+    "a cookie in JSON": '{"Cookie": "a=1; session=cookie-value-91", "n": 3}',
+    "a cookie in Python": "{'Cookie': 'session=cookie-value-91'}",
+    "a cookie with quotes": 'Cookie: theme="dark"; session=cookie-value-91',
+    "a password with a quote": '{"password": "x\\"assigned-secret", "n": 3}',
+    "a string that is JSON": json.dumps(json.dumps({"Cookie": "a=1; session=cookie-value-91"})),
+    "a password of two words": '{"password": "two assigned-secret", "n": 3}',
     "a hash": "$argon2id$v=19$m=65536,t=3,p=4$c2FsdHNhbHQ$hash-of-a-password",
     "a key": "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIprivate\n-----END EC PRIVATE KEY-----",
     "half a key": "-----BEGIN PRIVATE KEY-----\nMIIEvQhalf",
@@ -75,6 +86,13 @@ def test_bundle_holds_versions_settings_counters_and_logs(bundle: tuple[Path, di
     assert "line that stays" in texts["weir-support/logs/0-app.log"]
 
 
+def test_bundle_has_the_log_of_every_unit_that_is_packaged() -> None:
+    packaged = {path.stem for path in (PROJECT / "packaging").glob("*.service")}
+    assert set(UNITS) == packaged
+    listed = (PROJECT / "packaging" / "README.md").read_text()
+    assert [unit for unit in packaged if f"`{unit}.service`" not in listed] == []
+
+
 def test_bundle_is_readable_by_its_owner_only(bundle: tuple[Path, dict[str, str]]) -> None:
     assert stat.S_IMODE(bundle[0].stat().st_mode) == 0o600
 
@@ -109,6 +127,19 @@ def test_text_that_looks_like_a_secret_is_removed(kind: str) -> None:
 def test_a_known_secret_is_removed_wherever_it_is(secret: str, before: str, after: str) -> None:
     assume(secret not in "[removed]" + before + after)
     assert secret not in without_secrets(before + "\n" + secret + "\n" + after, [secret])
+
+
+@pytest.mark.parametrize("dumps", [json.dumps, partial(json.dumps, ensure_ascii=False)])
+def test_a_known_secret_is_removed_from_json(dumps: Callable[[str], str]) -> None:
+    kept = without_secrets(dumps('connected with pa"ss\\wörd to x'), ['pa"ss\\wörd'])
+    assert kept == '"connected with [removed] to x"'
+
+
+@pytest.mark.parametrize("kind", [kind for kind, text in OTHERS.items() if text.startswith('{"')])
+def test_json_stays_json_without_its_secrets(kind: str) -> None:
+    kept = json.loads(without_secrets(OTHERS[kind]))
+    assert kept.pop("n") == 3
+    assert list(kept.values()) == ["[removed]"]
 
 
 def test_settings_keep_paths_and_lose_secrets() -> None:
