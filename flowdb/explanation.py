@@ -20,6 +20,9 @@ MOST_EVENTS = 100
 COMMANDS_SEARCHED = 500
 """The arguments of a command are JSON, which no index covers; people write few commands."""
 
+LARGEST_ID = 2**63 - 1
+"""The databases hold no larger integer, and SQLite's driver refuses to look for one."""
+
 Values = Row[Any]
 """A row's columns as a named tuple: plain values that need no open session."""
 
@@ -87,8 +90,11 @@ def find_flows(session: Session, name: str) -> list[int]:
 
     Raises NoSuchFlow, and ValueError if ``name`` is neither.
     """
+    unknown = NoSuchFlow(f"the flow database holds no flow {name}; `weir db stats` shows what it holds")
     statement = select(FlowRow.id)
     if name.isdecimal():
+        if len(name) > len(str(LARGEST_ID)) or int(name) > LARGEST_ID:
+            raise unknown
         statement = statement.where(FlowRow.id == int(name))
     else:
         key = FiveTuple.parse(name)
@@ -100,7 +106,7 @@ def find_flows(session: Session, name: str) -> list[int]:
         )
     found = session.scalars(statement.order_by(FlowRow.opened_ns.desc()).limit(MOST_FLOWS)).all()
     if not found:
-        raise NoSuchFlow(f"the flow database holds no flow {name}; `weir db stats` shows what it holds")
+        raise unknown
     return list(found)
 
 

@@ -13,6 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 from sqlalchemy.orm import Session
 
+from flowdb import schema
 from flowdb.config import FlowDbSettings, database_url_of_argument
 from flowdb.engine import open_reader, reporting_errors
 from flowdb.explanation import (
@@ -28,18 +29,30 @@ from weir_base import tables
 from weir_base.settings import VARIABLE, load
 
 _INDENT = 4
+_NEVER_SLOWED = (
+    "  SDTCP never slowed it down. SCCP records no decisions: on the host of a switch,\n"
+    "  `weir ports` and `weir flows` count the ACKs that it clamps."
+)
 
 
 @click.command()
 @click.argument("flow")
-@click.option("--last", default=5, show_default=True, help="Show at most this many decisions, the newest.")
+@click.option(
+    "--last",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Show at most this many decisions, the newest.",
+)
 @click.option("--config", type=click.Path(exists=True, dir_okay=False), help="The configuration file.")
 @click.option("--db", help="The flow database: an SQLAlchemy URL or an SQLite file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object with every column.")
 def why(flow: str, last: int, config: str | None, db: str | None, as_json: bool) -> None:
-    """Show why FLOW was slowed down.
+    """Show why SDTCP slowed FLOW down.
 
     For each decision: the alarm, the candidates, the equation, the entry and the reason for the lift.
+    SCCP records no decisions: "weir ports" and "weir flows" count the ACKs that it clamps.
+
     FLOW is an id, or a 5-tuple in the direction of the data, such as '10.0.0.1:40000>10.0.0.2:80'. Quote
     the 5-tuple.
 
@@ -50,6 +63,7 @@ def why(flow: str, last: int, config: str | None, db: str | None, as_json: bool)
     url = database_url_of_argument(db) if db else load("flowdb", FlowDbSettings).database_url
     engine = open_reader(url)
     with reporting_errors(url, "read"), Session(engine) as session:
+        schema.require_newest(session.connection(), url)
         try:
             ids = find_flows(session, flow)
         except (NoSuchFlow, ValueError) as error:
@@ -67,10 +81,11 @@ def why(flow: str, last: int, config: str | None, db: str | None, as_json: bool)
 def rendered(found: FlowExplanation, width: int) -> RenderableType:
     """One flow's explanation as text of at most ``width`` columns, oldest first."""
     lines: list[RenderableType] = [_headline(found)]
-    if not found.decisions:
-        lines.append(Text("  It was never slowed down."))
-    elif all(one.decision.entry.get("observed") for one in found.decisions):
-        lines.append(Text("  It was not slowed down: Weir observes. It would have been:"))
+    if not found.totals.count:
+        if not found.decisions:
+            lines.append(Text(_NEVER_SLOWED))
+        elif all(one.decision.entry.get("observed") for one in found.decisions):
+            lines.append(Text("  It was not slowed down: Weir observes. It would have been:"))
     for one in reversed(found.decisions):
         lines += [Text(), *_decision(one, width)]
     if found.clamps:

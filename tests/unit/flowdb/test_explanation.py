@@ -22,7 +22,10 @@ def test_a_flow_is_found_by_its_id_and_by_its_5_tuple(session):
     assert find_flows(session, "1") == find_flows(session, str(KEY)) == [1]
 
 
-@pytest.mark.parametrize("name", ["99", "10.0.0.9:1>10.0.0.3:80"])
+@pytest.mark.parametrize(
+    "name",
+    ["99", str(2**63 - 1), str(2**63), pytest.param("9" * 5000, id="5000 digits"), "10.0.0.9:1>10.0.0.3:80"],
+)
 def test_a_flow_that_is_not_in_the_database_is_refused(session, name):
     with pytest.raises(NoSuchFlow, match="holds no flow"):
         find_flows(session, name)

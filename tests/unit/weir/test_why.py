@@ -3,11 +3,13 @@
 import json
 
 import pytest
+from alembic import command
 from click.testing import CliRunner
-from sqlalchemy import select, update
+from sqlalchemy import delete, insert, select, update
 
-from flowdb.engine import open_engine
-from flowdb.models import DecisionRow
+from flowdb import schema
+from flowdb.engine import SchemaMismatch, open_engine
+from flowdb.models import ClampRow, DecisionRow
 from tests.support.controllers.sdtcp_history import KEY, record
 from weir.cli import weir
 
@@ -78,18 +80,55 @@ def test_a_decision_that_was_only_observed_is_named_so(recorded):
     with open_engine(f"sqlite:///{recorded}").begin() as connection:
         entry = connection.execute(select(DecisionRow.entry).where(DecisionRow.flow_id == 1)).scalar_one()
         connection.execute(update(DecisionRow).values(entry=entry | {"observed": True}))
+        connection.execute(delete(ClampRow))
     text = explain(recorded, "1")
     assert "It was not slowed down: Weir observes. It would have been:" in text
     assert "no packet was changed" in text
 
 
-def test_a_flow_without_decisions_was_never_slowed_down(recorded):
-    assert "It was never slowed down." in explain(recorded, "4")
+def test_a_flow_that_was_clamped_before_weir_observed_was_slowed_down(recorded):
+    """The newest decisions do not say what earlier ones did; the clamps do."""
+    with open_engine(f"sqlite:///{recorded}").begin() as connection:
+        newest = connection.execute(select(DecisionRow).where(DecisionRow.flow_id == 1)).mappings().one()
+        later = {"id": newest["id"] + 10**6, "decided_ns": newest["decided_ns"] + 10**9}
+        observed = {"entry": newest["entry"] | {"observed": True}}
+        connection.execute(insert(DecisionRow).values({**newest, **later, **observed}))
+    text = explain(recorded, "1", "--last", "1")
+    assert "no packet was changed" in text
+    assert "not slowed down" not in text
+    assert "flow closed" in text, "the clamp is shown"
+
+
+def test_a_flow_without_decisions_was_never_slowed_down_by_sdtcp(recorded):
+    text = explain(recorded, "4", columns=80)
+    assert "SDTCP never slowed it down." in text
+    assert "`weir ports` and `weir flows` count the ACKs that it clamps" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_at_least_one_decision_is_shown(recorded):
+    done = CliRunner().invoke(weir, ["why", "1", "--last", "0", "--db", recorded])
+    assert done.exit_code == 2
+    assert "--last" in done.output
+
+
+def test_an_older_database_is_refused_with_the_remedy(tmp_path):
+    file = tmp_path / "old.db"
+    with open_engine(f"sqlite:///{file}").begin() as connection:
+        command.upgrade(schema._config(connection), schema.BEFORE_VERSIONS)
+    done = CliRunner().invoke(weir, ["why", "1", "--db", str(file)])
+    assert isinstance(done.exception, SchemaMismatch)
+    assert "`weir db upgrade`" in str(done.exception)
 
 
 @pytest.mark.parametrize(
     ("flow", "message"),
-    [("99", "holds no flow 99"), ("10.0.0.9:1>10.0.0.3:80", "holds no flow"), ("nonsense", "is not a flow")],
+    [
+        ("99", "holds no flow 99"),
+        ("99999999999999999999", "holds no flow 99999999999999999999"),
+        ("10.0.0.9:1>10.0.0.3:80", "holds no flow"),
+        ("nonsense", "is not a flow"),
+    ],
 )
 def test_an_unknown_flow_is_refused(recorded, flow, message):
     done = CliRunner().invoke(weir, ["why", flow, "--db", recorded])
