@@ -77,6 +77,7 @@ ACCOUNTS = (
     ".venv/bin/weir accounts add-token grafana",
     ".venv/bin/weir accounts add-token night-job --scope act",
 )
+DCUDP_FOLDER = "mkdir -p received"
 DCUDP_RECEIVER = ".venv/bin/weir dcudp recv --listen 127.0.0.1:9777 --dir received"
 DCUDP = (
     ".venv/bin/weir dcudp send data.bin 127.0.0.1:9777",
@@ -90,6 +91,7 @@ RUN_HERE = {
     *TRANSPORTS,
     *WEB,
     *ACCOUNTS,
+    DCUDP_FOLDER,
     DCUDP_RECEIVER,
     *DCUDP,
     *SET_UP,
@@ -272,7 +274,7 @@ def test_the_dashboard(line: str, tmp_path: Path) -> None:
 def test_files_over_dcudp(tmp_path: Path) -> None:
     env = like_the_project(tmp_path)
     (tmp_path / "data.bin").write_bytes(bytes(1_000_000))
-    (tmp_path / "received").mkdir()
+    subprocess.run(DCUDP_FOLDER.split(), cwd=tmp_path, env=env, check=True)
     argv = DCUDP_RECEIVER.split()
     with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True) as receiver:
         try:
