@@ -41,7 +41,8 @@ def decode_counters(data: bytes) -> tuple[PortCountersRecord, ...]:
     records = data[_HEAD.size :]
     if rest := len(records) % size:
         raise Truncated("port_counters_reply.records", f"missing after {rest} of {size} bytes")
-    return tuple(_decoded(records[at : at + size]) for at in range(0, len(records), size))
+    known = min(size, _RECORD.size)
+    return tuple(_decoded(records[at : at + known]) for at in range(0, len(records), size))
 
 
 def encode_counters(records: Iterable[PortCountersRecord]) -> bytes:
@@ -49,12 +50,12 @@ def encode_counters(records: Iterable[PortCountersRecord]) -> bytes:
     return _HEAD.pack(record_bytes=_RECORD.size) + b"".join(map(_encoded, records))
 
 
-# Of most ports nothing has changed since the last sample.
+# Of most ports nothing has changed since the last sample. The keys must be short: a peer chooses them.
 
 
 @lru_cache(_PORTS_CACHED)
 def _decoded(piece: bytes) -> PortCountersRecord:
-    return PortCountersRecord(**_RECORD.unpack(piece[: _RECORD.size].ljust(_RECORD.size, b"\0")))
+    return PortCountersRecord(**_RECORD.unpack(piece.ljust(_RECORD.size, b"\0")))
 
 
 @lru_cache(_PORTS_CACHED)

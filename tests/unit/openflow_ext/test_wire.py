@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openflow_ext import wire
+from openflow_ext.wire.port_counters import _decoded
 from tests.support.openflow.wire_values import ACTIONS, FIELDS, MESSAGES, PORTS, PORTS_13, U8, U32, VERSIONS
 
 ALARM = wire.BufAlarm(wire.OfpPort(3, name=b"s1-eth3"), 31, 46934, 10**8, n_i=40)
@@ -414,6 +415,16 @@ def test_counters_of_other_versions_are_read() -> None:
     earlier = wire.PortCountersRecord(3, n_i=40, capacity_bps=10**8)
     reply = wire.encode_message(wire.PortCountersReply((earlier,)))
     assert wire.decode_message(with_records(24, reply[RECORD_AT:][:24])) == wire.PortCountersReply((earlier,))
+
+
+def test_the_cache_of_counters_holds_no_bytes_behind_the_known_ones() -> None:
+    data = wire.encode_message(COUNTERS)
+    size = int.from_bytes(data[RECORD_AT - 8 : RECORD_AT - 6], "big")
+    ours = data[RECORD_AT:][:size]
+    before = _decoded.cache_info().misses
+    for later in (b"\1", b"\2"):
+        wire.decode_message(with_records(60_000, ours[:-1] + b"\7" + later * (60_000 - size)))
+    assert _decoded.cache_info().misses == before + 1
 
 
 @pytest.mark.parametrize("record_bytes", [0, 8, 15, 20, 65535])
