@@ -6,7 +6,9 @@ is then refused. If the holder does not answer in ``claim_s``, it is dead, and t
 may connect again before the controller has read its last messages and the end of its old connection, so a
 claim waits for at least ``settle_s`` before it is refused.
 
-The caller gives the time in seconds, and any hashable objects as sessions.
+The caller gives the time in seconds, and any hashable objects as sessions. It calls ``look`` about once a
+second. If more than two seconds pass without a call, this process stood still. Nobody could be heard then, so
+that time is left out.
 """
 
 from __future__ import annotations
@@ -37,6 +39,12 @@ class Limits:
     most_half_open_of_address: int = 128
 
 
+_LONGEST_GAP_S = 2.0
+"""A longer time between two calls is left out, except for this part of it."""
+_LONGEST_CLAIM_STEP_S = 1.0
+"""So much of the time between two calls of ``claim`` counts. The caller repeats a claim every few ms."""
+
+
 class Claim(Enum):
     """The answer to a switch that sends its datapath id."""
 
@@ -54,6 +62,8 @@ class _Session:
     heard: float
     dpid: int | None = None
     claimed: float | None = None
+    claimed_last: float = 0.0
+    claims_for_s: float = 0.0
     probed: bool = False
     blocked_since: float | None = None
     waits_s: float = 0.0
@@ -75,13 +85,16 @@ class Sessions:
         self._limits = limits or Limits()
         self._open: dict[Hashable, _Session] = {}
         self._holders: dict[int, Hashable] = {}
-        self._looked: float | None = None
+        self._called: float | None = None
+        self._resumed = float("-inf")
+        self._stood_still_s = 0.0
 
     def __len__(self) -> int:
         return len(self._open)
 
     def opened(self, session: Hashable, address: str, now: float) -> list[End]:
         """A peer has connected. Returns the sessions to end for it: its own, or older half-open ones."""
+        self._resume(now)
         limits, ends = self._limits, []
         if len(self._open) >= limits.most_sessions:
             return [End(session, f"{limits.most_sessions} sessions are open")]
@@ -103,6 +116,7 @@ class Sessions:
 
     def heard(self, session: Hashable, now: float) -> None:
         """A message of the session has arrived."""
+        self._resume(now)
         if state := self._open.get(session):
             state.heard, state.probed = now, False
 
@@ -111,6 +125,7 @@ class Sessions:
 
         Also returns the holder: after the first WAIT to send it an echo request, after GRANTED to end it.
         """
+        self._resume(now)
         state = self._open.get(session)
         if state is None or state.dpid not in (None, dpid):
             return Claim.CHANGED, None
@@ -120,12 +135,13 @@ class Sessions:
             self._holders[dpid], state.dpid = session, dpid
             return Claim.GRANTED, None
         if state.claimed is None:
-            state.claimed = now
+            state.claimed = state.claimed_last = now
             return Claim.WAIT, holder
-        waited_s = now - state.claimed
-        if held.heard > state.claimed and waited_s >= self._limits.settle_s:
+        state.claims_for_s += min(now - state.claimed_last, _LONGEST_CLAIM_STEP_S)
+        state.claimed_last = now
+        if held.heard > state.claimed and state.claims_for_s >= self._limits.settle_s:
             return Claim.REFUSED, None
-        if held.heard > state.claimed or waited_s < self._limits.claim_s:
+        if held.heard > state.claimed or state.claims_for_s < self._limits.claim_s:
             return Claim.WAIT, None
         self.closed(holder)
         self._holders[dpid], state.dpid = session, dpid
@@ -133,6 +149,7 @@ class Sessions:
 
     def blocked(self, session: Hashable, now: float) -> None:
         """A message for the session waits for room in its queue."""
+        self._resume(now)
         if (state := self._open.get(session)) and state.blocked_since is None:
             state.blocked_since = now
 
@@ -141,6 +158,9 @@ class Sessions:
 
         Then the session has to be ended: the engine itself goes on to receive from it.
         """
+        self._resume(now)
+        if now - waited_s < self._resumed:  # it waited while this process stood still
+            waited_s -= self._stood_still_s
         if (state := self._open.get(session)) is None:
             return []
         if not taken:
@@ -160,17 +180,8 @@ class Sessions:
             del self._holders[state.dpid]
 
     def look(self, now: float) -> tuple[list[Hashable], list[End]]:
-        """The sessions to send an echo request, and those to end. To be called about once a second.
-
-        If the calls pause, this process stood still. Nobody can have been heard then, so that time is left
-        out.
-        """
-        if self._looked is not None and (stood_still := now - self._looked - 2.0) > 0:
-            for state in self._open.values():
-                state.opened, state.heard = state.opened + stood_still, state.heard + stood_still
-                if state.blocked_since is not None:
-                    state.blocked_since += stood_still
-        self._looked = now
+        """The sessions to send an echo request, and those to end. To be called about once a second."""
+        self._resume(now)
         probes, ends = [], []
         for session, state in self._open.items():
             if reason := self._overdue(state, now):
@@ -181,6 +192,25 @@ class Sessions:
         for end in ends:
             self.closed(end.session)
         return probes, ends
+
+    def _resume(self, now: float) -> None:
+        """If this process stood still since the last call, leave out that time at every session.
+
+        Every call does so first. Otherwise a time after the pause would be moved as well, and a holder that
+        was heard before a claim would seem to have been heard after it, or the other way round.
+        """
+        called = self._called
+        self._called = now if called is None else max(called, now)
+        if called is None or (stood_still_s := now - called - _LONGEST_GAP_S) <= 0:
+            return
+        self._resumed, self._stood_still_s = now, stood_still_s
+        for state in self._open.values():
+            state.opened += stood_still_s
+            state.heard += stood_still_s
+            if state.claimed is not None:
+                state.claimed += stood_still_s
+            if state.blocked_since is not None:
+                state.blocked_since += stood_still_s
 
     def _overdue(self, state: _Session, now: float) -> str:
         """Why to end a session; empty to keep it."""

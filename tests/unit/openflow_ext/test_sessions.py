@@ -36,7 +36,8 @@ def test_a_dead_session_loses_its_datapath_id_in_three_seconds(sessions: Session
     joined(sessions, "first", 7)
     sessions.opened("second", "10.0.0.2", 1.0)
     assert sessions.claim("second", 7, 1.0) == (Claim.WAIT, "first")
-    assert sessions.claim("second", 7, 3.9) == (Claim.WAIT, None)
+    for now in (1.5, 2.0, 2.5, 3.0, 3.5, 3.9):
+        assert sessions.claim("second", 7, now) == (Claim.WAIT, None)
     assert sessions.claim("second", 7, 4.1) == (Claim.GRANTED, "first")
     sessions.closed("first")
     sessions.opened("third", "10.0.0.2", 5.0)
@@ -119,6 +120,48 @@ def test_a_pause_of_the_controller_ends_nobody(sessions: Sessions) -> None:
     assert [ended(sessions, now) for now in (501.0, 502.0, 503.0)] == [[], [], ["switch"]]
 
 
+def test_a_pause_of_the_controller_does_not_take_a_datapath_id_from_its_holder(sessions: Sessions) -> None:
+    joined(sessions, "first", 7)
+    sessions.opened("second", "10.0.0.2", 1.0)
+    assert sessions.claim("second", 7, 1.0) == (Claim.WAIT, "first")
+    assert sessions.claim("second", 7, 1.1) == (Claim.WAIT, None)
+    assert sessions.claim("second", 7, 500.0) == (Claim.WAIT, None)
+    sessions.heard("first", 500.1)
+    assert sessions.claim("second", 7, 500.2) == (Claim.REFUSED, None)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_pause_does_not_change_whether_a_holder_has_answered(sessions: Sessions, answered: bool) -> None:
+    joined(sessions, "first", 7)
+    sessions.opened("second", "10.0.0.2", 1.0)
+    assert sessions.claim("second", 7, 1.0) == (Claim.WAIT, "first")
+    if answered:
+        sessions.heard("first", 1.1)
+    assert sessions.look(500.0) == ([], [])
+    claim, _ = sessions.claim("second", 7, 500.1)
+    assert claim is (Claim.REFUSED if answered else Claim.WAIT)
+
+
+def test_a_claim_after_a_pause_waits_for_an_answer_after_it(sessions: Sessions) -> None:
+    joined(sessions, "first", 7)
+    sessions.opened("second", "10.0.0.2", 1.0)
+    sessions.look(1.0)
+    assert sessions.claim("second", 7, 500.0) == (Claim.WAIT, "first")
+    sessions.heard("first", 500.1)
+    assert sessions.look(500.2) == ([], [])
+    assert sessions.claim("second", 7, 500.6) == (Claim.REFUSED, None)
+
+
+def test_a_pause_of_the_controller_is_no_wait_of_a_message(sessions: Sessions) -> None:
+    joined(sessions, "switch", 1)
+    for began in (0.0, 20.0):
+        sessions.look(began)
+        sessions.blocked("switch", began)
+        assert sessions.look(began + 10) == ([], [])
+        sessions.took("switch", True, 10.1, began + 10.1)
+        assert ended(sessions, began + 10.2) == []
+
+
 def test_a_switch_that_takes_no_message_is_ended(sessions: Sessions) -> None:
     joined(sessions, "slow", 1)
     joined(sessions, "busy", 2)
@@ -132,12 +175,11 @@ def test_a_switch_that_takes_no_message_is_ended(sessions: Sessions) -> None:
 
 def test_a_switch_that_takes_a_message_now_and_then_is_ended(sessions: Sessions) -> None:
     joined(sessions, "drips", 1)
-    for now in (4.0, 8.0):
-        sessions.took("drips", True, 4.0, now)
+    for now in range(1, 13):
         sessions.heard("drips", now)
-        assert ended(sessions, now) == []
-    sessions.took("drips", True, 4.0, 12.0)
-    assert ended(sessions, 12.0) == ["drips"]
+        if now % 4 == 0:
+            sessions.took("drips", True, 4.0, now)
+        assert ended(sessions, now) == (["drips"] if now == 12 else [])
 
 
 def test_a_session_to_which_the_engine_sends_nothing_more_is_ended(sessions: Sessions) -> None:
