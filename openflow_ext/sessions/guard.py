@@ -40,8 +40,10 @@ _ACCEPT_AGAIN_S = 0.2
 _MOST_TLS_HANDSHAKES = 128
 _TLS_HANDSHAKE_S = 10.0
 _MOST_PORTS = 10_000
-"""The engine keeps every port that a switch describes."""
-_OFPT_FEATURES_REPLY = 6
+"""The engine and the apps keep every port that a switch describes."""
+_OFPT_FEATURES_REPLY, _OFPT_PORT_STATUS, _OFPT_MULTIPART_REPLY = 6, 12, 19
+_OFPMP_PORT_DESC = 13
+_PORT_STATUS_REASONS = (0, 1, 2)
 _DPID_NAME = re.compile(r"dpid-([0-9a-f]{16})", re.IGNORECASE)
 
 
@@ -72,6 +74,7 @@ class Guard:
 
     def opened(self, datapath: Any) -> None:
         """A peer has connected."""
+        datapath.described = set()
         with self._lock:
             ends = self._sessions.opened(datapath, _host(datapath.address), time.monotonic())
         self._end(ends)
@@ -86,9 +89,14 @@ class Guard:
         with self._lock:
             self._sessions.heard(datapath, time.monotonic())
 
-    def may_describe(self, datapath: Any) -> bool:
-        """Whether the ports that the switch has described so far are few enough."""
-        if len(getattr(datapath, "ports", None) or ()) <= _MOST_PORTS:
+    def may_describe(self, datapath: Any, msg: Any) -> bool:
+        """Whether the ports that the switch has described so far, also in ``msg``, are few enough.
+
+        ``datapath.ports`` lacks ports that only apps receive: see ``_described``. A second
+        FEATURES_REPLY empties it.
+        """
+        datapath.described.update(_described(msg))
+        if max(len(datapath.described), len(getattr(datapath, "ports", None) or ())) <= _MOST_PORTS:
             return True
         self._end([End(datapath, f"it described more than {_MOST_PORTS} ports")])
         return False
@@ -254,6 +262,20 @@ def _shut(connection: Any) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
+def _described(msg: Any) -> Iterable[int]:
+    """The numbers of the ports in a message of which the engine may keep none, but which apps receive.
+
+    These are PORT_DESC replies after the handshake, and PORT_STATUS with an unknown reason.
+    """
+    if msg is None:
+        return ()
+    if msg.msg_type == _OFPT_MULTIPART_REPLY and getattr(msg, "type", None) == _OFPMP_PORT_DESC:
+        return (port.port_no for port in msg.body)
+    if msg.msg_type == _OFPT_PORT_STATUS and msg.reason not in _PORT_STATUS_REASONS:
+        return (msg.desc.port_no,)
+    return ()
+
+
 def _probe(datapath: Any) -> None:
     datapath.send_msg(datapath.ofproto_parser.OFPEchoRequest(datapath))
 
@@ -287,7 +309,7 @@ def _extend(datapath_class: Any, guard: Guard) -> None:
         """Whether the engine may handle ``msg``; None: a message that was dropped."""
         guard.heard(self)
         if msg is None or msg.msg_type != _OFPT_FEATURES_REPLY:
-            return guard.may_describe(self)
+            return guard.may_describe(self, msg)
         return guard.may_claim(self, msg.datapath_id)
 
     def send(self: Any, buf: bytes, close_socket: bool = False) -> bool:

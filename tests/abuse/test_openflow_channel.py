@@ -7,7 +7,7 @@ import random
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,9 @@ pytestmark = [pytest.mark.timeout(60), pytest.mark.beside_others]
 ENDLESS_HELLO = b"\4\0\0\x0c\0\0\0\1\0\2\0\0"
 HANDSHAKE_S, CLAIM_S, MOST_HALF_OPEN = 10.0, 3.0, 128
 HELLO, ERROR, ECHO_REQUEST, ECHO_REPLY, FEATURES_REPLY = 0, 1, 2, 3, 6
-PORT_STATUS = 12
+PORT_STATUS, MULTIPART_REQUEST, MULTIPART_REPLY = 12, 18, 19
+PORT_DESC = 13
+UNKNOWN_REASON = 7
 ENDS = (HELLO, ERROR, FEATURES_REPLY)
 """Of these types, a wrong message may end the session of the switch that sends it."""
 
@@ -129,13 +131,56 @@ def test_a_switch_replaces_its_own_dead_session(of_port: int) -> None:
             switch.is_served()
 
 
-def test_a_switch_that_describes_port_after_port_is_ended(of_port: int, switch: ScriptedSwitch) -> None:
+def statuses(reason: int) -> Iterator[bytes]:
+    """A PORT_STATUS message for each of 10,499 ports."""
+    for number in range(1, 10_500):
+        port = wire.encode_port(wire.OfpPort(number))
+        yield message(4, PORT_STATUS, bytes([reason]) + bytes(7) + port)
+
+
+def descriptions(flags: int = 0) -> Iterator[bytes]:
+    """Eleven PORT_DESC replies of 1,000 ports each."""
+    for first in range(1, 11_000, 1000):
+        ports = b"".join(wire.encode_port(wire.OfpPort(number)) for number in range(first, first + 1000))
+        yield message(4, MULTIPART_REPLY, struct.pack("!HH4x", PORT_DESC, flags) + ports)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        pytest.param(lambda: statuses(0), id="added"),
+        pytest.param(lambda: statuses(UNKNOWN_REASON), id="unknown-reason"),
+        pytest.param(descriptions, id="described-again"),
+    ],
+)
+def test_a_switch_that_describes_port_after_port_is_ended(
+    of_port: int, switch: ScriptedSwitch, messages: Callable[[], Iterator[bytes]]
+) -> None:
     with contextlib.closing(ScriptedSwitch(of_port, dpid=2)) as hostile:
         hostile.joined()
-        ports = (wire.encode_port(wire.OfpPort(number)) for number in range(1, 10_500))
-        added = b"".join(message(4, PORT_STATUS, bytes(8) + port) for port in ports)
         with contextlib.suppress(ConnectionError):
-            hostile.send_raw(added)
+            hostile.send_raw(b"".join(messages()))
+        assert hostile.ended.wait(10)
+        switch.is_served()
+
+
+class Undescribed(ScriptedSwitch):
+    """A switch that does not answer the request for its ports, so that its handshake goes on."""
+
+    def _answer(self, data: bytes) -> None:
+        if data[1] != MULTIPART_REQUEST:
+            super()._answer(data)
+
+
+def test_a_switch_that_sends_its_features_again_and_again_may_not_describe_more(
+    of_port: int, switch: ScriptedSwitch
+) -> None:
+    """Each FEATURES_REPLY empties the ports that the engine keeps."""
+    features = message(4, FEATURES_REPLY, struct.pack("!QIBB2xII", 2, 0, 1, 0, 0, 0))
+    with contextlib.closing(Undescribed(of_port, dpid=2)) as hostile:
+        hostile.joined()
+        with contextlib.suppress(ConnectionError):
+            hostile.send_raw(b"".join(part + features for part in descriptions(wire.OFPMPF_REPLY_MORE)))
         assert hostile.ended.wait(10)
         switch.is_served()
 
