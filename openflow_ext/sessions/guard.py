@@ -157,16 +157,20 @@ class Guard:
             self._log(address, f"refused: {_MOST_TLS_HANDSHAKES} TLS handshakes are going on")
             connection.close()
             return None
-        self._handshakes[connection] = time.monotonic()
+        began = time.monotonic()
         try:
             connection.settimeout(_TLS_HANDSHAKE_S)
-            return self._shared(context.wrap_socket(connection, server_side=True))
+            # The wrapper takes over the descriptor: only through it can ``watch`` end the handshake.
+            connection = context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+            self._handshakes[connection] = began
+            connection.do_handshake()
+            return self._shared(connection)
         except (OSError, ValueError) as error:  # ValueError: closed during the handshake
             self._log(address, f"TLS handshake failed: {error}")
             connection.close()
             return None
         finally:
-            del self._handshakes[connection]
+            self._handshakes.pop(connection, None)
 
     def _shared(self, connection: ssl.SSLSocket) -> Any:
         """A connection that one thread reads while another one writes. Green threads need no lock."""
@@ -257,9 +261,15 @@ def _host(address: Any) -> str:
 
 
 def _shut(connection: Any) -> None:
-    """Let every call that waits for ``connection`` return."""
+    """Let every call that waits for ``connection`` return.
+
+    The method of a TLS socket would discard the state of TLS, which the waiting call still needs.
+    """
     with contextlib.suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
+        if isinstance(connection, ssl.SSLSocket):
+            socket.SocketType.shutdown(connection, socket.SHUT_RDWR)  # Ryu replaces socket.socket
+        else:
+            connection.shutdown(socket.SHUT_RDWR)
 
 
 def _described(msg: Any) -> Iterable[int]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.agent.certificates import certify
-from tests.support.controllers import quiet_app
+from tests.support.controllers import hasty_app, quiet_app
 from tests.support.controllers.processes import connect, free_port
 from tests.support.openflow.scripted_switch import ScriptedSwitch
 from weir_base.paths import PROJECT
@@ -34,11 +36,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=["ryu", "os-ken"])
 def of_port(request: pytest.FixtureRequest, folder: Path) -> Iterator[int]:
+    with tls_controller(request.param, quiet_app.__name__, folder) as port:
+        yield port
+
+
+@contextlib.contextmanager
+def tls_controller(engine: str, app: str, folder: Path) -> Iterator[int]:
+    """The port of a controller with TLS."""
     port = free_port()
     files = (f"{folder}/controller.key", f"{folder}/controller.pem", f"{folder}/ca.pem")
     names = ("--private-key", "--certificate", "--ca-certificate")
-    argv = [sys.executable, "-W", "ignore", "-m", "weir", "controller", "--engine", request.param]
-    argv += ["--listen", f"127.0.0.1:{port}", "--apps", quiet_app.__name__]
+    argv = [sys.executable, "-W", "ignore", "-m", "weir", "controller", "--engine", engine]
+    argv += ["--listen", f"127.0.0.1:{port}", "--apps", app]
     argv += [part for pair in zip(names, files, strict=True) for part in pair]
     env = {**os.environ, "PYTHONPATH": str(PROJECT)}
     with subprocess.Popen(
@@ -99,3 +108,32 @@ def test_a_certificate_speaks_for_the_datapath_ids_that_it_names(dial: Dial) -> 
         with dial("bound", dpid) as switch:
             switch.joined()
             switch.is_served()
+
+
+@pytest.mark.parametrize("engine", ["ryu", "os-ken"])
+def test_a_handshake_that_arrives_byte_by_byte_is_ended(engine: str, folder: Path) -> None:
+    """Each byte comes long before the limit, which holds for the whole handshake."""
+    with (
+        tls_controller(engine, hasty_app.__name__, folder) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=0.25) as stranger,
+    ):
+        began = time.monotonic()
+        for byte in client_hello():
+            try:
+                stranger.sendall(bytes([byte]))
+                if not stranger.recv(1):
+                    break
+            except TimeoutError:  # the handshake goes on
+                assert time.monotonic() - began < hasty_app.HANDSHAKE_S + 10
+            except ConnectionError:
+                break
+        assert time.monotonic() - began > hasty_app.HANDSHAKE_S / 2, "it was not refused at once"
+
+
+def client_hello() -> bytes:
+    """The first message of a TLS handshake: some 500 bytes."""
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(received, sent, server_hostname="127.0.0.1")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return sent.read()
