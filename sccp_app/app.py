@@ -9,14 +9,19 @@ from app_base.messages import ask_entries, delete_exactly
 from flowdb.context import FlowDbContext
 from flowdb.flow import PortKey
 from openflow_ext.engine import MAIN_DISPATCHER, ofp_event, set_ev_cls
+from openflow_ext.wire import OFPET_EXPERIMENTER, ErrorCode
 from sccp_app import messages
 from sccp_app.common_rtt import CommonRtts, PortRtt, why_not_clamping
 from sccp_app.config import SccpSettings
 from sccp_app.metrics import CommonRttMetrics
+from sccp_app.own_settings import OwnSettings
 from sccp_app.stage import STAGE
 from telemetry_app.core import PortSample
 from telemetry_app.events import EventPortSamples
 from telemetry_app.metrics import PortCollector
+
+_CANNOT_CARRY = (ErrorCode.BAD_PORT, ErrorCode.NO_DATAPLANE)
+"""The errors of an agent whose port does not carry its programs, which may change."""
 
 
 class SccpApp(ControllerApp[SccpSettings]):
@@ -33,8 +38,10 @@ class SccpApp(ControllerApp[SccpSettings]):
         self.metrics.registry.register(CommonRttMetrics(self.common_rtts, self._capacities_bps))
         self._config_xids: dict[int, int] = {}
         self._not_clamping: dict[PortKey, str] = {}
+        self._own_settings = OwnSettings()
 
     def switch_connected(self, datapath: Any) -> None:
+        self._own_settings.switch_gone(datapath.id)
         scope = self.settings.scope
         config = messages.configure_ports(datapath, self.settings.policy, scope)
         datapath.send_msg(config)
@@ -48,7 +55,12 @@ class SccpApp(ControllerApp[SccpSettings]):
             datapath.send_msg(message)
         datapath.send_msg(ask_entries(datapath, STAGE.cookie))
 
+    def switch_disconnected(self, dpid: int) -> None:
+        self._own_settings.switch_gone(dpid)
+
     def message_refused(self, refusal: Refusal) -> None:
+        if refusal.type == OFPET_EXPERIMENTER and refusal.code in _CANNOT_CARRY:
+            self._own_settings.refused(refusal.dpid, refusal.xid)
         if self._config_xids.get(refusal.dpid) == refusal.xid:
             text = "switch %016x refuses SCCP's settings: run weir switch on its host"
             self.logger.warning(text, refusal.dpid)
@@ -61,6 +73,7 @@ class SccpApp(ControllerApp[SccpSettings]):
                 self._configure_port(ev.msg.datapath, port)
         else:
             self.common_rtts.port_gone(port)
+            self._own_settings.port_gone(port)
             self._not_clamping.pop(port, None)
             self._capacities_bps.pop(port, None)
 
@@ -88,6 +101,8 @@ class SccpApp(ControllerApp[SccpSettings]):
         for sample in ev.samples:
             self._capacities_bps[sample.port] = sample.counters.capacity_bps
             self._log_clamping(sample)
+            if self._own_settings.take_refused(sample.port) and ev.dpid in self.datapaths:
+                self._configure_port(self.datapaths[ev.dpid], sample.port)
 
     def _log_clamping(self, sample: PortSample) -> None:
         """Log once that a port cannot clamp, with the reason, and once that it clamps again."""
@@ -104,9 +119,9 @@ class SccpApp(ControllerApp[SccpSettings]):
         """Send a port its own settings."""
         settings, rtt = self.settings, self.common_rtts.of_port(port)
         common_rtt_us = settings.common_rtt_us if rtt is None else rtt.common_rtt_us
-        datapath.send_msg(
-            messages.configure_port(datapath, settings.policy, settings.scope, port, common_rtt_us)
-        )
+        config = messages.configure_port(datapath, settings.policy, settings.scope, port, common_rtt_us)
+        datapath.send_msg(config)
+        self._own_settings.sent(port, config.xid)
 
     def _send_rtt(self, datapath: Any, rtt: PortRtt) -> None:
         self._configure_port(datapath, rtt.port)

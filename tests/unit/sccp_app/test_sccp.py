@@ -284,6 +284,55 @@ def test_sccp_acts_at_the_switches_and_ports_of_act_at_only(app, monkeypatch):
     assert list(flags_of(datapath)) == [2], "the port was created again"
 
 
+REFUSED_FOR_NOW = {"type": wire.OFPET_EXPERIMENTER, "exp_type": wire.ErrorCode.NO_DATAPLANE}
+
+
+@pytest.mark.parametrize("code", ["NO_DATAPLANE", "BAD_PORT"])
+def test_a_port_that_refused_its_own_settings_gets_them_once_when_it_carries_programs(app, monkeypatch, code):
+    datapath = connected(app, monkeypatch, act_at=["0000000000000001:2"])
+    everywhere, own = [one for one in datapath.sent if one.msg_type == 4]
+    assert [port_no for port_no, _ in configs(datapath)] == [wire.OFPP_ANY, 2]
+    datapath.sent.clear()
+    refusal = {**REFUSED_FOR_NOW, "exp_type": wire.ErrorCode[code]}
+    for one in (everywhere, own):
+        app.on_error(event(datapath, xid=one.xid, **refusal))
+    app.on_samples(EventPortSamples(1, (a_sample(PortKey(1, 1)),)))
+    assert datapath.sent == [], "port 2 carries no programs"
+    for _ in range(3):
+        app.on_samples(EventPortSamples(1, (a_sample(PortKey(1, 1)), a_sample(A_PORT))))
+    assert list(flags_of(datapath)) == [2]
+    assert not flags_of(datapath)[2] & OBSERVE
+    (again,) = datapath.sent
+    app.on_error(event(datapath, xid=own.xid, **refusal))
+    app.on_samples(EventPortSamples(1, (a_sample(A_PORT),)))
+    assert datapath.sent == [again], "a late error about older settings"
+    app.on_error(event(datapath, xid=again.xid, **refusal))
+    app.on_samples(EventPortSamples(1, (a_sample(A_PORT),)))
+    assert len(datapath.sent) == 2
+
+
+def test_settings_that_a_port_can_never_take_are_not_repeated(app, monkeypatch):
+    datapath = connected(app, monkeypatch, act_at=["0000000000000001:2"])
+    sent = len(datapath.sent)
+    for one in list(datapath.sent):
+        app.on_error(
+            event(datapath, xid=one.xid, type=wire.OFPET_EXPERIMENTER, exp_type=wire.ErrorCode.BAD_VALUE)
+        )
+    app.on_samples(EventPortSamples(1, (a_sample(A_PORT),)))
+    assert len(datapath.sent) == sent
+
+
+def test_a_refusal_of_an_earlier_session_is_not_repeated(app, monkeypatch):
+    old = connected(app, monkeypatch, act_at=["0000000000000001:2"])
+    for one in old.sent:
+        app.on_error(event(old, xid=one.xid, **REFUSED_FOR_NOW))
+    app.on_switch_gone(SimpleNamespace(datapath=old))
+    datapath = connected(app, monkeypatch, act_at=["0000000000000001:2"])
+    datapath.sent.clear()
+    app.on_samples(EventPortSamples(1, (a_sample(A_PORT),)))
+    assert datapath.sent == []
+
+
 def matching(rules, src, dst, dst_port=80):
     """The first rule with a window action that matches segments of these ends, as the data plane finds it."""
 
