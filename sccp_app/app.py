@@ -38,9 +38,11 @@ class SccpApp(ControllerApp[SccpSettings]):
         self.metrics.registry.register(CommonRttMetrics(self.common_rtts, self._capacities_bps))
         self._config_xids: dict[int, int] = {}
         self._not_clamping: dict[PortKey, str] = {}
+        self._sampled: dict[int, set[PortKey]] = {}
         self._own_settings = OwnSettings()
 
     def switch_connected(self, datapath: Any) -> None:
+        self.common_rtts.switch_up(datapath.id)
         self._own_settings.switch_gone(datapath.id)
         scope = self.settings.scope
         config = messages.configure_ports(datapath, self.settings.policy, scope)
@@ -56,7 +58,9 @@ class SccpApp(ControllerApp[SccpSettings]):
         datapath.send_msg(ask_entries(datapath, STAGE.cookie))
 
     def switch_disconnected(self, dpid: int) -> None:
+        self.common_rtts.switch_gone(dpid)
         self._own_settings.switch_gone(dpid)
+        self._config_xids.pop(dpid, None)
 
     def message_refused(self, refusal: Refusal) -> None:
         if refusal.type == OFPET_EXPERIMENTER and refusal.code in _CANNOT_CARRY:
@@ -74,8 +78,7 @@ class SccpApp(ControllerApp[SccpSettings]):
         else:
             self.common_rtts.port_gone(port)
             self._own_settings.port_gone(port)
-            self._not_clamping.pop(port, None)
-            self._capacities_bps.pop(port, None)
+            self._forget_samples(port)
 
     @set_ev_cls([ofp_event.EventOFPFlowStatsReply, ofp_event.EventOFPFlowDescStatsReply], CONNECTED)
     def on_entries(self, ev: Any) -> None:
@@ -86,23 +89,32 @@ class SccpApp(ControllerApp[SccpSettings]):
     @set_ev_cls(ofp_event.EventOFPFlowReport, CONNECTED)
     def on_flow_report(self, ev: Any) -> None:
         dpid = ev.msg.datapath.id
-        if self.settings.policy.corrects_allowance:
+        if self.settings.policy.corrects_allowance or dpid not in self.datapaths:
             return
         for record in ev.msg.records:
             if record.handshake_rtt_us:
                 port = PortKey(dpid, record.out_port)
                 rtt = self.common_rtts.on_handshake(port, record.handshake_rtt_us, record.first_ns)
-                if rtt and dpid in self.datapaths:
+                if rtt:
                     self._send_rtt(self.datapaths[dpid], rtt)
 
     @set_ev_cls(EventPortSamples)
     def on_samples(self, ev: EventPortSamples) -> None:
         self.port_figures.take(ev.dpid, ev.samples)
+        ports = {sample.port for sample in ev.samples}
+        for port in self._sampled.pop(ev.dpid, set()) - ports:
+            self._forget_samples(port)
+        if ports:
+            self._sampled[ev.dpid] = ports
         for sample in ev.samples:
             self._capacities_bps[sample.port] = sample.counters.capacity_bps
             self._log_clamping(sample)
             if self._own_settings.take_refused(sample.port) and ev.dpid in self.datapaths:
                 self._configure_port(self.datapaths[ev.dpid], sample.port)
+
+    def _forget_samples(self, port: PortKey) -> None:
+        self._not_clamping.pop(port, None)
+        self._capacities_bps.pop(port, None)
 
     def _log_clamping(self, sample: PortSample) -> None:
         """Log once that a port cannot clamp, with the reason, and once that it clamps again."""

@@ -29,6 +29,10 @@ SPACING_NS = 10_000_000
 """A handshake that begins within this time of the last counted one does not count."""
 TOO_SHORT = 2
 """If the shortest of all kept handshakes exceeds the common RTT times this, the port does not clamp."""
+MOST_PORTS = 4096
+"""The ports of a switch that are measured. An agent's data plane has no more (WEIR_MAX_PORTS)."""
+MOST_KEPT_PORTS = 10_000
+"""The ports of disconnected switches whose common RTT is kept for their next session."""
 _LEAST_CHANGE = 0.1
 """A measured common RTT is sent only if it differs from the last one by this part."""
 
@@ -85,32 +89,63 @@ class _Handshakes:
 
 
 class CommonRtts:
-    """The handshakes of every port, and the common RTT of each port where it differs from the setting."""
+    """The handshakes of every port, and the common RTT of each port where it differs from the setting.
+
+    Both are kept by datapath id. A switch can invent port numbers, so at most MOST_PORTS of each are kept.
+    """
 
     def __init__(self, policy: RttPolicy) -> None:
         self._policy = policy
-        self._handshakes: dict[PortKey, _Handshakes] = {}
-        self._in_force: dict[PortKey, PortRtt] = {}
+        self._handshakes: dict[int, dict[PortKey, _Handshakes]] = {}
+        self._in_force: dict[int, dict[PortKey, PortRtt]] = {}
+        self._gone: dict[int, None] = {}
 
     def __iter__(self) -> Iterator[PortRtt]:
-        return iter(self._in_force.values())
+        for rtts in list(self._in_force.values()):
+            yield from list(rtts.values())
 
     def of_switch(self, dpid: int) -> list[PortRtt]:
         """What a switch that reconnects needs besides the settings for all ports."""
-        return [rtt for rtt in self if rtt.port.dpid == dpid]
+        return list(self._in_force.get(dpid, {}).values())
 
     def of_port(self, port: PortKey) -> PortRtt | None:
         """The common RTT of a port if it differs from the setting."""
-        return self._in_force.get(port)
+        return self._in_force.get(port.dpid, {}).get(port)
 
     def port_gone(self, port: PortKey) -> None:
         """Forget a port that was removed."""
-        self._handshakes.pop(port, None)
-        self._in_force.pop(port, None)
+        self._handshakes.get(port.dpid, {}).pop(port, None)
+        self._in_force.get(port.dpid, {}).pop(port, None)
+
+    def switch_up(self, dpid: int) -> None:
+        """A switch connected."""
+        self._gone.pop(dpid, None)
+
+    def switch_gone(self, dpid: int) -> None:
+        """A switch disconnected: forget its handshakes.
+
+        Its common RTTs stay for its next session, unless more than MOST_KEPT_PORTS ports of disconnected
+        switches have one. Then those of the switches that disconnected first are forgotten.
+        """
+        self._handshakes.pop(dpid, None)
+        if not self._in_force.get(dpid):
+            self._in_force.pop(dpid, None)
+            return
+        self._gone.pop(dpid, None)
+        self._gone[dpid] = None
+        kept = sum(len(self._in_force[gone]) for gone in self._gone)
+        while kept > MOST_KEPT_PORTS:
+            oldest = next(iter(self._gone))
+            del self._gone[oldest]
+            kept -= len(self._in_force.pop(oldest))
 
     def on_handshake(self, port: PortKey, rtt_us: int, at_ns: int) -> PortRtt | None:
         """A flow through this port opened at ``at_ns``. Returns the port's common RTT if it changed."""
-        kept = self._handshakes.setdefault(port, _Handshakes())
+        ports = self._handshakes.setdefault(port.dpid, {})
+        rtts = self._in_force.setdefault(port.dpid, {})
+        if (port not in ports and len(ports) >= MOST_PORTS) or (port not in rtts and len(rtts) >= MOST_PORTS):
+            return None
+        kept = ports.setdefault(port, _Handshakes())
         if abs(at_ns - kept.last_ns) < SPACING_NS:
             return None
         kept.last_ns = at_ns
@@ -118,11 +153,11 @@ class CommonRtts:
         if len(kept.rtts_us) < LEAST_HANDSHAKES:
             return None
         ordered = sorted(kept.rtts_us)
-        before = self._in_force.get(port) or PortRtt(port, self._policy.fixed_us, 0, 0)
+        before = self.of_port(port) or PortRtt(port, self._policy.fixed_us, 0, 0)
         rtt = PortRtt(port, self._common_us(ordered), ordered[0], ordered[len(ordered) // 2])
         if not _differ(before, rtt):
             return None
-        self._in_force[port] = rtt
+        rtts[port] = rtt
         return rtt
 
     def _common_us(self, ordered: list[int]) -> int:

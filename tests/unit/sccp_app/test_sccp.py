@@ -16,6 +16,7 @@ from openflow_ext.switch.dataplane.rules import CountOp, WindowOp
 from openflow_ext.switch.openflow.extension_rules import rule_of
 from openflow_ext.switch.openflow.flow_mods import FlowMod
 from openflow_ext.wire import PortCountersFlags, PortCountersRecord
+from sccp_app import common_rtt
 from sccp_app.app import SccpApp
 from sccp_app.common_rtt import KEPT_HANDSHAKES, SPACING_NS, CommonRtts, PortRtt, RttPolicy, why_not_clamping
 from sccp_app.config import SccpSettings
@@ -424,9 +425,11 @@ def test_a_common_rtt_that_is_too_short_is_logged_and_sent_after_a_reconnect(app
     app.on_switch_gone(SimpleNamespace(datapath=again))
     app.on_switch_gone(SimpleNamespace(datapath=datapath))
     app.on_flow_report(flow_report(datapath, [100] * 20))
-    assert len(configs(datapath)) == 3, "nobody to tell"
+    assert len(configs(datapath)) == 3, "the switch has disconnected"
     app.on_switch(event(again))
-    assert configs(again) == [(wire.OFPP_ANY, 600), (2, 600)]
+    assert configs(again) == [(wire.OFPP_ANY, 600), (2, 0)]
+    app.on_flow_report(flow_report(again, [100] * 20))
+    assert configs(again)[2:] == [(2, 600)]
 
 
 def test_a_measured_common_rtt_is_sent_and_in_the_metrics(app, monkeypatch):
@@ -444,6 +447,50 @@ def test_a_measured_common_rtt_is_sent_and_in_the_metrics(app, monkeypatch):
     gone = event(datapath, reason=datapath.ofproto.OFPPR_DELETE, desc=SimpleNamespace(port_no=2))
     app.on_port_status(gone)
     assert value("weir_sccp_overshoot_bytes", of) is None
+
+
+def test_state_of_ports_ends_with_their_samples_and_their_switch(app):
+    app.on_switch(event(FakeDatapath()))
+    lacking = PortCountersFlags.ATTACHED | PortCountersFlags.NO_QUEUE
+    for first in (1, 1001):
+        ports = [PortKey(1, number) for number in range(first, first + 1000)]
+        records = [PortCountersRecord(port.port_no, flags=lacking) for port in ports]
+        samples = (PortSample(port, "p", 1, one) for port, one in zip(ports, records, strict=True))
+        app.on_samples(EventPortSamples(1, tuple(samples)))
+        assert list(app._capacities_bps) == list(app._not_clamping) == ports
+    app.on_samples(EventPortSamples(1, ()))
+    assert not app._capacities_bps
+    assert not app._not_clamping
+
+
+def test_a_switch_that_invents_ports_fills_its_own_part_only(monkeypatch):
+    monkeypatch.setattr(common_rtt, "MOST_PORTS", 3)
+    shares = CommonRtts(RttPolicy(300))
+    for dpid, number in ((1, 1), (1, 2), (1, 3), (1, 4), (2, 4)):
+        for step in range(20):
+            shares.on_handshake(PortKey(dpid, number), 700, step * SPACING_NS)
+    assert [rtt.port for rtt in shares] == [PortKey(1, 1), PortKey(1, 2), PortKey(1, 3), PortKey(2, 4)]
+    shares.switch_gone(1)
+    shares.switch_up(1)
+    for step in range(20):
+        shares.on_handshake(PortKey(1, 4), 700, step * SPACING_NS)
+    assert [rtt.port.port_no for rtt in shares.of_switch(1)] == [1, 2, 3]
+
+
+def test_common_rtts_of_disconnected_switches_are_bounded(monkeypatch):
+    monkeypatch.setattr(common_rtt, "MOST_KEPT_PORTS", 3)
+    shares = CommonRtts(RttPolicy(300))
+    for dpid, ports in ((1, 2), (2, 1), (3, 1), (4, 1)):
+        for number in range(ports):
+            for step in range(20):
+                shares.on_handshake(PortKey(dpid, number), 700, step * SPACING_NS)
+    for dpid in (1, 2, 3):
+        shares.switch_gone(dpid)
+    assert [rtt.port.dpid for rtt in shares] == [2, 3, 4], "switch 1 disconnected first"
+    shares.switch_up(2)
+    for dpid in (3, 4):
+        shares.switch_gone(dpid)
+    assert [rtt.port.dpid for rtt in shares] == [2, 3, 4]
 
 
 def test_a_switch_without_the_extension_is_logged_once(app, caplog):
