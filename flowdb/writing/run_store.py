@@ -58,7 +58,7 @@ class RunStore(Store):
         self._clock = Clock(spec.boot_ns)
         self.commands = CommandInbox()
         self._unrecorded = spec.unrecorded
-        self._data_version: int | None = None
+        self._looked: tuple[frozenset[str], int] | None = None
         tasks = [
             PeriodicTask(HEARTBEAT_S, self._heartbeat),
             PeriodicTask(_COMMANDS_S, self._claim_commands, self._may_have_commands),
@@ -68,7 +68,7 @@ class RunStore(Store):
         super().__init__(open_engine(spec.url), tasks, spec.max_pending)
 
     def _use(self, connection: Connection) -> None:
-        self._data_version = None
+        self._looked = None
         if self._unrecorded is not None:
             schema.prepare(self._engine, self._spec.url)
             run = self._unrecorded
@@ -86,12 +86,17 @@ class RunStore(Store):
         return False
 
     def _may_have_commands(self, connection: Connection) -> bool:
-        """SQLite states at little cost whether another process has written since the last look."""
-        if not self.commands.kinds or connection.dialect.name != "sqlite":
-            return bool(self.commands.kinds)
+        """SQLite states at little cost whether another process has written since the last look.
+
+        A look for more kinds of commands may find some that waited already.
+        """
+        kinds = self.commands.kinds
+        if not kinds or connection.dialect.name != "sqlite":
+            return bool(kinds)
         driver: Any = connection.connection.driver_connection
-        before, (self._data_version,) = self._data_version, driver.execute("PRAGMA data_version").fetchone()
-        return before != self._data_version
+        (data_version,) = driver.execute("PRAGMA data_version").fetchone()
+        before, self._looked = self._looked, (kinds, data_version)
+        return before != self._looked
 
     def _claim_commands(self, connection: Connection) -> bool:
         kinds = self.commands.kinds

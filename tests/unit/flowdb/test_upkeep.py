@@ -100,6 +100,16 @@ def test_a_controller_claims_only_the_kinds_that_it_takes(url, open_db):
         assert [command.kind in kinds for command in found] == [True]
 
 
+def test_a_kind_that_is_taken_later_finds_commands_that_waited(url, open_db):
+    with open_engine(url).begin() as connection:
+        for kind in ("release", "off"):
+            commands.request_command(connection, kind, {}, "ann")
+    db = open_db(url)
+    for kinds, kind in ((commands.FLOW_KINDS, "release"), (commands.SWITCH_KINDS, "off")):
+        found = wait_until(lambda kinds=kinds: db.take_commands(kinds), f"{kind} is claimed")
+        assert [command.kind for command in found] == [kind]
+
+
 def test_commands_of_two_readers_of_one_inbox_are_kept_apart():
     inbox = CommandInbox()
     assert inbox.take(["off"]) == []
