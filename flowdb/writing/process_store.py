@@ -69,10 +69,10 @@ class _WriterProcess:
     """A fresh interpreter: a fork would copy eventlet's state. A terminal's signals do not reach it.
 
     The pipes are plain files. Pipes of eventlet's ``Popen`` would run a hub in this thread for
-    each message. Raises OSError if the process cannot be started.
+    each message. Raises OSError if the process cannot be started. Call ``open_store`` before ``exchange``.
     """
 
-    def __init__(self, spec: RunSpec) -> None:
+    def __init__(self) -> None:
         command = [sys.executable, "-P", "-m", "flowdb.writing.writer_process"]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         requests, replies = os.pipe(), os.pipe()
@@ -88,7 +88,15 @@ class _WriterProcess:
         finally:
             os.close(requests[0])
             os.close(replies[1])
+
+    def open_store(self, spec: RunSpec) -> None:
+        """Let the process open its store, and wait until it has done so.
+
+        Raises OSError with the process's reason if it cannot, and errors of pipes and pickle if it ended.
+        """
         self._send(spec)
+        if refusal := pickle.load(self._replies):  # noqa: S301 - our own process
+            raise OSError(refusal)
 
     def exchange(self, request: WriterRequest) -> WriterReply:
         """Send a request and wait for the reply. Raises errors of pipes and pickle if the process ended."""
@@ -203,9 +211,13 @@ class ProcessStore:
         self._kill_writer()
 
     def _exchange(self, is_last: bool) -> None:
-        """Raises the errors of pipes and pickle if the writer ended, and OSError if none can be started."""
+        """Raises the errors of pipes and pickle if the writer ended, and OSError if none can be started.
+
+        Changes wait until the writer has opened its store: one that cannot do so has not read them.
+        """
         if self._writer is None:
-            self._writer = _WriterProcess(self._spec)
+            self._writer = _WriterProcess()
+            self._writer.open_store(self._spec)
         with self._lock:
             packed, self._waiting, self._sent = self._waiting, [], len(self._waiting)
             self._sent_since_s = self._waiting_since_s
@@ -229,6 +241,7 @@ class ProcessStore:
             ended, replied = self._ended_writers, self._replied
             self._waiting_since_s = self._oldest_s(time.monotonic())
             self._waiting[:0] = again
+            waiting = len(self._waiting)
             self._ended_writers = replace(
                 ended,
                 written=ended.written + replied.written,
@@ -237,7 +250,7 @@ class ProcessStore:
             )
             self._replied, self._sent = _ZERO, 0
         why = str(error) or "killed"
-        text = f"the writer process ended ({why}); another one gets {len(again)} changes, {lost} are lost"
+        text = f"the writer process ended ({why}); another one gets {waiting} changes, {lost} are lost"
         self._notices.append((logging.ERROR, text))
         self._never.wait(_RESTART_S)
 

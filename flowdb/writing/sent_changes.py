@@ -40,9 +40,12 @@ class SentChanges:
     def take_back(self) -> tuple[list[bytes], int]:
         """The writer has ended. Returns the unwritten changes for the next one, and how many are lost.
 
-        They may be written twice, with the same result (``changes.py``).
+        They may be written twice, with the same result (``changes.py``). A writer that had nothing to write
+        does not count as one of MOST_WRITERS.
         """
         again, lost = [change for _, changes in self._requests for change in changes], self._unkept
+        if not again and not lost:
+            return [], 0
         self._requests.clear()
         self._kept = self._unkept = 0
         self._ended_writers += 1

@@ -10,9 +10,10 @@ import signal
 import sys
 from typing import IO
 
+from flowdb.engine import FlowDbError
 from flowdb.writing.flow_changes import unpacked
 from flowdb.writing.process_store import WriterReply, WriterRequest
-from flowdb.writing.run_store import RunStore
+from flowdb.writing.run_store import RunSpec, RunStore
 from flowdb.writing.store import LOG, Notice
 
 _NICE = 10
@@ -36,11 +37,21 @@ class _Collector(logging.Handler):
 
 
 def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
-    """Carry out requests until the last one, or until the controller's end of the pipe is closed."""
+    """Carry out requests until the last one, or until the controller's end of the pipe is closed.
+
+    The first reply is the reason why the store cannot be opened, or an empty text.
+    """
     collector = _Collector()
     LOG.addHandler(collector)
     LOG.propagate = False
-    store, is_last = RunStore(pickle.load(requests)), False  # noqa: S301 - from our own controller
+    spec: RunSpec = pickle.load(requests)  # noqa: S301 - from our own controller
+    try:
+        store = RunStore(spec)
+    except FlowDbError as error:
+        _reply(replies, str(error))
+        return
+    _reply(replies, "")
+    is_last = False
     while not is_last:
         try:
             request: WriterRequest = pickle.load(requests)  # noqa: S301 - from our own controller
@@ -52,8 +63,12 @@ def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
         commands = store.commands.take(request.wanted_commands)
         if is_last:
             store.close()
-        pickle.dump(WriterReply(store.written_mark, store.counters, collector.take(), commands), replies)
-        replies.flush()
+        _reply(replies, WriterReply(store.written_mark, store.counters, collector.take(), commands))
+
+
+def _reply(replies: IO[bytes], message: WriterReply | str) -> None:
+    pickle.dump(message, replies)
+    replies.flush()
 
 
 def main() -> None:

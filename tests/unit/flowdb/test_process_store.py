@@ -193,6 +193,26 @@ def test_a_change_that_ends_each_writer_is_dropped(sqlite_url, open_db, caplog):
     assert [flow.src_port for flow in rows(sqlite_url, FlowRow)] == [1]
 
 
+def test_writers_that_cannot_open_their_store_lose_no_change(
+    sqlite_url, open_db, caplog, monkeypatch, tmp_path
+):
+    monkeypatch.setattr("flowdb.writing.process_store._RESTART_S", 0.01)
+    db = open_db(sqlite_url, store=ProcessStore)
+    pid = writer_of(db)
+    folder = (tmp_path / "weir").rename(tmp_path / "away")
+    (tmp_path / "weir").write_text("a file in place of the folder")
+    os.kill(pid, signal.SIGKILL)
+    db.flow_opened(new_flow(db, 1))
+    wait_until(lambda: db.counters.failures, "writers do not start", lambda count: count > 2 * MOST_WRITERS)
+    (tmp_path / "weir").unlink()
+    folder.rename(tmp_path / "weir")
+    db.flow_opened(new_flow(db, 2))
+    db.close()
+    assert [flow.src_port for flow in rows(sqlite_url, FlowRow)] == [1, 2]
+    assert (db.counters.lost, db.counters.pending) == (0, 0)
+    assert f"cannot write the flow database {tmp_path}/weir/flow.db" in caplog.text
+
+
 def test_a_writer_ignores_sigint_and_sigterm(db, url):
     pid = writer_of(db)
     for number in (signal.SIGINT, signal.SIGTERM):

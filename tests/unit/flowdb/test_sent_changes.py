@@ -58,6 +58,14 @@ def test_a_writer_that_has_written_something_was_not_ended_by_the_changes():
         assert sent.take_back() == ([b"b"], 0)
 
 
+def test_a_writer_that_got_no_change_was_not_ended_by_the_changes():
+    sent = SentChanges(10)
+    for _ in range(MOST_WRITERS - 1):
+        assert sent.take_back() == ([], 0)
+    sent.add([b"a"])
+    assert sent.take_back() == ([b"a"], 0)
+
+
 def test_requests_without_changes_take_no_room_while_the_database_is_down():
     sent = SentChanges(2)
     sent.add([b"a"])
