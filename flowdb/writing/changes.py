@@ -20,6 +20,7 @@ from flowdb.writing.statements import Verb, execute
 _VERB_ORDER: dict[Verb, int] = {"merge": 0, "insert": 1, "update": 2}
 
 
+RowKey = tuple[type[Base], tuple[Any, ...]]
 Packed = tuple[Any, ...]
 """A change as plain values. The first names the table, or a change of several rows (``flow_changes``)."""
 
@@ -30,6 +31,7 @@ class _Columns(NamedTuple):
     key: tuple[str, ...]
     all: frozenset[str]
     required: frozenset[str]
+    references: tuple[tuple[str, type[Base]], ...]
 
 
 @cache
@@ -42,6 +44,11 @@ def _columns(row: type[Base]) -> _Columns:
         tuple(column.name for column in table.primary_key),
         frozenset(table.columns.keys()),
         frozenset(required),
+        tuple(
+            (column.name, _rows()[key.column.table.name])
+            for column in table.columns
+            for key in column.foreign_keys
+        ),
     )
 
 
@@ -61,6 +68,11 @@ class Change:
     def single_rows(self) -> Iterable[Change]:
         """The changes of single rows that this change consists of."""
         return (self,)
+
+    def parents(self) -> list[RowKey]:
+        """The rows to which this change's values refer by foreign keys."""
+        references = ((row, self.values.get(name)) for name, row in _columns(self.row).references)
+        return [(row, (key,)) for row, key in references if key is not None]
 
     def packed(self) -> Packed:
         """This change as plain values, for another process."""

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 import psycopg
 from sqlalchemy.engine import Connection, Engine
@@ -29,16 +28,17 @@ from sqlalchemy.exc import (
 )
 
 from flowdb.engine import first_line
-from flowdb.models import Base
 from flowdb.native_threads import native_threading
-from flowdb.writing.changes import Change, in_write_order, write
+from flowdb.writing.changes import Change, RowKey, in_write_order, write
 
 LOG = logging.getLogger(__name__)
 
 MAX_BATCH = 20_000
-"""Limit of the changes in one transaction. It bounds the loss by a crash and the time of the lock."""
+"""Limit of the changes in one transaction. It bounds the loss by a crash and the time of the lock.
 
-RowKey = tuple[type[Base], tuple[Any, ...]]
+Rows to which these changes refer come on top.
+"""
+
 Notice = tuple[int, str]
 """A log line that waits: its level and its text."""
 
@@ -213,6 +213,13 @@ class Store:
                 self._batch_mark = self._mark
             else:
                 self._batch = [self._pending.pop(key) for key in keys]
+                self._take_parents()
+
+    def _take_parents(self) -> None:
+        """Take the waiting rows to which the batch refers: a change may refer to a row that came later."""
+        for change in self._batch:  # also those that this loop appends
+            parents = [self._pending.pop(key, None) for key in change.parents()]
+            self._batch.extend(parent for parent in parents if parent is not None)
 
     def _succeed(self) -> None:
         if self._failing:

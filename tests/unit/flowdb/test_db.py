@@ -22,6 +22,9 @@ from flowdb.models import (
     RunRow,
     SwitchRow,
 )
+from flowdb.writing import store as store_module
+from flowdb.writing.changes import make_change
+from flowdb.writing.flow_changes import FlowOpened
 from tests.support.database.rows import BIG_DPID, new_flow, rows, wait_written
 from tests.support.waiting import wait_until
 
@@ -41,29 +44,51 @@ def test_close_writes_everything(url, open_db):
     assert rows(url, RunRow)[0].ended_ns is not None
 
 
+PORT = {"dpid": BIG_DPID, "port_no": 2}
+ALARM = {
+    **PORT, "kind": "alarm", "queue_pkts": 30, "queue_bytes": 45000, "port_rate_bps": 10**8, "n_i": 1,
+    "crossing_ns": 1, "received_ns": 2, "repeats": 0, "non_tcp_percent": 0,
+}  # fmt: skip
+DECISION = {
+    **PORT, "ranking": [], "entry": {}, "decided_ns": 3, "policy": "longest-lived", "candidates": 1,
+    "equation": 3, "capacity_bps": 10**8, "rtt_us": 1000, "queue_bytes": 45000, "n": 1, "wc_bytes": 57500,
+    "wr_bytes": None, "mss_bytes": 1448, "alpha": 5, "window_bytes": 28750,
+}  # fmt: skip
+CLAMP = {**PORT, "window_bytes": 28750, "pushed_ns": 4}
+
+
 def test_rows_are_written_without_close_parents_first(url, open_db):
     db = open_db(url)
     flow = new_flow(db)
     db.flow_opened(flow)
-    alarm = db.insert(
-        AlarmRow, dpid=BIG_DPID, port_no=2, kind="alarm", queue_pkts=30, queue_bytes=45000,
-        port_rate_bps=10**8, n_i=1, crossing_ns=1, received_ns=2, repeats=0, non_tcp_percent=0,
-    )  # fmt: skip
-    decision = db.insert(
-        DecisionRow, alarm_id=alarm, flow_id=flow.id, dpid=BIG_DPID, port_no=2, origin="alarm", ranking=[],
-        entry={}, decided_ns=3, policy="longest-lived", candidates=1,
-        equation=3, capacity_bps=10**8, rtt_us=1000, queue_bytes=45000, n=1, wc_bytes=57500, wr_bytes=None,
-        mss_bytes=1448, alpha=5, window_bytes=28750,
-    )  # fmt: skip
-    clamp = db.insert(
-        ClampRow, decision_id=decision, flow_id=flow.id, dpid=BIG_DPID, port_no=2, window_bytes=28750,
-        pushed_ns=4,
-    )  # fmt: skip
+    alarm = db.insert(AlarmRow, **ALARM)
+    decision = db.insert(DecisionRow, **DECISION, alarm_id=alarm, flow_id=flow.id, origin="alarm")
+    clamp = db.insert(ClampRow, **CLAMP, decision_id=decision, flow_id=flow.id)
     wait_written(db)
     assert [row.id for row in rows(url, ClampRow)] == [clamp]
     db.update(ClampRow, id=clamp, lifted_ns=5, lift_reason="normal")
     db.close()
     assert [(row.lifted_ns, row.lift_reason) for row in rows(url, ClampRow)] == [(5, "normal")]
+    assert db.counters.lost == 0
+
+
+def test_a_row_whose_parent_came_later_is_written_with_it(url, open_db, monkeypatch):
+    """A reflex is recorded before its alarm. The first batch ends between the two."""
+    monkeypatch.setattr(store_module, "MAX_BATCH", 2)
+    db = open_db(url)
+    flow, alarm, decision, clamp = new_flow(db), db.next_id(), db.next_id(), db.next_id()
+    reflex = {**DECISION, "id": decision, "alarm_id": None, "flow_id": flow.id, "origin": "reflex"}
+    changes = [
+        FlowOpened(flow),
+        make_change(DecisionRow, "insert", reflex),
+        make_change(ClampRow, "insert", {**CLAMP, "id": clamp, "decision_id": decision, "flow_id": flow.id}),
+        make_change(AlarmRow, "insert", {**ALARM, "id": alarm}),
+        make_change(DecisionRow, "update", {"id": decision, "alarm_id": alarm}),
+    ]
+    db._store.put(changes)
+    db.close()
+    assert [(row.id, row.alarm_id) for row in rows(url, DecisionRow)] == [(decision, alarm)]
+    assert [row.id for row in rows(url, ClampRow)] == [clamp]
     assert db.counters.lost == 0
 
 
