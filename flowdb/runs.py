@@ -58,7 +58,8 @@ def start_run(session: Session, clock: Clock, adopt_within_s: float) -> Start:
     """
     now_ns = clock.now_ns()
     earlier = {run.id: run for run in session.scalars(select(RunRow))}
-    silent = min((silent_ns(run, clock) for run in earlier.values()), default=None)
+    silent_runs_ns = (silent_ns(run, clock) for run in earlier.values() if not is_ahead(run, clock))
+    silent = min(silent_runs_ns, default=None)
     adopted: tuple[Flow, ...] = ()
     if silent is not None and silent <= adopt_within_s * NS_PER_S:
         shifts_ns = {run.id: _shift_ns(run, clock) for run in earlier.values()}
@@ -120,7 +121,8 @@ def now_of_runs(session: Session, clock: Clock) -> int:
     run on another machine, and if there is none, it is the time of ``clock``.
     """
     newest = select(RunRow).order_by(RunRow.ended_ns.is_not(None), RunRow.id.desc()).limit(_NEWEST_RUNS)
-    last = min(session.scalars(newest), key=lambda run: silent_ns(run, clock), default=None)
+    seen = (run for run in session.scalars(newest) if not is_ahead(run, clock))
+    last = min(seen, key=lambda run: silent_ns(run, clock), default=None)
     return clock.now_ns() - (0 if last is None else _shift_ns(last, clock))
 
 
@@ -128,6 +130,14 @@ def silent_ns(run: RunRow | Row[Any], clock: Clock) -> int:
     """The time since a run was last seen, even if the system's clock was set since then."""
     last_seen_ns: int = run.last_seen_ns + _shift_ns(run, clock)
     return clock.now_ns() - last_seen_ns
+
+
+def is_ahead(run: RunRow | Row[Any], clock: Clock) -> bool:
+    """Whether a run was last seen in the future: its clock, of another boot, was ahead of ``clock``.
+
+    The time since it was last seen is unknown.
+    """
+    return silent_ns(run, clock) < -ALIVE_FOR_S * NS_PER_S
 
 
 def _shift_ns(run: RunRow | Row[Any], clock: Clock) -> int:

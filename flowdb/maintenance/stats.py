@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 from flowdb.clock import Clock
 from flowdb.flow import NS_PER_S
 from flowdb.models import TIMES, Base, RunRow
-from flowdb.runs import ALIVE_FOR_S, silent_ns
+from flowdb.runs import ALIVE_FOR_S, is_ahead, silent_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Stats:
 def stats(connection: Connection, clock: Clock) -> Stats:
     """Count the rows of every table. This reads the whole database."""
     running = connection.execute(select(RunRow).where(RunRow.ended_ns.is_(None))).all()
-    seen = ((run, silent_ns(run, clock) / NS_PER_S) for run in running)
+    seen = ((run, silent_ns(run, clock) / NS_PER_S) for run in running if not is_ahead(run, clock))
     return Stats(
         size_bytes=_size_bytes(connection),
         tables=tuple(_table(connection, name) for name in sorted(Base.metadata.tables)),

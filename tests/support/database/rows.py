@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import create_engine, select
+from sqlalchemy import create_engine, insert, select
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 from flowdb import schema
 from flowdb.db import FlowDb
 from flowdb.engine import open_engine
-from flowdb.flow import FiveTuple, Flow, Hop
-from flowdb.models import Base
+from flowdb.flow import NS_PER_S, FiveTuple, Flow, Hop
+from flowdb.models import Base, RunRow
 from tests.support.waiting import wait_until
 
 Row = TypeVar("Row", bound=Base)
@@ -45,6 +46,14 @@ def put_tables(file: Path) -> None:
     """Write an SQLite database with Weir's empty tables to a path."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(_tables())
+
+
+def put_run_ahead(url: str) -> None:
+    """A run of another boot that was killed. Its clock was a year ahead."""
+    then_ns = time.time_ns() + 365 * 86_400 * NS_PER_S
+    values = {"boot_id": "another", "boot_ns": then_ns, "started_ns": then_ns, "last_seen_ns": then_ns}
+    with open_engine(url).begin() as connection:
+        connection.execute(insert(RunRow).values(host="another", pid=1, **values))
 
 
 def new_flow(db: FlowDb, src_port: int = 1000, path: tuple[Hop, ...] = (Hop(BIG_DPID, 1, 2),)) -> Flow:

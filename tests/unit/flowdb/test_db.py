@@ -25,7 +25,7 @@ from flowdb.models import (
 from flowdb.writing import store as store_module
 from flowdb.writing.changes import make_change
 from flowdb.writing.flow_changes import FlowOpened
-from tests.support.database.rows import BIG_DPID, new_flow, rows, wait_written
+from tests.support.database.rows import BIG_DPID, new_flow, put_run_ahead, rows, wait_written
 from tests.support.waiting import wait_until
 
 
@@ -142,6 +142,17 @@ def test_a_late_successor_closes_open_flows_as_lost(url, open_db):
     first = open_db(url)
     first.flow_opened(new_flow(first))
     first.close()
+    second = open_db(url, adopt_within_s=0)
+    assert len(second.index) == 0
+    second.close()
+    assert [row.close_reason for row in rows(url, FlowRow)] == ["lost"]
+
+
+def test_a_run_whose_clock_was_far_ahead_does_not_keep_old_flows_open(url, open_db):
+    first = open_db(url)
+    first.flow_opened(new_flow(first))
+    first.close()
+    put_run_ahead(url)
     second = open_db(url, adopt_within_s=0)
     assert len(second.index) == 0
     second.close()

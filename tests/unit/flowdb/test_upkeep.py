@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from sqlalchemy import func, select, text
+from sqlalchemy.orm import Session
 
 from flowdb import commands
 from flowdb.clock import Clock
@@ -28,8 +29,9 @@ from flowdb.models import (
     RunRow,
 )
 from flowdb.retention import Retention, used_bytes
+from flowdb.runs import now_of_runs
 from flowdb.writing.command_inbox import CommandInbox
-from tests.support.database.rows import BIG_DPID, new_flow, rows, wait_written
+from tests.support.database.rows import BIG_DPID, new_flow, put_run_ahead, rows, wait_written
 from tests.support.waiting import wait_until
 from weir_base.port_counters import PORT_COUNTERS
 
@@ -165,6 +167,15 @@ def test_a_command_is_claimed_after_the_clock_was_set(url, open_db, monkeypatch,
     assert [command.id for command in taken] == [asked]
     (row,) = rows(url, CommandRow)
     assert abs(row.taken_ns - row.asked_ns) < 60 * 10**9
+
+
+def test_the_time_of_runs_ignores_a_run_whose_clock_was_far_ahead(url, open_db, monkeypatch):
+    db = open_db(url)
+    put_run_ahead(url)
+    real_ns = time.time_ns
+    monkeypatch.setattr("flowdb.clock.time.time_ns", lambda: real_ns() - 2 * 3600 * 10**9)
+    with open_reader(url).connect() as connection, Session(connection) as session:
+        assert abs(now_of_runs(session, Clock()) - db.clock.now_ns()) < 60 * 10**9
 
 
 def test_an_unknown_command_is_refused(sqlite_url, open_db):
@@ -321,6 +332,7 @@ def test_stats_show_rows_times_and_controllers(url, open_db):
     assert "flows" in shown
     assert "controller on" in shown
     db.close()
+    put_run_ahead(url)
     assert json.loads(run(url, "stats", "--json").output)["running"] == []
 
 
