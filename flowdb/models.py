@@ -120,7 +120,8 @@ class HostRow(Base):
 class FlowRow(Base):
     """A directed TCP flow: data goes from src to dst. The fields match ``flow.Flow``.
 
-    ``state``: "active", "idle" or "closed". ``closed_ns`` is NULL while the flow is open.
+    ``state``: "active", "idle" or "closed". ``closed_ns`` is NULL while the flow is open. The next run puts
+    the times of open flows into its own clock.
     """
 
     __tablename__ = "flows"

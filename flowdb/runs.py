@@ -7,7 +7,7 @@ import secrets
 import socket
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Row, delete, select, update
@@ -26,6 +26,8 @@ ALIVE_FOR_S = 4 * HEARTBEAT_S
 _NEWEST_RUNS = 20
 RUN_SHIFT = 32
 """A row's id is ``run_id << RUN_SHIFT | counter``."""
+_LEAST_SHIFT_NS = NS_PER_S
+"""A smaller difference of two clocks is not corrected: NTP steers each clock all the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +59,12 @@ def start_run(session: Session, clock: Clock, adopt_within_s: float) -> Start:
     until this run sees it.
     """
     now_ns = clock.now_ns()
-    earlier = {run.id: run for run in session.scalars(select(RunRow))}
-    silent_runs_ns = (silent_ns(run, clock) for run in earlier.values() if not is_ahead(run, clock))
-    silent = min(silent_runs_ns, default=None)
+    earlier = (run for run in session.scalars(select(RunRow)) if not is_ahead(run, clock))
+    silent = min((silent_ns(run, clock) for run in earlier), default=None)
+    _shift_open_flows(session, clock, now_ns)
     adopted: tuple[Flow, ...] = ()
     if silent is not None and silent <= adopt_within_s * NS_PER_S:
-        shifts_ns = {run.id: _shift_ns(run, clock) for run in earlier.values()}
-        adopted = tuple(
-            _in_time_of(flow, shifts_ns.get(flow.id >> RUN_SHIFT, 0), now_ns) for flow in _open_flows(session)
-        )
+        adopted = tuple(_open_flows(session))
     else:
         _end_open_flows(session, now_ns)
     _end_earlier_runs(session, now_ns)
@@ -82,11 +81,32 @@ def record_own_run(session: Session, clock: Clock, run_id: int, pid: int, starte
     flows from the switches. Nothing happens if the run is recorded already.
     """
     if session.get(RunRow, run_id) is None:
+        _shift_open_flows(session, clock, started_ns)
         _end_open_flows(session, started_ns)
         _end_earlier_runs(session, started_ns)
         run = _run_row(clock, pid, started_ns)
         run.id = run_id
         session.add(run)
+
+
+def _shift_open_flows(session: Session, clock: Clock, now_ns: int) -> None:
+    """Put the times of open flows into ``clock``, so that ages are correct if the system's clock was set.
+
+    Each start does this. So the times of this boot's flows are by the clock of the run that started last.
+    Times of another boot stay, but none is after ``now_ns``.
+    """
+    is_open, this_boot = FlowRow.closed_ns.is_(None), RunRow.boot_id == boot_id()
+    since_boot_ns = RunRow.started_ns - RunRow.boot_ns
+    last = session.scalars(select(RunRow).where(this_boot).order_by(since_boot_ns.desc()).limit(1)).first()
+    shift_ns = 0 if last is None else _shift_ns(last, clock)
+    if abs(shift_ns) >= _LEAST_SHIFT_NS:
+        run_id = FlowRow.id // (1 << RUN_SHIFT)
+        flows = update(FlowRow).where(is_open, run_id.in_(select(RunRow.id).where(this_boot)))
+        times = (FlowRow.opened_ns, FlowRow.last_active_ns)
+        shifted = flows.values({at: at + shift_ns for at in times})
+        session.execute(shifted, execution_options={"synchronize_session": False})
+    for at in (FlowRow.opened_ns, FlowRow.last_active_ns):
+        session.execute(update(FlowRow).where(is_open, at > now_ns).values({at: now_ns}))
 
 
 def _end_open_flows(session: Session, now_ns: int) -> None:
@@ -144,16 +164,6 @@ def _shift_ns(run: RunRow | Row[Any], clock: Clock) -> int:
     """How far a run's clock is behind ``clock``; 0 if the two belong to different boots."""
     boot_ns: int = run.boot_ns if run.boot_id == boot_id() else clock.boot_ns
     return clock.boot_ns - boot_ns
-
-
-def _in_time_of(flow: Flow, shift_ns: int, now_ns: int) -> Flow:
-    """A flow with its times in this run's clock, so that its age is correct if the system's clock was set."""
-    active_ns = flow.last_active_ns
-    return replace(
-        flow,
-        opened_ns=min(flow.opened_ns + shift_ns, now_ns),
-        last_active_ns=None if active_ns is None else min(active_ns + shift_ns, now_ns),
-    )
 
 
 def _open_flows(session: Session) -> Iterator[Flow]:

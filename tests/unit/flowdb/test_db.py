@@ -240,6 +240,43 @@ def test_setting_the_clock_changes_no_flows_age(sqlite_url, open_db, monkeypatch
 
 
 @pytest.mark.parametrize("jump_s", [3600, -3600])
+def test_the_row_of_an_adopted_flow_follows_the_clock(url, open_db, monkeypatch, jump_s):
+    """All times of the row are by one clock. A start after which the clock was not set changes none."""
+    first = open_db(url)
+    opened = new_flow(first)
+    first.flow_opened(opened)
+    first.flow_changed(replace(opened, last_active_ns=opened.opened_ns))
+    first.close()
+    right = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: right() + jump_s * 1_000_000_000)
+    expected_ns = opened.opened_ns + jump_s * 1_000_000_000
+    for _ in range(2):
+        successor = open_db(url)
+        (adopted,) = successor.index.flows()
+        successor.close()
+        (row,) = rows(url, FlowRow)
+        assert row.opened_ns == row.last_active_ns == adopted.opened_ns
+        assert abs(row.opened_ns - expected_ns) < 1_000_000_000
+    last = open_db(url)
+    last.flow_closed(adopted, last.clock.now_ns(), "fin")
+    last.close()
+    (row,) = rows(url, FlowRow)
+    assert 0 <= row.closed_ns - row.opened_ns < 60_000_000_000
+
+
+def test_a_flow_that_is_lost_while_the_clock_is_set_back_ends_after_it_opened(url, open_db, monkeypatch):
+    first = open_db(url)
+    first.flow_opened(new_flow(first))
+    first.close()
+    right = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: right() - 3600 * 1_000_000_000)
+    open_db(url, adopt_within_s=0).close()
+    (row,) = rows(url, FlowRow)
+    assert 0 <= row.closed_ns - row.opened_ns < 60_000_000_000
+    assert row.close_reason == "lost"
+
+
+@pytest.mark.parametrize("jump_s", [3600, -3600])
 def test_setting_the_clock_is_logged_once(sqlite_url, open_db, monkeypatch, caplog, jump_s):
     monkeypatch.setattr("flowdb.writing.run_store.HEARTBEAT_S", 0.0)
     db = open_db(sqlite_url)
