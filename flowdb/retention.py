@@ -10,7 +10,9 @@ from typing import Any
 from sqlalchemy import CursorResult, Select, delete, select, text, tuple_
 from sqlalchemy.engine import Connection
 
+from flowdb.clock import Clock
 from flowdb.models import TIMES, AlarmRow, Base, CommandRow, FlowRow, HopRow, PortSampleRow
+from flowdb.runs import most_behind_ns
 
 NS_PER_DAY = 86_400_000_000_000
 
@@ -52,14 +54,19 @@ def used_bytes(connection: Connection) -> int:
     return int(connection.execute(text(_USED_IN_SQLITE if is_sqlite else _USED_IN_POSTGRESQL)).scalar_one())
 
 
-def prune(connection: Connection, retention: Retention, now_ns: int, limit: int) -> dict[str, int]:
+def prune(connection: Connection, retention: Retention, clock: Clock, limit: int) -> dict[str, int]:
     """Delete at most ``limit`` old rows of each table, oldest first, with the rows that refer to them.
 
-    Returns the number of deleted rows by table. A sum below ``limit`` means that no row is left to delete.
+    If a recent run's clock was behind ``clock``, its rows look older than they are. Then all rows are kept
+    longer by the difference, as far as the limit of bytes allows. Returns the number of deleted rows by
+    table. A sum below ``limit`` means that no row is left to delete.
     """
+    now_ns = clock.now_ns()
+    longest_ns = int(max(retention.flows_days, retention.samples_days) * NS_PER_DAY)
+    aged_ns = now_ns - most_behind_ns(connection, clock, longest_ns)
     deleted = {
         row.__tablename__: _delete(connection, row, oldest.limit(limit))
-        for row, oldest in _too_old(retention, now_ns)
+        for row, oldest in _too_old(retention, aged_ns)
     }
     if retention.most_bytes is None:
         return deleted

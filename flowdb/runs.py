@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Row, delete, select, update
+from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session
 
 from flowdb.clock import Clock, boot_id
@@ -158,6 +159,16 @@ def is_ahead(run: RunRow | Row[Any], clock: Clock) -> bool:
     The time since it was last seen is unknown.
     """
     return silent_ns(run, clock) < -ALIVE_FOR_S * NS_PER_S
+
+
+def most_behind_ns(connection: Connection, clock: Clock, within_ns: int) -> int:
+    """How far the clock of a run of this boot was behind ``clock`` at most; 0 if none was.
+
+    Only runs that were seen in the last ``within_ns`` count.
+    """
+    runs = connection.execute(select(RunRow).where(RunRow.boot_id == boot_id())).all()
+    shifts_ns = (_shift_ns(run, clock) for run in runs if silent_ns(run, clock) <= within_ns)
+    return max((0, *shifts_ns))
 
 
 def _shift_ns(run: RunRow | Row[Any], clock: Clock) -> int:

@@ -181,13 +181,13 @@ def prune_command(
 
 
 def _prune_all(url: str, retention: Retention) -> dict[str, int]:
-    engine, now_ns = open_engine(url), Clock().now_ns()
+    engine, clock = open_engine(url), Clock()
     with engine.begin() as connection:
         schema.require_newest(connection, url)
     total: dict[str, int] = {}
     while True:
         with engine.begin() as connection:
-            pruned = prune(connection, retention, now_ns, _PRUNE_ROWS)
+            pruned = prune(connection, retention, clock, _PRUNE_ROWS)
         total = {table: total.get(table, 0) + rows for table, rows in pruned.items()}
         if sum(pruned.values()) < _PRUNE_ROWS:
             return total

@@ -105,5 +105,5 @@ class RunStore(Store):
 
     def _prune(self, connection: Connection) -> bool:
         assert self._spec.retention is not None  # noqa: S101 - the task exists only with a retention
-        deleted = prune(connection, self._spec.retention, self._clock.now_ns(), _PRUNE_ROWS)
+        deleted = prune(connection, self._spec.retention, self._clock, _PRUNE_ROWS)
         return sum(deleted.values()) >= _PRUNE_ROWS

@@ -256,6 +256,36 @@ def test_a_controller_prunes_in_small_steps(url, open_db, monkeypatch):
     second.close()
 
 
+def test_rows_of_a_run_whose_clock_was_slow_are_kept_as_long_as_others(url, open_db, monkeypatch):
+    """The clock was set by ten days while the first run went on with its own time."""
+    real_ns = time.time_ns
+    with monkeypatch.context() as slow:
+        slow.setattr("flowdb.clock.time.time_ns", lambda: real_ns() - 10 * DAY_NS)
+        first = open_db(url)
+    fill(first, age_days=20)
+    fill(first, age_days=0)
+    first.close()
+    everything = (FlowRow, HopRow, AlarmRow, DecisionRow, ClampRow, PortSampleRow)
+    second = open_db(url, retention=Retention(5, 5))
+    kept = wait_until(lambda: count(url, *everything), "old rows go", lambda counts: counts[0] < 8)
+    second.close()
+    assert kept == [5, 5, 1, 1, 1, 1]
+    done = run(url, "prune", "--flows-days", "5", "--samples-days", "5", "--json")
+    assert sum(json.loads(done.output)["deleted"].values()) == 0
+    analyse(url)
+    assert "3 flows" in run(url, "prune", "--gb", "1e-9").output, "the limit of bytes has priority"
+
+
+def test_a_slow_run_that_ended_before_the_age_limit_keeps_no_rows(url, open_db, monkeypatch):
+    real_ns = time.time_ns
+    with monkeypatch.context() as slow:
+        slow.setattr("flowdb.clock.time.time_ns", lambda: real_ns() - 10 * DAY_NS)
+        first = open_db(url)
+    fill(first, age_days=0)
+    first.close()
+    assert "3 flows" in run(url, "prune", "--flows-days", "0", "--samples-days", "0").output
+
+
 def test_export_as_csv_and_parquet(url, open_db, tmp_path):
     db = open_db(url)
     fill(db, age_days=1)
