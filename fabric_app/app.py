@@ -83,12 +83,14 @@ class FabricApp(ControllerApp[FabricSettings]):
         self._report_xids: dict[int, int] = {}
         self._meter_xids: dict[int, int] = {}
         self._meter_reads: dict[tuple[int, int], int] = {}
+        self._listed: dict[int, set[int]] = {}
 
     def switch_connected(self, datapath: Any) -> None:
         """Purge the entries of stages that this controller does not run, and set up the fabric's own."""
         for requests in (self._barriers, self._limiting, self._meter_reads):
             for request in [request for request in requests if request[0] == datapath.id]:
                 del requests[request]
+        self._listed.pop(datapath.id, None)
         for stage in self.stages:
             if stage.table not in self.running_tables:
                 datapath.send_msg(delete_entries(datapath, stage))
@@ -115,8 +117,13 @@ class FabricApp(ControllerApp[FabricSettings]):
 
     @set_ev_cls(ofp_event.EventOFPPortDescStatsReply, CONNECTED)
     def on_ports(self, ev: Any) -> None:
+        """A part of the list of all ports, which a switch states when it connects."""
+        datapath = ev.msg.datapath
+        self._listed.setdefault(datapath.id, set())
         for port in ev.msg.body:
-            self._on_port(ev.msg.datapath, port)
+            self._on_port(datapath, port)
+        if messages.is_last(ev.msg):
+            self.recorder.all_ports(datapath.id, self._listed.pop(datapath.id))
 
     @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
     def on_port_status(self, ev: Any) -> None:
@@ -124,7 +131,7 @@ class FabricApp(ControllerApp[FabricSettings]):
         if ev.msg.reason == datapath.ofproto.OFPPR_DELETE:
             gone = PortKey(datapath.id, port.port_no)
             self._carry_out(self.core.port_gone(gone, self._now_ns()))
-            self.recorder.port(datapath.id, port, up=False)
+            self.recorder.port_gone(datapath.id, port)
         else:
             self._on_port(datapath, port)
 
@@ -245,6 +252,8 @@ class FabricApp(ControllerApp[FabricSettings]):
         up, at = messages.is_up(datapath, port), PortKey(datapath.id, port.port_no)
         change = self.core.port_up if up else self.core.port_down
         self._carry_out(change(at, self._now_ns()))
+        if (listed := self._listed.get(datapath.id)) is not None:
+            listed.add(port.port_no)
         self.recorder.port(datapath.id, port, up)
 
     def _ask_entries(self, datapath: Any) -> None:

@@ -182,6 +182,7 @@ class HostTracking:
             host = before
         self._unheard.discard(seen.mac)
         events: list[Event] = [Placed(host, before)] if host else []
+        events += self._former_owner(owner, seen.mac)
         if seen.ip and owner and contested:
             events += self._claim(seen.ip, owner, seen, now_ns)
         elif seen.ip:
@@ -218,8 +219,16 @@ class HostTracking:
             return self._place(by, now_ns).events
         if known is None or known.port != by.at:
             return []
+        owner = self.hosts.with_ip(address)
         host = self.hosts.learn(by.mac, by.at, address)
-        return [Placed(host, known)] if host else []
+        return [Placed(host, known), *self._former_owner(owner, by.mac)] if host else []
+
+    def _former_owner(self, owner: Host | None, mac: str) -> Iterator[Event]:
+        """The host that had an address, if the host ``mac`` has it now: it has another address, or none."""
+        if owner is not None and owner.mac != mac:
+            host = self.hosts.get(owner.mac)
+            if host is not None and host != owner:
+                yield Placed(host, owner)
 
     def _check(self, mac: str, unanswered: int, now_ns: int) -> Iterator[Event]:
         """A host is silent: probe it, or forget it. While its switch is not connected, it stays."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from app_base.messages import port_name
 from fabric_app.graph import Link
 from fabric_app.hosts import Host
 from flowdb.db import FlowDb
+from flowdb.flow import PortKey
 from flowdb.models import HostRow, LinkRow, PortRow, SwitchRow
 
 
@@ -17,6 +19,7 @@ class Recorder:
     def __init__(self, flowdb: FlowDb) -> None:
         self._flowdb = flowdb
         self._found_ns: dict[Link, int] = {}
+        self._ports: dict[PortKey, dict[str, Any]] = {}
 
     def switch(self, dpid: int, connected: bool) -> None:
         """A switch connected or disconnected."""
@@ -24,15 +27,27 @@ class Recorder:
 
     def port(self, dpid: int, port: Any, up: bool) -> None:
         """A port as the switch describes it."""
-        values = {"name": port_name(port), "hw_addr": port.hw_addr, "up": up, "last_seen_ns": self._now_ns()}
-        self._flowdb.merge(PortRow, dpid=dpid, port_no=port.port_no, **values)
+        at = PortKey(dpid, port.port_no)
+        self._ports[at] = {"name": port_name(port), "hw_addr": port.hw_addr}
+        self._put_port(at, up)
+
+    def port_gone(self, dpid: int, port: Any) -> None:
+        """A port was removed. ``port``: its last description."""
+        self.port(dpid, port, up=False)
+        del self._ports[PortKey(dpid, port.port_no)]
+
+    def all_ports(self, dpid: int, port_nos: Container[int]) -> None:
+        """A switch has no other ports than these: ports of an earlier session were removed."""
+        gone = [at for at in self._ports if at.dpid == dpid and at.port_no not in port_nos]
+        for at in gone:
+            self._put_port(at, up=False)
+            del self._ports[at]
 
     def host(self, host: Host) -> None:
-        """A host is new, has moved or has another address."""
+        """A host is new, has moved, has another address, or has lost one to another host."""
         values = {"ipv4": host.ipv4, "ipv6": host.ipv6, "last_seen_ns": self._now_ns()}
-        known = {name: value for name, value in values.items() if value is not None}
         port = host.port
-        self._flowdb.merge(HostRow, mac=host.mac, dpid=port.dpid, port_no=port.port_no, **known)
+        self._flowdb.merge(HostRow, mac=host.mac, dpid=port.dpid, port_no=port.port_no, **values)
 
     def host_lost(self, host: Host) -> None:
         """A host was forgotten."""
@@ -53,6 +68,10 @@ class Recorder:
                 found_ns=found_ns,
                 last_seen_ns=now_ns,
             )
+
+    def _put_port(self, at: PortKey, up: bool) -> None:
+        values = {**self._ports[at], "up": up, "last_seen_ns": self._now_ns()}
+        self._flowdb.merge(PortRow, dpid=at.dpid, port_no=at.port_no, **values)
 
     def _now_ns(self) -> int:
         return self._flowdb.clock.now_ns()

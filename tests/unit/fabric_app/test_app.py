@@ -46,7 +46,7 @@ def test_a_quiet_network_ticks_once_a_second_and_a_change_shortens_that(app, ver
     datapath = FakeDatapath(version=version)
     come(app, datapath, 1, 2)
     assert app.tick_interval_s() == 1.0, "the next probe is seconds away"
-    app.on_ports(event(datapath, body=[of_port(datapath, 3)]))
+    app.on_ports(event(datapath, body=[of_port(datapath, 3)], flags=0))
     assert [message.data for message in datapath.sent if message.msg_type == PACKET_OUT], "probed at once"
     assert app.tick_interval_s() == 0.1, "the new port is not in the entries"
     app.on_tick(None)
@@ -60,7 +60,7 @@ def packet_in(datapath, in_port, data, cookie=FABRIC_COOKIE, table_id=2):
 def come(app, datapath, *port_nos):
     """The switch connects, and its ports settle."""
     app.on_switch(event(datapath))
-    app.on_ports(event(datapath, body=[of_port(datapath, number) for number in port_nos]))
+    app.on_ports(event(datapath, body=[of_port(datapath, number) for number in port_nos], flags=0))
     app.flowdb.clock.now_ns = lambda now_ns=app.flowdb.clock.now_ns: now_ns() + 10**9
     app.on_tick(None)
     datapath.sent.clear()
@@ -218,6 +218,34 @@ def test_a_deleted_port_removes_its_hosts(app, tmp_path):
     assert {row.port_no: row.up for row in rows(tmp_path / "weir.db", PortRow)} == {1: True, 2: False}
 
 
+@pytest.mark.parametrize("version", [4, 6])
+def test_the_ports_that_a_switch_lost_while_it_was_away_are_recorded_as_down(app, tmp_path, version):
+    datapath = FakeDatapath(version=version)
+    come(app, datapath, 1, 2, 3)
+    app.on_switch_gone(SimpleNamespace(datapath=datapath))
+    again = FakeDatapath(version=version)
+    app.on_switch(event(again))
+    more, added = again.ofproto.OFPMPF_REPLY_MORE, again.ofproto.OFPPR_ADD
+    app.on_ports(event(again, body=[of_port(again, 1)], flags=more))
+    app.on_port_status(event(again, reason=added, desc=of_port(again, 3)))
+    app.on_ports(event(again, body=[of_port(again, 4)], flags=0))
+    app.flowdb.close()
+    known = {row.port_no: row.up for row in rows(tmp_path / "weir.db", PortRow)}
+    assert known == {1: True, 2: False, 3: True, 4: True}
+
+
+def test_a_host_that_lost_its_address_to_another_one_has_none_in_the_database(app, tmp_path):
+    datapath = FakeDatapath()
+    come(app, datapath, 1)
+    with_address_of_1 = bytearray(arp(1, 4, 3))
+    with_address_of_1[28:32] = bytes([10, 0, 0, 1])
+    for frame in (arp(1, 1, 3), bytes(with_address_of_1)):
+        app.on_packet_in(packet_in(datapath, 1, frame))
+    app.flowdb.close()
+    found = {row.mac: row.ipv4 for row in rows(tmp_path / "weir.db", HostRow)}
+    assert found == {mac(1): None, mac(4): "10.0.0.1"}
+
+
 def test_a_port_that_is_down_is_not_flooded(app):
     datapath = FakeDatapath()
     come(app, datapath, 1, 2)
@@ -240,7 +268,7 @@ def test_entries_of_an_earlier_controller_are_read_then_deleted(app, version):
     foreign = messages.add(datapath, FlowEntries().to_host(mac(6), (4,), 0), 78)
     foreign.cookie = 9
     app.on_entries(event(datapath, body=[*body, foreign], xid=1, flags=0))
-    app.on_ports(event(datapath, body=[of_port(datapath, number) for number in (4, 7)]))
+    app.on_ports(event(datapath, body=[of_port(datapath, number) for number in (4, 7)], flags=0))
     app.flowdb.clock.now_ns = lambda now_ns=app.flowdb.clock.now_ns: now_ns() + 10**9
     datapath.sent.clear()
     app.on_tick(None)
@@ -269,7 +297,7 @@ def test_a_port_that_was_a_link_stays_one_if_the_switch_kept_its_entries(app, ow
     app.on_entries(event(again, body=[], xid=asked.xid + 1000, flags=0))  # the reply to another app
     for is_own, more in zip(own, (again.ofproto.OFPMPF_REPLY_MORE, 0), strict=True):
         app.on_entries(event(again, body=[entry] if is_own else [], xid=asked.xid, flags=more))
-    app.on_ports(event(again, body=[of_port(again, 5)]))
+    app.on_ports(event(again, body=[of_port(again, 5)], flags=0))
     app.flowdb.clock.now_ns = lambda now_ns=app.flowdb.clock.now_ns: now_ns() + 10**9
     app.on_tick(None)
     assert app.core.network.edges == {1: edges}
@@ -423,7 +451,7 @@ def connect_two(app):
     one, two = FakeDatapath(1), FakeDatapath(2)
     for datapath in (one, two):
         app.on_switch(event(datapath))
-        app.on_ports(event(datapath, body=[of_port(datapath, 5)]))
+        app.on_ports(event(datapath, body=[of_port(datapath, 5)], flags=0))
     cable = {one: two, two: one}
     heard = [(cable[d], m.data) for d in (one, two) for m in d.sent if m.msg_type == PACKET_OUT]
     for datapath, frame in heard:

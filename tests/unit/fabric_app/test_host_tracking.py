@@ -235,6 +235,17 @@ def test_an_ip_address_moves_at_once_within_a_port() -> None:
     assert net.tracking.hosts.with_ip("10.0.0.1").mac == mac(2)
 
 
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_host_that_lost_its_address_is_reported_without_it(at: int) -> None:
+    net = Network()
+    net.send(1, 1, "10.0.0.1")
+    net.events.clear()
+    net.send(3, at, "10.0.0.1")
+    net.run(LIMITS.host_move_ns + 5 * TICK_NS)
+    placed = {event.host.mac: event.host.ipv4 for event in net.events if isinstance(event, Placed)}
+    assert placed == {mac(1): None, mac(3): "10.0.0.1"}
+
+
 @pytest.mark.parametrize(("own", "shared"), [("10.0.0.1", "10.0.0.100"), ("fe80::1", "fe80::100")])
 def test_a_host_that_gave_an_address_away_is_asked_for_another_one(own: str, shared: str) -> None:
     net = Network()

@@ -24,7 +24,7 @@ def datapath(request: pytest.FixtureRequest, app: FabricApp) -> FakeDatapath:
     """A switch with the ports 1 and 2, which has just connected."""
     datapath = FakeDatapath(version=request.param)
     app.on_switch(event(datapath))
-    app.on_ports(event(datapath, body=[of_port(datapath, 1), of_port(datapath, 2)]))
+    app.on_ports(event(datapath, body=[of_port(datapath, 1), of_port(datapath, 2)], flags=0))
     return datapath
 
 
@@ -240,7 +240,7 @@ def test_a_new_session_asks_again(app: FabricApp, datapath: FakeDatapath) -> Non
     app.on_switch_gone(SimpleNamespace(datapath=datapath))
     again = FakeDatapath(version=datapath.ofproto.OFP_VERSION)
     app.on_switch(event(again))
-    app.on_ports(event(again, body=[of_port(again, 1)]))
+    app.on_ports(event(again, body=[of_port(again, 1)], flags=0))
     offer(app, again, *(existing(again, MOST - number, 200, 400) for number in range(6)))
     assert [mod[0] for mod in meter_mods(again)] == [MODIFIED] * 3
     process(app, again)
