@@ -22,8 +22,12 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from flowdb.flow import FiveTuple, Flow, PortKey
 from flowdb.index import FlowIndex, Rank
 from sdtcp_app.core import Sdtcp
-from sdtcp_app.core_types import Decision
+from sdtcp_app.core_types import Decision, Punish
 from weir_base.window import LARGEST_WINDOW_BYTES
+
+_NO_PATH = "its path is unknown; try again when the page of the flow shows a path"
+_UNREACHABLE = "no switch on its path is connected and runs an agent; start one there: weir switch"
+_OUTSIDE = "no packet is changed for this command; see mode, act_at, act_for and protect in [sdtcp]"
 
 
 class CommandRefused(Exception):
@@ -91,9 +95,7 @@ class CommandHandler:
             case Protect(flow=name, on=on):
                 return self._protect(self._flow(name), on)
             case PunishByHand(flow=name, window_bytes=window_bytes):
-                flow = self._flow(name)
-                decisions = self._core.punish(flow, window_bytes, now_ns)
-                return Obeyed(f"{flow.key} slowed down", decisions)
+                return self._punish(self._flow(name), window_bytes, now_ns)
             case PortPolicy(dpid=dpid, port_no=port_no, policy=policy):
                 return self._policy(PortKey(int(dpid, 16), port_no), policy)
 
@@ -102,8 +104,19 @@ class CommandHandler:
         for port, policy in self.policies.items():
             self._index.rank_port_by(port, self._rank_for(policy))
 
+    def _punish(self, flow: Flow, window_bytes: int, now_ns: int) -> Obeyed:
+        if not self._core.reaches(flow):
+            raise CommandRefused(f"{flow.key} is not slowed down: {_UNREACHABLE if flow.path else _NO_PATH}")
+        decisions = self._core.punish(flow, window_bytes, now_ns)
+        if any(isinstance(one, Punish) and one.observed for one in decisions):
+            return Obeyed(f"{flow.key} is only observed: {_OUTSIDE}", decisions)
+        return Obeyed(f"{flow.key} slowed down", decisions)
+
     def _protect(self, flow: Flow, on: bool) -> Obeyed:
-        (self.protected.add if on else self.protected.discard)(flow.key)
+        if on:
+            self.protected.add(flow.key)
+        else:
+            self.protected -= {flow.key, flow.key.reverse}
         pair = [flow, *(one for one in self._index.flows() if one.key == flow.key.reverse)]
         for one in pair:
             self._index.rank_flow(one.id)

@@ -245,8 +245,15 @@ class Sdtcp:
         """All clamps end, because the settings changed where the controller acts."""
         return [self._end(clamp, LiftReason.SCOPE) for clamp in self._clamps.all()]
 
+    def reaches(self, flow: Flow) -> bool:
+        """Whether a switch on a flow's path is connected and runs an agent, so that it can have a clamp."""
+        return any(hop.dpid in self._switches for hop in flow.path)
+
     def punish(self, flow: Flow, window_bytes: int, now_ns: int) -> list[Decision]:
-        """A person slows a flow down, until it is released or ``hard_limit_ns`` have passed."""
+        """A person slows a flow down, until it is released or ``hard_limit_ns`` have passed.
+
+        The path of the flow is known.
+        """
         port = flow.path[-1].port
         by_hand = Punish(
             flow=flow,

@@ -1,5 +1,7 @@
 """Commands: obeyed, or refused with the reason."""
 
+from dataclasses import replace
+
 import pytest
 
 from flowdb.flow import FiveTuple, Flow, Hop, PortKey
@@ -24,6 +26,7 @@ def desk():
     core = Sdtcp(index, SdtcpSettings().parameters)
     desk = CommandHandler(core, index, lambda policy: SdtcpSettings().rank(desk.protected, policy))
     index.rank_by(SdtcpSettings().rank(desk.protected))
+    core.on_switch(1, 0)
     for number in (1, 2):
         index.add(make_flow(number))
     index.add(make_flow(3, make_flow(1).key.reverse))
@@ -53,6 +56,34 @@ def test_protect_both_directions_and_release_them(desk):
     assert first(desk) == [2]
     assert desk.obey("protect", {"flow": NAME, "on": False}, 0).outcome == f"{NAME} no longer protected"
     assert first(desk) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("protected", [1, 3])
+@pytest.mark.parametrize("freed", [1, 3])
+def test_protection_ends_in_both_directions_whichever_is_named(desk, protected, freed):
+    desk.obey("protect", {"flow": protected}, 0)
+    assert first(desk) == [2]
+    desk.obey("protect", {"flow": freed, "on": False}, 0)
+    assert first(desk) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [((), "its path is unknown"), ((Hop(7, 1, 2),), "no switch on its path is connected and runs an agent")],
+)
+def test_a_flow_that_no_switch_can_slow_down_is_refused(desk, path, said):
+    desk.index.add(replace(make_flow(4), path=path))
+    with pytest.raises(CommandRefused, match=said):
+        desk.obey("punish", {"flow": 4}, 0)
+    assert not desk.core.is_punished(4)
+
+
+@pytest.mark.parametrize("settings", [{"mode": "observe"}, {"act_for": ("10.9.0.0/16",)}])
+def test_a_flow_outside_the_scope_is_not_said_to_be_slowed_down(desk, settings):
+    desk.core.parameters = SdtcpSettings(**settings).parameters
+    obeyed = desk.obey("punish", {"flow": 1}, 0)
+    assert obeyed.outcome.startswith(f"{NAME} is only observed: no packet is changed for this command")
+    assert [one.observed for one in obeyed.decisions] == [True]
 
 
 def test_a_port_has_a_policy_of_its_own(desk):
