@@ -140,6 +140,8 @@ class Accounts:
         try:
             stat = self._path.stat()
         except FileNotFoundError:
+            if self._read_at is not None:  # the file was removed, and its accounts with it
+                self._file, self._read_at = _File(secret_key=self._file.secret_key), None
             return self._file
         except OSError as error:
             raise AccountsError(f"{self._path}: cannot be read ({error.strerror})") from error

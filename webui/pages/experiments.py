@@ -37,4 +37,6 @@ def report(name: str) -> Response:
         abort(404, MISSING if found is None else NO_REPORT)
     answer = send_from_directory(services().settings.results.resolve() / name, "report.html")
     answer.headers["Content-Security-Policy"] = REPORT_POLICY
+    answer.headers["Cache-Control"] = "no-store"  # Flask lets every cache keep the files that it sends
+    del answer.headers["Expires"]
     return answer

@@ -314,6 +314,19 @@ def test_account_errors_name_the_cause(tmp_path, act, phrase):
         act(Accounts(tmp_path / "accounts.json"))
 
 
+def test_a_removed_accounts_file_admits_nobody(tmp_path):
+    file = tmp_path / "accounts.json"
+    Accounts(file).put_person("bob", "a long password")
+    secret = Accounts(file).add_token("reader", "act")
+    serving = Accounts(file)
+    key = serving.secret_key
+    assert serving.token_named(secret) == ("reader", "act")
+    file.unlink()
+    assert serving.token_named(secret) is None
+    assert (serving.people, serving.session_mark("bob")) == ([], None)
+    assert serving.secret_key == key, "the application signs by it until it ends"
+
+
 def test_an_invalid_accounts_file_is_refused(tmp_path):
     (tmp_path / "accounts.json").write_text("[]")
     with pytest.raises(AccountsError, match="is not an accounts file"):

@@ -368,3 +368,5 @@ def test_an_experiment_shows_its_rows_and_report(recorded, tmp_path):
     assert "<iframe sandbox" in shown(client, EXPERIMENT)
     with client.get(f"{EXPERIMENT}/report.html") as answer:
         assert answer.headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")
+        assert answer.headers["Cache-Control"] == "no-store", "a login may be needed to read it"
+        assert "Expires" not in answer.headers
