@@ -30,6 +30,11 @@ class Run(View):
 
 
 class Switch(View):
+    """A switch. ``last_seen_ns``: when it connected or, if it is not connected, disconnected.
+
+    If the controller ended first, it is still the time at which the switch connected.
+    """
+
     dpid: str
     connected: bool
     last_seen_ns: int
@@ -86,7 +91,7 @@ class Bottleneck(View):
 
 
 class Flow(View):
-    """A directed flow. ``window_bytes``: the window of its present clamp; None: it is not punished."""
+    """A directed flow. ``window_bytes``: the smallest of its present clamps; None: it is not punished."""
 
     id: int
     src: str

@@ -23,12 +23,12 @@ def flow_story(session: Session, flow_id: int, now_ns: int) -> FlowStory | None:
     found = explain_flow(session, flow_id)
     if found is None:
         return None
-    standing = found.standing_clamp
-    flow = flow_view(found.flow, None if standing is None else standing.window_bytes)
-    ports, names = PortNames(session), {flow.id: flow_name(flow)}
+    ports, names = PortNames(session), {flow_id: flow_name(found.flow)}
     path = _path(session, found, ports, now_ns)
     decisions = decision_views(((one.decision, one.alarm) for one in found.decisions), ports, names)
     clamps = [clamp_view(clamp, ports, names) for clamp in found.clamps]
+    limiting = _limiting(clamps)
+    flow = flow_view(found.flow, None if limiting is None else limiting.window_bytes)
     state, sentence = verdict(flow, path, decisions, clamps, found.totals)
     return FlowStory(
         flow=flow,
@@ -52,9 +52,9 @@ def verdict(
 
     Decisions and clamps are the newest ones, newest first; ``totals`` are of all clamps of the flow.
     """
-    standing = next((clamp for clamp in clamps if clamp.lifted_ns is None), None)
-    if standing is not None:
-        return "punished", _reason(standing, decisions)
+    limiting = _limiting(clamps)
+    if limiting is not None:
+        return "punished", _reason(limiting, decisions)
     if flow.closed_ns is not None:
         slowed = (
             f"Weir slowed it down {_times(totals.count)}, for {_duration(totals.lifted_after_ns)} in all."
@@ -84,6 +84,12 @@ def verdict(
         "Neither Weir nor a queue on its path slows this flow down. The limit is at one of its ends:"
         " the application, the receiver's window, or the sender."
     )
+
+
+def _limiting(clamps: Sequence[Clamp]) -> Clamp | None:
+    """The clamp that limits a flow: of the clamps that stand, the one with the smallest window."""
+    standing = (clamp for clamp in clamps if clamp.lifted_ns is None)
+    return min(standing, key=lambda clamp: clamp.window_bytes, default=None)
 
 
 def _reason(clamp: Clamp, decisions: Sequence[Decision]) -> str:

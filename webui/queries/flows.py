@@ -74,12 +74,14 @@ def read(session: Session, ids: Sequence[int]) -> list[Flow]:
     standing = select(ClampRow.flow_id, ClampRow.window_bytes).where(
         ClampRow.flow_id.in_(ids), ClampRow.lifted_ns.is_(None)
     )
-    windows = dict(session.execute(standing).all())
+    windows: dict[int, int] = {}
+    for flow_id, window_bytes in session.execute(standing):  # a flow has a clamp at each congested port
+        windows[flow_id] = min(window_bytes, windows.get(flow_id, window_bytes))
     return [flow_view(rows[row_id], windows.get(row_id)) for row_id in ids if row_id in rows]
 
 
 def flow_view(row: Any, window_bytes: int | None) -> Flow:
-    """A flow's row, or its values, with the window of its standing clamp, as pages show it."""
+    """A flow's row, or its values, with the smallest window of its standing clamps, as pages show it."""
     return Flow(window_bytes=window_bytes, **{name: getattr(row, name) for name in _OF_ROW})
 
 

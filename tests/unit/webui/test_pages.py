@@ -10,12 +10,13 @@ from pathlib import Path
 
 import html5lib
 import pytest
-from sqlalchemy import create_engine, event, text
+from sqlalchemy import create_engine, event, text, update
 
 from flowdb import schema
 from flowdb.db import FlowDb
 from flowdb.engine import open_engine
-from flowdb.models import FlowRow, HostRow, PortRow, SwitchRow
+from flowdb.models import DecisionRow, FlowRow, HostRow, PortRow, SwitchRow
+from sdtcp_app.recorder import NOT_PUSHED
 from tests.support.controllers.sdtcp_history import record
 from tests.support.dashboard.application import (
     EXPERIMENT,
@@ -26,7 +27,7 @@ from tests.support.dashboard.application import (
     put_experiment,
     told_in,
 )
-from tests.support.dashboard.incast_story import ROOT, tell
+from tests.support.dashboard.incast_story import ROOT, Story, tell
 from tests.support.database.rows import wait_written
 
 
@@ -99,6 +100,50 @@ def test_the_overview_links_to_the_explanation(client, story):
     html5lib.HTMLParser(strict=True).parse(page)
     assert "Slowed down on purpose: the queue of s5-eth1 grew to 63 packets" in page
     assert "the policy longest-lived-active chose this flow from 10 candidates" in page
+
+
+@pytest.mark.parametrize(
+    ("recorded_as", "phrase"),
+    [
+        ({"answer": "done"}, "held to"),
+        ({"entry": {"observed": True}}, "would be held to"),
+        ({"entry": {}, "answer": NOT_PUSHED}, "not held to"),
+        ({"answer": "refused: type 1 code 2"}, "not held to"),
+    ],
+)
+def test_the_overview_says_whether_a_decision_holds_its_flow(
+    open_db, sqlite_url, tmp_path, recorded_as, phrase
+):
+    db = open_db(sqlite_url)
+    story, now_ns = Story(db), db.clock.now_ns()
+    story.punish(story.flow("10.0.3.1", 40_000, now_ns), story.alarm(now_ns, 40), now_ns, 40)
+    wait_written(db)
+    with open_engine(sqlite_url).begin() as connection:
+        connection.execute(update(DecisionRow).values(recorded_as))
+    assert f"</a> {phrase} " in shown(make(sqlite_url, tmp_path).test_client(), "/")
+
+
+def test_a_flow_with_several_clamps_is_held_to_the_smallest_window(open_db, url, tmp_path):
+    """A port that corrects its allowance has clamps of its own."""
+    db = open_db(url)
+    story, now_ns = Story(db), db.clock.now_ns()
+    flow = story.flow("10.0.3.1", 40_000, now_ns)
+    for number, queue_pkts in enumerate((30, 80)):
+        story.punish(flow, story.alarm(now_ns, queue_pkts), now_ns + number, queue_pkts)
+    wait_written(db)
+    client = make(url, tmp_path).test_client()
+    assert [one["window_bytes"] for one in client.get("/api/v1/flows").json["items"]] == [5375]
+    assert client.get(f"/api/v1/flows/{flow.id}").json["flow"]["window_bytes"] == 5375
+    assert "Its window is held at 5375 bytes" in shown(client, f"/flows/{flow.id}")
+
+
+def test_the_overview_says_since_when_a_switch_is_connected_or_gone(open_db, sqlite_url, tmp_path):
+    db = open_db(sqlite_url)
+    for dpid, connected in ((1, True), (2, False)):
+        db.merge(SwitchRow, dpid=dpid, connected=connected, last_seen_ns=db.clock.now_ns())
+    wait_written(db)
+    page = shown(make(sqlite_url, tmp_path).test_client(), "/")
+    assert [page.count(f"0 ports, {what} <time") for what in ("connected", "last seen")] == [1, 1]
 
 
 def test_a_decision_shows_every_input_of_its_equation(client, story):
