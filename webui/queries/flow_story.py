@@ -59,7 +59,7 @@ def verdict(
         slowed = (
             f"Weir slowed it down {_times(totals.count)}, for {_duration(totals.lifted_after_ns)} in all."
             if clamps
-            else "Weir never slowed it down."
+            else "SDTCP never slowed it down."
         )
         return "closed", f"This flow is closed ({flow.close_reason or 'no reason recorded'}). {slowed}"
     longest = _longest_queue(path)
@@ -81,8 +81,8 @@ def verdict(
             f" {decisions[0].window_bytes} bytes at {decisions[0].port.name}."
         )
     return "free", (
-        "Neither Weir nor a queue on its path slows this flow down. The limit is at one of its ends:"
-        " the application, the receiver's window, or the sender."
+        "Neither SDTCP nor a queue on its path slows this flow down. SCCP's share at a port may limit it."
+        " Otherwise the limit is at one of its ends: the application, the receiver's window, or the sender."
     )
 
 

@@ -174,7 +174,7 @@ def test_the_busiest_ports_exclude_idle_ports():
 @pytest.mark.parametrize(
     ("flow", "queue", "clamped", "state", "phrase"),
     [
-        ({}, 0, [], "free", "The limit is at one of its ends"),
+        ({}, 0, [], "free", "Otherwise the limit is at one of its ends"),
         ({}, 44, [], "queue ahead", "waits in the queue of s1-eth1: 44 packets"),
         (
             {},
@@ -189,7 +189,7 @@ def test_the_busiest_ports_exclude_idle_ports():
             0,
             [],
             "closed",
-            "is closed (fin). Weir never slowed it down",
+            "is closed (fin). SDTCP never slowed it down",
         ),
         (
             {"closed_ns": 5},
