@@ -211,8 +211,10 @@ impl UdpSocket {
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EAGAIN) => return Sent::Full,
                     Some(libc::EINTR) => {}
-                    // The interface cannot compute checksums (EIO), or a packet exceeds its MTU (EINVAL).
-                    Some(code @ (libc::EIO | libc::EINVAL)) if groups[0] > 1 => {
+                    // The interface cannot compute checksums (EIO), or a packet exceeds the MTU: EINVAL, in newer
+                    // kernels EMSGSIZE ("udp: gso: do not drop small packets when PMTU reduces"). Alone, a packet
+                    // can be fragmented if that is allowed, and a smaller one may fit.
+                    Some(code @ (libc::EIO | libc::EINVAL | libc::EMSGSIZE)) if groups[0] > 1 => {
                         joins = false;
                         self.segment &= code != libc::EIO;
                     }
@@ -612,6 +614,27 @@ mod tests {
         let to: SocketAddr = "127.0.0.1:5".parse().unwrap();
         let queue: VecDeque<Transmit> = (0..50).map(|_| packet(to, Ecn::Ect0, &[0; 9_000])).collect();
         assert_eq!(group(&queue, SEGMENTS_MAX, false)[0], 7);
+    }
+
+    #[test]
+    fn joined_packets_that_exceed_the_mtu_are_sent_alone_and_fragmented() {
+        let mut sender = UdpSocket::bind(V6.parse().unwrap(), NONE).unwrap();
+        let mut receiver = UdpSocket::bind(V6.parse().unwrap(), NONE).unwrap();
+        let segments = UdpSocket::bind(V6.parse().unwrap(), Offloads::default()).unwrap().segment;
+        sender.allow_fragments().unwrap();
+        // As in IPv4, whose sockets still join packets then.
+        sender.segment = segments;
+        let packets: Vec<Vec<u8>> = (1..=3).map(|n| vec![n; 1_400]).collect();
+        let mut queue: VecDeque<Transmit> =
+            packets.iter().map(|bytes| packet(receiver.local(), Ecn::Ect0, bytes)).collect();
+        assert_eq!(sender.send(&mut queue), Sent::All);
+        assert_eq!((sender.counters.too_large, sender.counters.packets_sent), (0, 3));
+        assert_eq!(sender.segment, segments);
+        let mut got = Vec::new();
+        while got.len() < packets.len() {
+            receiver.receive(|_, _, bytes| got.push(bytes.to_vec())).unwrap();
+        }
+        assert_eq!(got, packets);
     }
 
     #[test]
