@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,9 @@ class Node:
     ) -> None:
         """Open the socket. Raises DcudpError, ArtifactMissing."""
         self._pointer: Any = _open(bind, options, listens, peer)
+        # An event loop may end before it takes the last events. Then nothing else ends the library's node.
+        self._release = weakref.finalize(self, lib().dcudp_close, self._pointer)
+        self._release.atexit = False
         self._connections: dict[int, Connection] = {}
         self._accepted: asyncio.Queue[Connection | None] = asyncio.Queue()
         self._unread_bytes = 0
@@ -121,13 +125,15 @@ class Node:
         if self._pointer is None:
             return
         self._read_no_more()
-        pointer, self._pointer = self._pointer, None
-        lib().dcudp_close(pointer)
+        self._pointer = None
+        self._release()
         self._end(None)
 
     def close_with(self, connection: Connection) -> None:
-        """Close the node when this connection ends."""
+        """Close the node when this connection ends, or at once if it has ended."""
         self._closes_with = connection
+        if connection.end_reason() is not None:
+            self.close()
 
     def count_unread(self, change_bytes: int) -> None:
         """A connection has put aside or given away data."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -366,6 +367,36 @@ def test_a_node_that_is_closed_ends_its_connections() -> None:
             await node.accept()
 
     run(test())
+
+
+def test_a_node_ends_with_a_connection_that_has_ended_already() -> None:
+    """The peer may end a connection before `connect` returns it."""
+
+    async def test() -> None:
+        async with await dcudp.listen(V4) as node:
+            clients = Node(resolve(V4), Options(), listens=False)
+            client = await clients.connect(node.address)
+            (await node.accept()).abort()
+            await client.wait_ended()
+            clients.close_with(client)
+            with pytest.raises(DcudpError, match="the node is closed"):
+                clients.statistics()
+
+    run(test())
+
+
+def test_a_node_ends_with_its_event_loop() -> None:
+    """Otherwise its thread, and the connections at the peers, would stay until the end of the process."""
+
+    async def leave() -> str:
+        return str((await dcudp.listen(V4)).address)
+
+    async def listen_again(address: str) -> None:
+        (await dcudp.listen(address)).close()
+
+    address = asyncio.run(leave())
+    gc.collect()
+    asyncio.run(listen_again(address))
 
 
 def test_an_address_in_use_is_one_clear_error() -> None:
