@@ -353,9 +353,11 @@ impl RateControl {
     /// NAK, it also slows down." Packets that were sent before the last cut show nothing new.
     ///
     /// Rate_max is cut as much, so that the rate does not return to where packets were lost. If ECN
-    /// says nothing, a loss is the only signal.
+    /// says nothing, a loss is the only signal. In the UDP Mode the ceiling waits a step before it grows again: a
+    /// packet that is lost again begins no Congestion Mode, so it must not stop the growth until the next one.
     pub fn on_loss(&mut self, lost_end: u64, progress: Progress) {
         self.lossy = true;
+        self.raised_us = progress.now_us;
         if self.mode == Mode::Congestion && lost_end > self.last_cut.sent {
             self.last_cut = progress;
             let share = if self.ecn_works { self.marked_share().max(0.5) } else { BLIND_SHARE };
@@ -377,7 +379,7 @@ impl RateControl {
     pub fn on_feedback(&mut self, now: Micros) {
         self.halvings = self.halvings.saturating_sub(1);
         let step_us = CEILING_STEP_US.max(self.rtt_us as Micros);
-        if self.mode == Mode::Udp && !self.lossy && now >= self.raised_us.saturating_add(step_us) {
+        if self.mode == Mode::Udp && now >= self.raised_us.saturating_add(step_us) {
             self.raised_us = now;
             self.ceiling_pps *= 1.0 + CEILING_GROWTH;
             if self.ceiling_pps > self.link_pps.max(self.limit_pps) {
