@@ -10,7 +10,10 @@ from dcudp.errors import AddressError
 
 
 class Address(NamedTuple):
-    """An IP address and a port. ``str`` gives the form that the library takes."""
+    """An IP address and a port. ``str`` gives the form that the library takes.
+
+    A link-local address of IPv6 has the number of its interface: `fe80::1%2` (RFC 4007, section 11).
+    """
 
     host: str
     port: int
@@ -26,7 +29,7 @@ class Address(NamedTuple):
 
 
 def resolve(text: str) -> Address:
-    """`127.0.0.1:9000`, `[::1]:9000` or `name:9000`. Raises AddressError."""
+    """`127.0.0.1:9000`, `[::1]:9000`, `[fe80::1%eth0]:9000` or `name:9000`. Raises AddressError."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not (colon and host and port.isdecimal() and int(port) < 65536):
@@ -35,4 +38,11 @@ def resolve(text: str) -> Address:
         found = socket.getaddrinfo(host, int(port), type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError) as error:
         raise AddressError(f"cannot find the address of {host!r}: {error}; use its number") from error
-    return Address(str(found[0][4][0]), int(port))
+    name = found[0][4]
+    number = ipaddress.ip_address(name[0])
+    if number.version == 4 or not number.is_link_local:
+        return Address(str(number), int(port))
+    scope = name[3] if len(name) == 4 else 0
+    if not scope:
+        raise AddressError(f"{number} is link-local: name its interface, as in [{number}%eth0]:{port}")
+    return Address(f"{number}%{scope}", int(port))

@@ -15,6 +15,9 @@ from dcudp.errors import AddressError
         ("[::1]:9000", Address("::1", 9000)),
         ("::1:9000", Address("::1", 9000)),
         ("10.0.0.1:0", Address("10.0.0.1", 0)),
+        ("169.254.0.1:9000", Address("169.254.0.1", 9000)),
+        ("[fe80::1%lo]:9000", Address("fe80::1%1", 9000)),
+        ("[2001:db8::1%1]:9000", Address("2001:db8::1", 9000)),
     ],
 )
 def test_an_address_has_a_host_and_a_port(text: str, address: Address) -> None:
@@ -30,6 +33,11 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         resolve(text)
 
 
+def test_a_link_local_address_needs_its_interface() -> None:
+    with pytest.raises(AddressError, match=r"name its interface, as in \[fe80::1%eth0\]:9000"):
+        resolve("[fe80::1]:9000")
+
+
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(AddressError, match="cannot find the address of 'host"):
         resolve("host.invalid:1")
@@ -40,3 +48,4 @@ def test_a_client_of_loopback_is_bound_to_loopback() -> None:
     assert Address("::1", 9000).local_bind() == Address("::1", 0)
     assert Address("192.0.2.1", 9000).local_bind() == Address("0.0.0.0", 0)
     assert Address("2001:db8::1", 9000).local_bind() == Address("::", 0)
+    assert Address("fe80::1%1", 9000).local_bind() == Address("::", 0)

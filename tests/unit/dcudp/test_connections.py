@@ -102,6 +102,14 @@ def test_beyond_loopback_a_key_is_needed(address: str) -> None:
     run(test())
 
 
+def test_the_library_takes_the_interface_of_a_link_local_address() -> None:
+    async def test() -> None:
+        with pytest.raises(DcudpError, match=r"\[fe80::1%1\]:9 is not loopback"):
+            await dcudp.connect("[fe80::1%lo]:9")
+
+    run(test())
+
+
 def test_a_key_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
     path = key(tmp_path)
     path.chmod(0o644)
