@@ -97,3 +97,15 @@ def test_connection_can_be_armed_on_one_port_only(bench: Bench) -> None:
             bench.plane.arm(PORT + 1, 3, [reflex_entry(LOCAL)])
     finally:
         bench.plane.detach(PORT + 1)
+
+
+def test_the_connections_of_a_removed_port_can_be_armed_on_another_one(bench: Bench) -> None:
+    """The interface of a port that is created again has another number."""
+    bench.plane.enter_port(PORT + 1, 3, 8)
+    bench.plane.arm(PORT + 1, 3, [reflex_entry(LOCAL)])
+    bench.plane.detach(PORT + 1)
+    assert not list(bench.plane.pinned.maps["armed_rules"].items())
+
+    bench.plane.arm(PORT, 3, [reflex_entry(LOCAL)])
+
+    assert [rule for rule, _ in bench.plane.armed(PORT)] == [reflex_entry(LOCAL)]

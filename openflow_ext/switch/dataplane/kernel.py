@@ -260,6 +260,7 @@ class KernelDataPlane:
         with contextlib.suppress(NoSuchPort):
             key, _ = self.pinned.find_port(ifindex)
             self._maps["ports"].put(key, self._maps["ports"].value())
+        self._armed.forget(ifindex)
         self._timers.delete(self._timers.key(ifindex))
         self._slots.pop(ifindex, None)
         self._sweep(ifindex=ifindex)

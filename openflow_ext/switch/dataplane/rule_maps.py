@@ -311,6 +311,11 @@ class ArmedMaps:
             raise TableFull(f"the table of reflex entries cannot be written: {error}") from error
         self._keys[ifindex] = keys
 
+    def forget(self, ifindex: int) -> None:
+        """Remove the reflex entries of a port, so that their connections can be armed on another one."""
+        for key in self._keys.pop(ifindex, ()):
+            self._armed.delete(key)
+
     def _held(self, ifindex: int) -> list[tuple[Any, Any]]:
         pairs = ((key, self._armed.get(key)) for key in self._keys.get(ifindex, ()))
         return [(key, value) for key, value in pairs if value is not None]
