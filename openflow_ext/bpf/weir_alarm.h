@@ -80,7 +80,7 @@ static __always_inline bool alarm_queue_is_moving(const struct weir_port *port, 
 
 	if (port->capacity_bps)
 		still_ns += weir_drain_ns(STILL_QUEUE_PACKETS * FRAME_BYTES, port->capacity_bps);
-	return now_ns - state->changed_ns < still_ns;
+	return port_elapsed_ns(now_ns, state->changed_ns) < still_ns;
 }
 
 /* The agent has added a rule since the last alarm, which may be the controller's answer. */
@@ -179,7 +179,8 @@ static __always_inline void alarm_watch_queue(__u32 ifindex, struct weir_port *p
 		return;
 	now_ns = bpf_ktime_get_ns();
 	state->changed_ns = now_ns;
-	if (state->alarm != WEIR_QUIET && now_ns - state->checked_ns <= LOST_CHECKS * port->check_interval_ns)
+	if (state->alarm != WEIR_QUIET &&
+	    port_elapsed_ns(now_ns, state->checked_ns) <= LOST_CHECKS * port->check_interval_ns)
 		return;
 	alarm = bpf_map_lookup_elem(&alarm_timers, &ifindex);
 	if (!alarm)

@@ -13,6 +13,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 
+#include "weir_port.h"
 #include "weir_structs.h"
 #include "weir_window.h"
 
@@ -22,14 +23,14 @@ static __always_inline __u32 non_tcp_queue_bytes(const struct weir_port *port, c
 						 __u64 now_ns)
 {
 	__u32 bytes = state->non_tcp_queue_bytes;
-	__u64 drains_ns;
+	__u64 elapsed_ns = port_elapsed_ns(now_ns, state->non_tcp_ns), drains_ns;
 
 	if (!bytes || !port->capacity_bps)
 		return 0;
 	drains_ns = weir_drain_ns(bytes, port->capacity_bps);
-	if (now_ns - state->non_tcp_ns >= drains_ns)
+	if (elapsed_ns >= drains_ns)
 		return 0;
-	return bytes - bytes * (now_ns - state->non_tcp_ns) / drains_ns;
+	return bytes - bytes * elapsed_ns / drains_ns;
 }
 
 /* A packet that is not TCP is about to be enqueued. */

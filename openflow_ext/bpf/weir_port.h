@@ -44,6 +44,12 @@ static __always_inline bool port_observes_share(const struct weir_port *port)
 	return port_observes(port, WEIR_FAIR_SHARE);
 }
 
+/* The time since then_ns; 0 if another CPU has written then_ns, and later than this CPU has read now_ns. */
+static __always_inline __u64 port_elapsed_ns(__u64 now_ns, __u64 then_ns)
+{
+	return now_ns > then_ns ? now_ns - then_ns : 0;
+}
+
 /*
  * The coarse clock as of the last tick. The tick count is read in place, while the clock costs calls, so it is read
  * once per tick and port.

@@ -16,11 +16,6 @@
 #include "weir_report.h"
 #include "weir_structs.h"
 
-static __always_inline __u64 sweep_elapsed_ns(__u64 now_ns, __u64 then_ns)
-{
-	return now_ns > then_ns ? now_ns - then_ns : 0;
-}
-
 /* After this time without segments the flow is removed. */
 static __always_inline __u64 sweep_kept_ns(const struct weir_sweep *s, const struct weir_flow *flow)
 {
@@ -30,7 +25,7 @@ static __always_inline __u64 sweep_kept_ns(const struct weir_sweep *s, const str
 /* The handshake takes too long, as for a SYN that nobody answers. */
 static __always_inline bool sweep_opens_too_long(const struct weir_sweep *s, const struct weir_flow *flow)
 {
-	return !(flow->flags & WEIR_ESTABLISHED) && sweep_elapsed_ns(s->now_ns, flow->first_ns) >= s->opening_ns;
+	return !(flow->flags & WEIR_ESTABLISHED) && port_elapsed_ns(s->now_ns, flow->first_ns) >= s->opening_ns;
 }
 
 static __always_inline bool sweep_removes(const struct weir_sweep *s, const struct weir_flow_key *key,
@@ -38,7 +33,7 @@ static __always_inline bool sweep_removes(const struct weir_sweep *s, const stru
 {
 	if (s->ifindex)
 		return key->ifindex == s->ifindex;
-	return sweep_elapsed_ns(s->now_ns, flow->last_ns) >= sweep_kept_ns(s, flow) || sweep_opens_too_long(s, flow);
+	return port_elapsed_ns(s->now_ns, flow->last_ns) >= sweep_kept_ns(s, flow) || sweep_opens_too_long(s, flow);
 }
 
 static __always_inline __u32 sweep_ms(__u64 at_ns)
@@ -52,8 +47,8 @@ static __always_inline __u32 sweep_ms(__u64 at_ns)
  */
 static __always_inline bool sweep_makes_idle(const struct weir_sweep *s, const struct weir_flow *flow)
 {
-	return (s->idle_ns && sweep_elapsed_ns(s->now_ns, flow->last_payload_ns) >= s->idle_ns) ||
-	       (flow->scale_shift && !flow_ended(flow) && sweep_elapsed_ns(s->now_ns, flow->last_ns) >= s->silent_ns);
+	return (s->idle_ns && port_elapsed_ns(s->now_ns, flow->last_payload_ns) >= s->idle_ns) ||
+	       (flow->scale_shift && !flow_ended(flow) && port_elapsed_ns(s->now_ns, flow->last_ns) >= s->silent_ns);
 }
 
 /* It has sent since its last report. */
@@ -154,7 +149,7 @@ static __always_inline void sweep_reoffer(const struct weir_flow_key *key, struc
 	if (!(flow->flags & WEIR_REOFFERED) || s->ifindex)
 		return;
 	aside = bpf_map_lookup_elem(&reoffers, key);
-	if (aside && sweep_elapsed_ns(s->now_ns, aside->first_ns) < s->opening_ns)
+	if (aside && port_elapsed_ns(s->now_ns, aside->first_ns) < s->opening_ns)
 		return;
 	flow->flags &= ~WEIR_REOFFERED;
 	bpf_map_delete_elem(&reoffers, key);

@@ -143,6 +143,26 @@ def test_alarm_ends_if_the_kernel_skips_the_departures(port_apart: tuple[str, Ke
     assert not plane.counters(ifindex).alarm_up
 
 
+def test_a_later_time_of_another_cpu_does_not_end_the_alarm(port_apart: tuple[str, KernelDataPlane]) -> None:
+    """A packet on another CPU is later than the time that a check has just read: the queue moves."""
+    name, plane = port_apart
+    ifindex = socket.if_nametoindex(name)
+    plane.configure(ifindex, PortSettings(alarm=True, k_pkts=K_PKTS, rtt_us=RTT_US), 1_000_000)
+    send_frames(name, 20)
+    for program in ("weir_enqueue", "weir_dequeue"):
+        (plane.folder / f"{program}_link").unlink()
+    states, (key, _) = plane.pinned.maps["port_states"], plane.pinned.find_port(ifindex)
+    state = states.get(key)
+    state.changed_ns = time.monotonic_ns() + 500_000_000
+    states.put(key, state)
+    until_ns = plane.now_ns() + 500_000_000
+
+    *_, normal = events_until_normal(plane)
+
+    assert normal.normal
+    assert normal.crossing_ns >= until_ns - 1_000_000, "the queue is still only after that time"
+
+
 def test_the_counters_state_the_kernels_queue_if_it_skips_the_departures(
     port_apart: tuple[str, KernelDataPlane],
 ) -> None:
