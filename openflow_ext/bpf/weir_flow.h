@@ -7,6 +7,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "weir_consts.h"
+#include "weir_port.h"
 #include "weir_share.h"
 #include "weir_structs.h"
 #include "weir_window.h"
@@ -99,11 +100,22 @@ static __always_inline void flow_review_larger(struct weir_flow *flow, const str
 		flow_grant_larger(flow, port, state, mss);
 }
 
+/*
+ * Whether N_i counts flows. Otherwise it is the paper's integer, which packets alone change: flows that an earlier
+ * agent has counted are still members, but must not change it.
+ */
+static __always_inline bool flow_changes_n_i(void)
+{
+	const struct weir_settings *host = host_settings();
+
+	return host && !host->simple_count;
+}
+
 /* Counts a flow once per connection, when its handshake is complete. `host`: the address of its sender. */
 static __always_inline void flow_count(struct weir_flow *flow, const struct weir_port *port,
 				       struct weir_port_state *state, const __u32 *host, __u64 now_ns)
 {
-	if (flow->flags & WEIR_WAS_COUNTED)
+	if (flow->flags & WEIR_WAS_COUNTED || !flow_changes_n_i())
 		return;
 	flow->flags |= WEIR_WAS_COUNTED;
 	if (!flow_join(flow, WEIR_IN_N_I))
@@ -119,7 +131,8 @@ static __always_inline bool flow_uncount(struct weir_flow *flow, struct weir_por
 	flow_set_larger(flow, state, 0);
 	if (!flow_leave(flow, WEIR_IN_N_I))
 		return false;
-	__sync_fetch_and_add(&state->n_i, -1);
+	if (flow_changes_n_i())
+		__sync_fetch_and_add(&state->n_i, -1);
 	return true;
 }
 
@@ -127,7 +140,7 @@ static __always_inline bool flow_uncount(struct weir_flow *flow, struct weir_por
 static __always_inline void flow_end_count(struct weir_flow *flow, struct weir_port_state *state)
 {
 	flow->flags &= ~WEIR_IDLE;
-	if (flow_uncount(flow, state))
+	if (flow_uncount(flow, state) && flow_changes_n_i())
 		__sync_fetch_and_add(&state->fins_counted, 1);
 }
 
@@ -213,7 +226,7 @@ static __always_inline bool flow_note_payload(struct weir_flow *flow, const stru
 	if (!(flow->flags & WEIR_IDLE))
 		return false;
 	flow->flags &= ~WEIR_IDLE;
-	if (flow->flags & WEIR_WAS_COUNTED && flow_join(flow, WEIR_IN_N_I))
+	if (flow->flags & WEIR_WAS_COUNTED && flow_changes_n_i() && flow_join(flow, WEIR_IN_N_I))
 		__sync_fetch_and_add(&state->n_i, 1);
 	return true;
 }

@@ -16,10 +16,10 @@
 #include "weir_port.h"
 #include "weir_structs.h"
 
-/* The counts of its port follow the membership of a flow, so that they are exact. */
+/* The counts of its port follow the membership of a flow, so that they are exact. N_i does only if it counts flows. */
 static __always_inline void move_count_members(struct weir_port_state *state, __u32 bits, __s32 by)
 {
-	if (bits & WEIR_IN_N_I)
+	if (bits & WEIR_IN_N_I && flow_changes_n_i())
 		__sync_fetch_and_add(&state->n_i, (__s64)by);
 	if (bits & WEIR_IN_TWO_SEGMENTS)
 		__sync_fetch_and_add(&state->two_segment_flows, by);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Ports: the index of a port in the port arrays, and the port's clock. */
+/* Ports: the settings of their host, the index of a port in the port arrays, and the port's clock. */
 #ifndef WEIR_PORT_H
 #define WEIR_PORT_H
 
@@ -10,6 +10,13 @@
 #include "weir_structs.h"
 
 #define WINDOW_OP_MASK 31
+
+static __always_inline struct weir_settings *host_settings(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&settings, &zero);
+}
 
 /*
  * The port of an interface and its state; false if the interface is not a port. ifindex cannot be the index of the

@@ -10,14 +10,8 @@
 #include "weir_consts.h"
 #include "weir_flow_table.h"
 #include "weir_maps.h"
+#include "weir_port.h"
 #include "weir_structs.h"
-
-static __always_inline struct weir_settings *host_settings(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&settings, &zero);
-}
 
 static __always_inline void report_count_lost(void)
 {

@@ -248,3 +248,35 @@ def test_simple_count_is_the_integer_of_the_paper(bench: Bench) -> None:
     for _ in range(5):
         bench.egress(replace(OUT, flags=FIN | ACK))
     assert bench.counters.n_i == 0
+
+
+@pytest.mark.parametrize("idle", [False, True])
+def test_flows_counted_before_leave_the_papers_integer_by_packets_alone(bench: Bench, idle: bool) -> None:
+    """The next agent adopts the flows, and its settings have the other count."""
+    bench.count_by_flags()
+    bench.handshake_in(LOCAL)
+    if idle:
+        bench.plane.sweep(SweepTimes(idle_s=1e-9))
+    bench.plane.configure_host(HostSettings(simple_count=True))
+    bench.egress(data(OUT))
+    bench.egress(replace(OUT, seq=OUT.seq + 100, flags=FIN | ACK))
+    assert bench.counters.n_i == 0
+
+    assert bench.plane.sweep(SweepTimes(silent_s=0)) == 1
+
+    assert (bench.counters.n_i, bench.counters.fins_counted) == (0, 0 if idle else 1)
+
+
+def test_n_i_is_the_number_of_counted_flows_after_the_papers_integer(bench: Bench) -> None:
+    bench.count_by_flags()
+    bench.handshake_in(LOCAL)
+    bench.plane.configure_host(HostSettings(simple_count=True))
+    for _ in range(3):
+        bench.egress(syn(replace(OUT, dst_port=2)))
+    assert bench.counters.n_i == 4
+
+    bench.plane.configure_host(HostSettings())
+
+    assert bench.counters.n_i == 1
+    bench.egress(replace(OUT, flags=FIN | ACK))
+    assert bench.counters.n_i == 0

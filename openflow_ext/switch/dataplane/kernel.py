@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -313,12 +314,34 @@ class KernelDataPlane:
         return settings, int(port.capacity_bps)
 
     def configure_host(self, settings: HostSettings) -> None:
+        before: Any = self._maps["settings"].get(self._maps["settings"].key(0))
         held = self._maps["settings"].value()
         held.meaning = constants.WEIR_MEANING
         held.unix_offset_ns = self._unix_offset_ns
         held.report_kinds, held.simple_count = settings.report_kinds, settings.simple_count
         held.report_wakes = settings.report_wakes
         self._maps["settings"].put(self._maps["settings"].key(0), held)
+        if before.simple_count and not settings.simple_count:
+            self._count_members()
+
+    def _count_members(self) -> None:
+        """Let N_i be the number of counted flows, after it was the paper's integer. Raises DataPlaneError.
+
+        The programs count flows already. weir_move adds the difference atomically, so that what they count
+        meanwhile stays. A flow that was opened while N_i was the integer is not counted.
+        """
+        members = Counter(flow.ifindex for flow in self.pinned.flows() if flow.counted)
+        states = self._maps["port_states"]
+        try:
+            for ifindex, slot in self._slots.items():
+                state: Any = states.get(states.key(slot))
+                move = ffi.new("struct weir_move *", {"what": constants.WEIR_MOVED_STATE, "index": slot})
+                move.edits_len, edit = 1, move.edits[0]
+                edit.at, edit.kind = ffi.offsetof("struct weir_port_state", "n_i"), constants.WEIR_SUM_8
+                edit.before, edit.after = int(state.n_i), members[ifindex]
+                libbpf.run(self.program(MOVE_NAME), packet=bytes(ffi.buffer(move)))
+        except BpfError as error:
+            raise DataPlaneError(f"N_i cannot be counted from the flows: {error}") from error
 
     def now_ns(self) -> int:
         return time.monotonic_ns() + self._unix_offset_ns

@@ -64,8 +64,8 @@ _SUMS = {
 }
 """Fields to which both versions add."""
 _BITS = {"struct weir_flow": {"flags", "member"}}
-_FOLLOW_FLOWS = {"n_i", "two_segment_flows"}
-"""Fields of a port that weir_move keeps equal to the membership of its flows."""
+_N_I, _TWO_SEGMENTS = "n_i", "two_segment_flows"
+"""Fields of a port that weir_move keeps equal to the membership of its flows; N_i only if it counts flows."""
 
 Edit = tuple[int, int, int, int]
 """(offset, enum weir_edit_kind, before, after)."""
@@ -77,8 +77,10 @@ class Edits:
     def __init__(self, c_type: str, simple_count: bool = False) -> None:
         fields, size = fields_of(c_type), ffi.sizeof(c_type)
         self.empty = bytes(size)
-        sums = _SUMS.get(c_type, set()) | (_FOLLOW_FLOWS if simple_count and c_type == _STATE else set())
-        left = set() if simple_count or c_type != _STATE else _FOLLOW_FLOWS
+        sums, left = _SUMS.get(c_type, set()), set()
+        if c_type == _STATE:
+            sums = sums | {_N_I} if simple_count else sums
+            left = {_TWO_SEGMENTS} if simple_count else {_N_I, _TWO_SEGMENTS}
         self._cells = sorted(set(_cells(fields, sums, _BITS.get(c_type, set()), left)))
 
     def between(self, before: bytes, after: bytes) -> list[Edit]:
