@@ -249,14 +249,24 @@ class Agent:
                 self._sync_ports()
 
     async def _follow_links(self) -> None:
-        """Follow the rates and queues of ports. One reading serves the changes of COLLECT_S."""
+        """Follow the rates and queues of ports. One reading serves the changes of COLLECT_S.
+
+        Changes that could not be read are read again after RETRY_S, with those that came meanwhile.
+        """
         loop = asyncio.get_running_loop()
+        missed: set[int] | None = set()
         while True:
-            await self._links_changed.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if missed == set() else RETRY_S):
+                    await self._links_changed.wait()
             loop.remove_reader(self._links.fd)
             await asyncio.sleep(COLLECT_S)
             with self._logged("links"):
-                self._update_egresses(self._links.read())
+                before, missed = missed, None
+                changed = self._links.read()
+                missed = None if before is None or changed is None else before | changed
+                self._update_egresses(missed)
+                missed = set()
             self._links_changed.clear()
             loop.add_reader(self._links.fd, self._links_changed.set)
 

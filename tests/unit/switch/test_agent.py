@@ -1,0 +1,90 @@
+"""The agent follows the links of its ports."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from openflow_ext.switch import agent as agent_module
+from openflow_ext.switch.agent import Agent
+from openflow_ext.switch.config import SwitchSettings
+from openflow_ext.switch.errors import SwitchError
+from openflow_ext.switch.ovs import egress
+from openflow_ext.switch.ovs.egress import Egress
+from openflow_ext.switch.ovs.ports import Link, Port
+
+TEST_S = 5.0
+"""The longest time that a test waits."""
+
+
+class _Links:
+    """Notifications: one of an interface, then none. ``fd`` never becomes readable."""
+
+    def __init__(self, fd: int, *notified: set[int] | None) -> None:
+        self.fd = fd
+        self._notified = list(notified)
+
+    def read(self) -> set[int] | None:
+        return self._notified.pop(0) if self._notified else set()
+
+
+class _Ports:
+    """The ports of a bridge, with what the agent has read for them."""
+
+    def __init__(self, *names: str) -> None:
+        self._ports = [Port(Link(ifindex, name, ifindex)) for ifindex, name in enumerate(names, start=1)]
+        self.read: dict[int, Egress] = {}
+        self.updated = asyncio.Event()
+
+    def __iter__(self) -> Any:
+        return iter(self._ports)
+
+    def update(self, egresses: Mapping[int, Egress]) -> None:
+        self.read.update(egresses)
+        self.updated.set()
+
+
+async def _followed(ports: _Ports, links: _Links) -> None:
+    """Let an agent follow ``links`` until it has updated ``ports``."""
+    agent: Any = Agent(SwitchSettings(), lambda: pytest.fail("no data plane is needed"), lambda *_: None)
+    agent._links, agent._netlink = links, None
+    agent._extended = [SimpleNamespace(bridge=SimpleNamespace(ports=ports))]
+    agent._links_changed.set()
+    following = asyncio.create_task(agent._follow_links())
+    async with asyncio.timeout(TEST_S):
+        await ports.updated.wait()
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("notified", "expected"), [({2}, {2}), (None, {1, 2})], ids=["one interface", "notifications lost"]
+)
+def test_a_change_that_could_not_be_read_is_read_again(
+    monkeypatch: pytest.MonkeyPatch, notified: set[int] | None, expected: set[int]
+) -> None:
+    failures = [SwitchError("the qdiscs of the ports cannot be read: timed out")]
+
+    def read_egresses(_: Any, names: Mapping[int, str]) -> dict[int, Egress]:
+        if failures:
+            raise failures.pop()
+        return {ifindex: Egress(rate_bps=ifindex) for ifindex in names}
+
+    async def run() -> dict[int, Egress]:
+        reading, writing = os.pipe()
+        try:
+            ports = _Ports("a", "b")
+            await _followed(ports, _Links(reading, notified))
+            return ports.read
+        finally:
+            os.close(reading)
+            os.close(writing)
+
+    monkeypatch.setattr(egress, "read_egresses", read_egresses)
+    monkeypatch.setattr(agent_module, "RETRY_S", 0.01)
+    assert set(asyncio.run(run())) == expected
