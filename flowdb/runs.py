@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from flowdb.clock import Clock, boot_id
 from flowdb.flow import NS_PER_S, FiveTuple, Flow, FlowState, Hop
-from flowdb.models import ClampRow, FlowRow, HopRow, HostRow, LinkRow, RunRow, SwitchRow
+from flowdb.models import ClampRow, FlowRow, HopRow, HostRow, LinkRow, PortRow, RunRow, SwitchRow
 
 HEARTBEAT_S = 5.0
 """A controller updates its row this often."""
@@ -121,6 +121,7 @@ def _end_earlier_runs(session: Session, now_ns: int) -> None:
     session.execute(open_clamps.values(lifted_ns=now_ns, lift_reason="controller restarted"))
     session.execute(update(SwitchRow).values(connected=False))
     session.execute(update(LinkRow).values(up=False))
+    session.execute(update(PortRow).values(up=False))
     session.execute(delete(HostRow))
 
 

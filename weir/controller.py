@@ -138,8 +138,9 @@ def run_ryu(options: list[str], modules: list[str]) -> NoReturn:
     manager = Path(sys.executable).with_name("ryu-manager")
     if not manager.exists():
         raise click.ClickException(f"{manager} is missing; run `make setup`")
-    arguments = [str(manager), *options, "--wsapi-host", "127.0.0.1", *modules]
-    os.execv(manager, arguments)  # noqa: S606  # no shell wanted
+    # The first line of ryu-manager names the place where the environment was made, which may have moved since.
+    arguments = [sys.executable, str(manager), *options, "--wsapi-host", "127.0.0.1", *modules]
+    os.execv(sys.executable, arguments)  # noqa: S606  # no shell wanted
 
 
 def run_os_ken(options: list[str], modules: list[str]) -> NoReturn:

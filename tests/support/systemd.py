@@ -196,7 +196,10 @@ def systemd(
             return int(children[0]) if children and (stage / "run/systemd/private").exists() else 0
 
         running = Systemd(stage, wait_until(first, "systemd runs"))
-        yield running
+        try:
+            yield running
+        finally:
+            print("the units said:", running.log())
     finally:
         if process is not None:
             process.kill()

@@ -16,6 +16,8 @@ from webui.views import Clamp, Decision, Flow, FlowStory, Hop, Port
 
 LONG_QUEUE_PKTS = 20
 """The shortest queue that the verdict mentions: SDTCP's K for 1 Gbit/s."""
+SAMPLE_HOLDS_NS = 30 * NS_PER_S
+"""An older sample says nothing of a queue now: a port that is sampled has a row at least every 10 s."""
 
 
 def flow_story(session: Session, flow_id: int, now_ns: int) -> FlowStory | None:
@@ -29,7 +31,7 @@ def flow_story(session: Session, flow_id: int, now_ns: int) -> FlowStory | None:
     clamps = [clamp_view(clamp, ports, names) for clamp in found.clamps]
     limiting = _limiting(clamps)
     flow = flow_view(found.flow, None if limiting is None else limiting.window_bytes)
-    state, sentence = verdict(flow, path, decisions, clamps, found.totals)
+    state, sentence = verdict(flow, path, decisions, clamps, found.totals, now_ns)
     return FlowStory(
         flow=flow,
         path=path,
@@ -47,6 +49,7 @@ def verdict(
     decisions: Sequence[Decision],
     clamps: Sequence[Clamp],
     totals: ClampTotals,
+    now_ns: int,
 ) -> tuple[str, str]:
     """What slows a flow down, as a state and a sentence.
 
@@ -62,7 +65,7 @@ def verdict(
             else "SDTCP never slowed it down."
         )
         return "closed", f"This flow is closed ({flow.close_reason or 'no reason recorded'}). {slowed}"
-    longest = _longest_queue(path)
+    longest = _longest_queue(path, now_ns)
     if longest is not None:
         return "queue ahead", (
             f"Weir does not slow this flow down, but its data waits in the queue of {longest.name}: "
@@ -114,9 +117,14 @@ def _reason(clamp: Clamp, decisions: Sequence[Decision]) -> str:
     )
 
 
-def _longest_queue(path: Sequence[Hop]) -> Port | None:
-    """The port on the path with the longest queue, if that queue is long or its alarm is up."""
-    long = [hop.port for hop in path if hop.port.alarm_up or (hop.port.queue_pkts or 0) >= LONG_QUEUE_PKTS]
+def _longest_queue(path: Sequence[Hop], now_ns: int) -> Port | None:
+    """The port on the path with the longest queue, if that queue is long or its alarm is up.
+
+    Ports whose sample is too old are left out.
+    """
+    sampled = (hop.port for hop in path if hop.port.sampled_ns is not None)
+    known = (port for port in sampled if now_ns - (port.sampled_ns or 0) <= SAMPLE_HOLDS_NS)
+    long = [port for port in known if port.alarm_up or (port.queue_pkts or 0) >= LONG_QUEUE_PKTS]
     return max(long, key=lambda port: port.queue_pkts or 0, default=None)
 
 

@@ -19,6 +19,7 @@ from flowdb.models import (
     HopRow,
     HostRow,
     LinkRow,
+    PortRow,
     RunRow,
     SwitchRow,
 )
@@ -159,19 +160,20 @@ def test_a_run_whose_clock_was_far_ahead_does_not_keep_old_flows_open(url, open_
     assert [row.close_reason for row in rows(url, FlowRow)] == ["lost"]
 
 
-def test_a_successor_knows_no_switch_link_or_host_until_it_sees_it(url, open_db):
+def test_a_successor_knows_no_switch_port_link_or_host_until_it_sees_it(url, open_db):
     """While no controller runs, switches and hosts go and cables are pulled."""
     first = open_db(url)
     first.merge(SwitchRow, dpid=1, connected=True, last_seen_ns=1)
     ends = {"src_dpid": 1, "src_port_no": 1, "dst_dpid": 2, "dst_port_no": 1}
     first.merge(LinkRow, **ends, up=True, found_ns=1, last_seen_ns=1)
+    first.merge(PortRow, dpid=1, port_no=1, name="p", hw_addr="aa", up=True, last_seen_ns=1)
     first.merge(HostRow, mac="aa:aa:aa:aa:aa:aa", ipv4="10.0.0.1", dpid=1, port_no=1, last_seen_ns=1)
     first.close()
     second = open_db(url)
     second.merge(SwitchRow, dpid=2, connected=True, last_seen_ns=2)
     second.close()
     assert [(row.dpid, row.connected) for row in rows(url, SwitchRow)] == [(1, False), (2, True)]
-    assert [row.up for row in rows(url, LinkRow)] == [False]
+    assert [row.up for table in (LinkRow, PortRow) for row in rows(url, table)] == [False, False]
     assert rows(url, HostRow) == []
 
 

@@ -201,17 +201,24 @@ def test_the_busiest_ports_exclude_idle_ports():
     ],
 )
 def test_the_verdict_names_the_cause(flow, queue, clamped, state, phrase):
-    path = [Hop(position=0, in_port=2, port=a_port(queue_pkts=queue))]
+    path = [Hop(position=0, in_port=2, port=a_port(queue_pkts=queue, sampled_ns=10**9))]
     totals = ClampTotals(len(clamped), sum((one.lifted_ns or 0) - one.pushed_ns for one in clamped))
-    judged, sentence = verdict(a_flow(**flow), path, [], clamped, totals)
+    judged, sentence = verdict(a_flow(**flow), path, [], clamped, totals, 31 * 10**9)
     assert judged == state
     assert phrase in sentence
+
+
+def test_a_queue_that_was_sampled_long_ago_slows_no_flow_down():
+    """Its switch or the controller is gone."""
+    path = [Hop(position=0, in_port=2, port=a_port(queue_pkts=44, sampled_ns=10**9))]
+    judged, _ = verdict(a_flow(), path, [], [], ClampTotals(0, 0), 31 * 10**9 + 1)
+    assert judged == "free"
 
 
 def test_the_verdict_of_a_flow_that_is_only_observed_states_the_window_that_it_would_have():
     path = [Hop(position=0, in_port=2, port=a_port())]
     decision = SimpleNamespace(entry={"observed": True}, window_bytes=1460, port=a_port())
-    judged, sentence = verdict(a_flow(), path, [decision], [], ClampTotals(0, 0))
+    judged, sentence = verdict(a_flow(), path, [decision], [], ClampTotals(0, 0), 0)
     assert judged == "free"
     assert "it observes. It would have given the flow a window of 1460 bytes at s1-eth1" in sentence
 
