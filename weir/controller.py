@@ -138,7 +138,7 @@ def run_ryu(options: list[str], modules: list[str]) -> NoReturn:
     manager = Path(sys.executable).with_name("ryu-manager")
     if not manager.exists():
         raise click.ClickException(f"{manager} is missing; run `make setup`")
-    # The first line of ryu-manager names the place where the environment was made, which may have moved since.
+    # The first line of ryu-manager names the place where the environment was made. It may have moved since.
     arguments = [sys.executable, str(manager), *options, "--wsapi-host", "127.0.0.1", *modules]
     os.execv(sys.executable, arguments)  # noqa: S606  # no shell wanted
 
