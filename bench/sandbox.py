@@ -17,7 +17,7 @@ _NAMESPACES = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-p
 def enter() -> None:
     """Run this program again in new namespaces, unless it is in them already. Raises ClickException.
 
-    Its programs have the default settings, not those of this machine's services.
+    Its programs have the default settings, not the settings of the services of this machine.
     """
     os.environ.setdefault(VARIABLE, "")
     if os.environ.pop(_MARK, "") == "1":

@@ -125,7 +125,7 @@ class CommonRtts:
         """A switch disconnected: forget its handshakes.
 
         Its common RTTs stay for its next session, unless more than MOST_KEPT_PORTS ports of disconnected
-        switches have one. Then those of the switches that disconnected first are forgotten.
+        switches have one. Then the common RTTs of the switches that disconnected first are forgotten.
         """
         self._handshakes.pop(dpid, None)
         if not self._in_force.get(dpid):

@@ -32,8 +32,8 @@ HERE = Path(__file__).parent
 def pytest_configure() -> None:
     """Let tests and the programs that they start be the same on each machine.
 
-    They have the default settings, not those of this machine's services. They react to SIGINT, which a
-    shell's background job ignores.
+    They have the default settings, not the settings of the services of this machine. They react to SIGINT,
+    which a shell's background job ignores.
     """
     os.environ[settings.VARIABLE] = ""
     settings.MACHINE_FILE = "/nonexistent/weir.toml"

@@ -1,7 +1,7 @@
 """The configuration file: one TOML file, one section for each package.
 
 ``$WEIR_CONFIG`` names the file. If the variable is not set, ``MACHINE_FILE`` is the file, if it exists: so an
-operator's commands have the settings of the services. The defaults apply if there is no file, if the variable
+operator's commands have the settings of the services. The defaults apply without a file, if the variable
 is empty, or if the file lacks a section. A package defines its model, a subclass of Section, in its own
 ``config.py`` and calls ``load``.
 """

@@ -251,7 +251,7 @@ class Agent:
     async def _follow_links(self) -> None:
         """Follow the rates and queues of ports. One reading serves the changes of COLLECT_S.
 
-        Changes that could not be read are read again after RETRY_S, with those that came meanwhile.
+        Changes that could not be read are read again after RETRY_S, with later changes.
         """
         loop = asyncio.get_running_loop()
         missed: set[int] | None = set()

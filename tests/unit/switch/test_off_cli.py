@@ -1,4 +1,4 @@
-"""`weir on`: what it does if the agent's settings are not those of the command."""
+"""`weir on`: what it does if the agent has other settings than the command."""
 
 from __future__ import annotations
 
