@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Row, Select, func, select
 from sqlalchemy.orm import Session
@@ -25,6 +25,8 @@ LARGEST_ID = 2**63 - 1
 
 Values = Row[Any]
 """A row's columns as a named tuple: plain values that need no open session."""
+AnyClamp = TypeVar("AnyClamp", bound=Any)
+"""A clamp's row, or a view of it."""
 
 
 class NoSuchFlow(LookupError):
@@ -64,8 +66,8 @@ class FlowExplanation:
 
     @property
     def standing_clamp(self) -> Values | None:
-        """The clamp that slows the flow now."""
-        return next((clamp for clamp in self.clamps if clamp.lifted_ns is None), None)
+        """The clamp that limits the flow now."""
+        return limiting_clamp(self.clamps)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON: every column, datapath ids in 16 hexadecimal digits, oldest first."""
@@ -83,6 +85,15 @@ class FlowExplanation:
             "clamps": [as_json(clamp) for clamp in reversed(self.clamps)],
             "commands": [as_json(command) for command in reversed(self.commands)],
         }
+
+
+def limiting_clamp(clamps: Iterable[AnyClamp]) -> AnyClamp | None:
+    """The clamp that limits a flow: of the clamps that stand, the one with the smallest window.
+
+    None: none stands.
+    """
+    standing = (clamp for clamp in clamps if clamp.lifted_ns is None)
+    return min(standing, key=lambda clamp: clamp.window_bytes, default=None)
 
 
 def find_flows(session: Session, name: str) -> list[int]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mininet_topos.errors import ProgramFailed
+from mininet_topos.records.result_folder import read_json
 
 Record = dict[str, Any]
 
@@ -26,7 +27,7 @@ def read_records(path: Path) -> Iterator[Record]:
 
 def read_run(run: Path) -> tuple[Record, list[Record]]:
     """Return the record of a run, and the records of its traffic programs."""
-    return json.loads((run / "run.json").read_text()), list(read_records(run / "traffic.jsonl"))
+    return read_json(run / "run.json"), list(read_records(run / "traffic.jsonl"))
 
 
 def goodput_points(records: list[Record]) -> list[tuple[float, float]]:

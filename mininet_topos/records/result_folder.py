@@ -62,11 +62,6 @@ def note_failure(run: Path, attempt: int, reason: str) -> None:
     write_json(run / "run.json", {"attempt": attempt, "valid": False, "failed": True, "reasons": [reason]})
 
 
-def has_figures(run: Path) -> bool:
-    """Whether a finished attempt has figures: it did not fail."""
-    return not read_json(run / "run.json").get("failed")
-
-
 def is_done(raw: Path, name: str) -> bool:
     """Whether a run needs no further attempt: one is valid, or the number of attempts is used up."""
     ended = attempts(raw, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
@@ -19,7 +19,6 @@ from mininet_topos.records.exposure import disturbances, exposure, horizon_ms, u
 from mininet_topos.records.raw_records import Record, goodput_points, queries, query_span_ns, read_run
 from mininet_topos.records.result_folder import (
     attempts,
-    has_figures,
     read_json,
     read_metadata,
     run_name,
@@ -94,18 +93,18 @@ def summarise(folder: Path) -> list[Row]:
     void. A run has no row if each of its attempts failed.
     """
     experiment = load_experiment(folder)
-    rows = [
-        row_of(experiment, case, shown[-1]) | {"repeat": repeat, "void_attempts": void_attempts(ended)}
-        for case, repeat, ended in ended_attempts(folder, experiment)
-        if (shown := [run for run in ended if has_figures(run)])
-    ]
+    rows = []
+    for case, repeat, ended in ended_attempts(folder, experiment):
+        records = {run: read_json(run / "run.json") for run in ended}
+        if shown := [run for run, record in records.items() if not record.get("failed")]:
+            row = row_of(experiment, case, shown[-1])
+            rows.append(row | {"repeat": repeat, "void_attempts": void_attempts(records.values())})
     write_json(folder / "summary.json", rows)
     return rows
 
 
-def void_attempts(ended: Sequence[Path]) -> list[dict[str, Any]]:
-    """Return number and reasons of each attempt at a run that was void."""
-    records = [read_json(run / "run.json") for run in ended]
+def void_attempts(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Return number and reasons of each attempt that was void, of the attempts' own records."""
     return [
         {"attempt": record["attempt"], "reasons": record["reasons"]}
         for record in records

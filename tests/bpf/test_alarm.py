@@ -126,14 +126,19 @@ def test_a_queue_around_k_alarms_rarely_while_only_punished_flows_send(
     assert least_ms <= (first.crossing_ns - last.crossing_ns) / 1e6 <= most_ms
 
 
-def test_alarm_ends_if_the_kernel_skips_the_departures(port_apart: tuple[str, KernelDataPlane]) -> None:
-    """A kernel may skip calls of programs. The last known queue length must not keep the alarm up."""
-    name, plane = port_apart
+def port_whose_departures_are_skipped(name: str, plane: KernelDataPlane) -> tuple[int, KernelDataPlane]:
+    """Let the queue of a port grow beyond K, and detach the programs that see it shrink."""
     ifindex = socket.if_nametoindex(name)
     plane.configure(ifindex, PortSettings(alarm=True, k_pkts=K_PKTS, rtt_us=RTT_US), 1_000_000)
     send_frames(name, 20)
     for program in ("weir_enqueue", "weir_dequeue"):
         (plane.folder / f"{program}_link").unlink()
+    return ifindex, plane
+
+
+def test_alarm_ends_if_the_kernel_skips_the_departures(port_apart: tuple[str, KernelDataPlane]) -> None:
+    """A kernel may skip calls of programs. The last known queue length must not keep the alarm up."""
+    ifindex, plane = port_whose_departures_are_skipped(*port_apart)
 
     *alarms, normal = events_until_normal(plane)
 
@@ -145,12 +150,7 @@ def test_alarm_ends_if_the_kernel_skips_the_departures(port_apart: tuple[str, Ke
 
 def test_a_later_time_of_another_cpu_does_not_end_the_alarm(port_apart: tuple[str, KernelDataPlane]) -> None:
     """A packet on another CPU is later than the time that a check has just read: the queue moves."""
-    name, plane = port_apart
-    ifindex = socket.if_nametoindex(name)
-    plane.configure(ifindex, PortSettings(alarm=True, k_pkts=K_PKTS, rtt_us=RTT_US), 1_000_000)
-    send_frames(name, 20)
-    for program in ("weir_enqueue", "weir_dequeue"):
-        (plane.folder / f"{program}_link").unlink()
+    ifindex, plane = port_whose_departures_are_skipped(*port_apart)
     states, (key, _) = plane.pinned.maps["port_states"], plane.pinned.find_port(ifindex)
     state = states.get(key)
     state.changed_ns = time.monotonic_ns() + 500_000_000

@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tests.support.agent.network_apart import OWN_SYSFS
 from tests.support.waiting import DEADLINE_S, wait_until
 from weir_base.paths import PROJECT
 
@@ -32,11 +33,8 @@ exec setpriv --pdeathsig KILL unshare --mount --uts --ipc --pid --cgroup --fork 
 """
 _BOOT = """
 stage=$1 project=$2
-mount --make-rprivate /
 mount --bind /proc/sys /proc/sys
 mount -o remount,bind,ro /proc/sys
-mount -t sysfs sysfs /mnt
-for part in class/net devices/virtual/net; do mount --bind /mnt/$part /sys/$part; done
 umount -R /sys/fs/cgroup
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount --bind "$project" "$stage/opt/weir"
@@ -186,7 +184,7 @@ def systemd(
     process = None
     try:
         _staged(stage, toml, units)
-        boot = ["sh", "-ec", _BOOT, "sh", str(stage), str(PROJECT), str(ovs_rundir or "")]
+        boot = [*OWN_SYSFS, "sh", "-ec", _BOOT, "sh", str(stage), str(PROJECT), str(ovs_rundir or "")]
         process = subprocess.Popen(["sh", "-ec", _LAUNCH, "sh", str(cgroup), *boot], stdin=subprocess.DEVNULL)
         launched = process
 

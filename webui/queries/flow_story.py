@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from flowdb.explanation import ClampTotals, FlowExplanation, explain_flow
+from flowdb.explanation import ClampTotals, FlowExplanation, explain_flow, limiting_clamp
 from flowdb.flow import NS_PER_S, PortKey
 from webui.queries.events import clamp_view, command_view, decision_views
 from webui.queries.flows import flow_view
@@ -29,7 +29,7 @@ def flow_story(session: Session, flow_id: int, now_ns: int) -> FlowStory | None:
     path = _path(session, found, ports, now_ns)
     decisions = decision_views(((one.decision, one.alarm) for one in found.decisions), ports, names)
     clamps = [clamp_view(clamp, ports, names) for clamp in found.clamps]
-    limiting = _limiting(clamps)
+    limiting = found.standing_clamp
     flow = flow_view(found.flow, None if limiting is None else limiting.window_bytes)
     state, sentence = verdict(flow, path, decisions, clamps, found.totals, now_ns)
     return FlowStory(
@@ -55,7 +55,7 @@ def verdict(
 
     Decisions and clamps are the newest ones, newest first; ``totals`` are of all clamps of the flow.
     """
-    limiting = _limiting(clamps)
+    limiting = limiting_clamp(clamps)
     if limiting is not None:
         return "punished", _reason(limiting, decisions)
     if flow.closed_ns is not None:
@@ -87,12 +87,6 @@ def verdict(
         "Neither SDTCP nor a queue on its path slows this flow down. SCCP's share at a port may limit it."
         " Otherwise the limit is at one of its ends: the application, the receiver's window, or the sender."
     )
-
-
-def _limiting(clamps: Sequence[Clamp]) -> Clamp | None:
-    """The clamp that limits a flow: of the clamps that stand, the one with the smallest window."""
-    standing = (clamp for clamp in clamps if clamp.lifted_ns is None)
-    return min(standing, key=lambda clamp: clamp.window_bytes, default=None)
 
 
 def _reason(clamp: Clamp, decisions: Sequence[Decision]) -> str:

@@ -256,12 +256,17 @@ def test_a_controller_prunes_in_small_steps(url, open_db, monkeypatch):
     second.close()
 
 
-def test_rows_of_a_run_whose_clock_was_slow_are_kept_as_long_as_others(url, open_db, monkeypatch):
-    """The clock was set by ten days while the first run went on with its own time."""
+def opened_while_the_clock_was_slow(url, open_db, monkeypatch):
+    """A database whose run goes on with a clock that is ten days behind."""
     real_ns = time.time_ns
     with monkeypatch.context() as slow:
         slow.setattr("flowdb.clock.time.time_ns", lambda: real_ns() - 10 * DAY_NS)
-        first = open_db(url)
+        return open_db(url)
+
+
+def test_rows_of_a_run_whose_clock_was_slow_are_kept_as_long_as_others(url, open_db, monkeypatch):
+    """The clock was set by ten days while the first run went on with its own time."""
+    first = opened_while_the_clock_was_slow(url, open_db, monkeypatch)
     fill(first, age_days=20)
     fill(first, age_days=0)
     first.close()
@@ -277,10 +282,7 @@ def test_rows_of_a_run_whose_clock_was_slow_are_kept_as_long_as_others(url, open
 
 
 def test_a_slow_run_that_ended_before_the_age_limit_keeps_no_rows(url, open_db, monkeypatch):
-    real_ns = time.time_ns
-    with monkeypatch.context() as slow:
-        slow.setattr("flowdb.clock.time.time_ns", lambda: real_ns() - 10 * DAY_NS)
-        first = open_db(url)
+    first = opened_while_the_clock_was_slow(url, open_db, monkeypatch)
     fill(first, age_days=0)
     first.close()
     assert "3 flows" in run(url, "prune", "--flows-days", "0", "--samples-days", "0").output
