@@ -10,6 +10,7 @@
 
 #define NS_PER_S WEIR_NS_PER_S
 #define NS_PER_US 1000
+#define NS_PER_MS 1000000ull
 #define MS_SHIFT 20 /* times in "ms" are in units of 2^20 ns */
 
 /* ---- sizes of maps ------------------------------------------------------------------------------- */
@@ -84,11 +85,16 @@
 
 /* ---- flows (weir_flow.h) -------------------------------------------------------------------------- */
 
-#define TIMESTAMPS_LEN 12           /* the option with its padding, in every segment if both sides offered it */
-#define LEAST_MSS 88                /* a smaller MSS is an error or an attack (Linux: TCP_MIN_MSS) */
-#define DELAYED_ACK_NS 20000000ull  /* Linux delays an ACK by at least 40 ms; RFC 1122 allows 500 ms */
-#define INTERACTIVE_NS 200000000ull /* Linux takes a request so soon after payload for interactive: TCP_DELACK_MAX */
-#define RESUME_US 5000              /* payload within this time after an ACK had waited for the ACK */
+#define TIMESTAMPS_LEN 12          /* the option with its padding, in every segment if both sides offered it */
+#define LEAST_MSS 88               /* a smaller MSS is an error or an attack (Linux: TCP_MIN_MSS) */
+#define DELAYED_ACK_NS 20000000ull /* Linux delays an ACK by at least 40 ms; RFC 1122 allows 500 ms */
+#define RESUME_US 5000             /* payload within this time after an ACK had waited for the ACK */
+
+/* ---- interactive receivers (weir_ato.h); Linux: include/net/tcp.h ----------------------------------- */
+
+#define LEAST_ATO_MS 40          /* TCP_ATO_MIN */
+#define MOST_ATO_MS 200          /* TCP_DELACK_MAX */
+#define ATO_TICKS_NS 10000000ull /* the longest tick of the host (100 Hz) */
 
 /* ---- alarm (weir_alarm.h) -------------------------------------------------------------------------- */
 

@@ -6,6 +6,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 
+#include "weir_ato.h"
 #include "weir_consts.h"
 #include "weir_port.h"
 #include "weir_share.h"
@@ -85,7 +86,7 @@ static __always_inline void flow_set_larger(struct weir_flow *flow, struct weir_
 		__sync_fetch_and_add(&state->two_segment_flows, 1);
 }
 
-/* The receiver delays ACKs. */
+/* The receiver delays ACKs, or may do so. */
 static __always_inline void flow_grant_larger(struct weir_flow *flow, const struct weir_port *port,
 					      struct weir_port_state *state, __u32 mss)
 {
@@ -189,24 +190,31 @@ static __always_inline void flow_note_ack(struct weir_flow *flow, const struct w
 	flow->delayed_ack_us = 0;
 	if (now_ns - flow->last_payload_ns < late_ns || bytes > flow->max_payload)
 		return;
-	if ((flow->flags & (WEIR_FITTED | WEIR_PUSHED)) == WEIR_FITTED && !(port->omits & WEIR_OMIT_PSH))
-		return;
 	if (port->capacity_bps)
 		late_ns += weir_drain_ns(state->queue_bytes, port->capacity_bps);
-	if (now_ns - flow->last_payload_ns >= late_ns)
-		flow->delayed_ack_us = flow_now_us();
+	if (now_ns - flow->last_payload_ns < late_ns || ato_note_timer(flow))
+		return;
+	if ((flow->flags & (WEIR_FITTED | WEIR_PUSHED)) == WEIR_FITTED && !(port->omits & WEIR_OMIT_PSH))
+		return;
+	flow->delayed_ack_us = flow_now_us();
 }
 
 /*
- * The local host sends payload, a request. If it comes soon after payload that the host received, Linux takes the
- * connection for interactive: it delays the next ACKs, whatever PSH asks for, in the hope that they go with an answer
- * (inet_csk_in_pingpong_mode). With a window of one segment each of them would take 40 ms.
+ * The local host sends payload, a request. If it comes so soon after payload that the connection becomes interactive
+ * (weir_ato.h), each segment of the answer would take 40 ms with a window of one segment. A flow whose receiver delays
+ * no ACK any more has that window again: a runt segment beside each one costs a packet and an ACK.
  */
 static __always_inline void flow_note_request(struct weir_flow *flow, const struct weir_port *port,
 					      struct weir_port_state *state, __u64 now_ns)
 {
-	if (flow->max_payload && now_ns - flow->last_payload_ns < INTERACTIVE_NS)
+	if (!flow->max_payload)
+		return;
+	if (ato_makes_interactive(flow, port, now_ns - flow->last_payload_ns))
+		flow_join(flow, WEIR_INTERACTIVE);
+	if (flow->member & (WEIR_INTERACTIVE | WEIR_DELAYS_ACKS))
 		flow_grant_larger(flow, port, state, flow->max_payload);
+	else if (flow->flags & WEIR_FITTED)
+		flow_set_larger(flow, state, 0);
 }
 
 /*
@@ -218,9 +226,12 @@ static __always_inline bool flow_note_payload(struct weir_flow *flow, const stru
 {
 	if (segment > flow->max_payload)
 		flow->max_payload = segment;
-	if (flow->delayed_ack_us && flow_now_us() - flow->delayed_ack_us < RESUME_US)
+	if (flow->delayed_ack_us && flow_now_us() - flow->delayed_ack_us < RESUME_US) {
+		flow_join(flow, WEIR_DELAYS_ACKS);
 		flow_grant_larger(flow, port, state, flow->max_payload);
+	}
 	flow->delayed_ack_us = 0;
+	ato_note_payload(flow, port, now_ns - flow->last_payload_ns);
 	share_note_payload(flow, port, state, host, now_ns);
 	flow->last_payload_ns = now_ns;
 	if (!(flow->flags & WEIR_IDLE))

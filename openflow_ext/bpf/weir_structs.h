@@ -287,8 +287,14 @@ enum weir_member {
 	WEIR_IN_N_I = 1,
 	WEIR_IN_TWO_SEGMENTS = 2, /* its window stays at two segments or more; counted in two_segment_flows */
 	WEIR_SENDS_RUNTS = 4,     /* a window of one segment is a step larger, so that a runt segment comes with it */
-	WEIR_SAW_FOUR = 8         /* the remote host has seen a window of four segments (floor_with_runt) */
+	WEIR_SAW_FOUR = 8,        /* the remote host has seen a window of four segments (floor_with_runt) */
+	WEIR_INTERACTIVE = 16, /* its receiver takes the connection for interactive, and delays its ACKs (weir_ato.h) */
+	WEIR_DELAYS_ACKS = 32  /* its receiver delays its ACKs for another reason (flow_note_ack) */
 };
+
+/* Where in `member` more than the least time is that a receiver delays an ACK, in ms (weir_ato.h). */
+#define WEIR_ATO 20
+#define WEIR_ATO_MASK 0xff
 
 /* Where in `member` the steps of a flow's weight are (weir_use.h), each with four bits. */
 enum weir_use {
@@ -296,6 +302,8 @@ enum weir_use {
 	WEIR_USE_LAST = 12,  /* with which it was counted in last_turn, */
 	WEIR_USE_BEFORE = 16 /* and, if it is WEIR_SENT_BEFORE, in the turn before */
 };
+
+#define WEIR_ALL_USE 0xfff00 /* the bits of all three */
 
 /*
  * A SYN on the ports of a flow that has another sequence number. It changes nothing until the other side's SYN-ACK

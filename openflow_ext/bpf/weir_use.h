@@ -69,8 +69,8 @@ static __always_inline void use_note_limited(struct weir_flow *flow)
 /* A flow resumes: it has a whole share. It is in no sum now. */
 static __always_inline void use_forget(struct weir_flow *flow)
 {
-	if (flow->member >> WEIR_USE_NEXT)
-		__sync_fetch_and_and(&flow->member, (1u << WEIR_USE_NEXT) - 1);
+	if (flow->member & WEIR_ALL_USE)
+		__sync_fetch_and_and(&flow->member, ~(__u32)WEIR_ALL_USE);
 }
 
 /*
@@ -81,7 +81,7 @@ static __always_inline void use_note_counted(struct weir_flow *flow, bool sent_b
 {
 	__u32 next = use_step(flow, WEIR_USE_NEXT), last = use_step(flow, WEIR_USE_LAST);
 
-	if (!(flow->member >> WEIR_USE_NEXT))
+	if (!(flow->member & WEIR_ALL_USE))
 		return;
 	if (next < last)
 		flow->flags |= WEIR_RESUMED;

@@ -6,22 +6,19 @@ the packets after the programs have run, so that the receiving host checks the r
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
 from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
-from tests.support.data_plane.scripted_wire import MSS, Space
-from tests.support.data_plane.slow_port import run
-from tests.support.waiting import DEADLINE_S
+from tests.support.data_plane.bridged_hosts import Host, bridged_hosts
+from tests.support.data_plane.scripted_wire import MSS
 
 pytestmark = pytest.mark.beside_others
 
@@ -32,48 +29,10 @@ TCP_INFO = 11
 SND_WND = struct.Struct("228xI")  # of struct tcp_info, since Linux 5.4
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
-    space: Space
-    port: str  # the bridge's port to which the host is attached
-    address: str
-
-    @property
-    def ifindex(self) -> int:
-        return socket.if_nametoindex(self.port)
-
-    def bad_checksums(self) -> int:
-        """TCP segments that its stack refused for their checksum."""
-        snmp = self.space.run(lambda: Path("/proc/thread-self/net/snmp").read_text())
-        names, values = (line.split() for line in snmp.splitlines() if line.startswith("Tcp:"))
-        return int(values[names.index("InCsumErrors")])
-
-    def socket(self) -> socket.socket:
-        made = self.space.run(socket.socket)
-        made.settimeout(DEADLINE_S)
-        return made
-
-
 @pytest.fixture
 def hosts() -> Iterator[tuple[Host, Host]]:
-    """Two hosts behind one Linux bridge."""
-    bridge = f"wk{os.getpid() % 100000}"
-    with contextlib.ExitStack() as undo:
-        run("ip", "link", "add", bridge, "type", "bridge")
-        undo.callback(run, "ip", "link", "del", bridge)
-        run("ip", "link", "set", bridge, "up")
-        made = []
-        for number in (1, 2):
-            host = Host(Space(f"{bridge}-{number}"), f"{bridge}p{number}", f"10.78.0.{number}")
-            undo.callback(host.space.close)
-            name = host.space.name
-            run(*f"ip link add {host.port} type veth peer name eth0 netns {name}".split())
-            run(*f"ethtool -K {host.port} tx off".split())
-            run(*f"ip link set {host.port} master {bridge} up".split())
-            run(*f"ip -n {name} address add {host.address}/24 dev eth0".split())
-            run(*f"ip -n {name} link set eth0 up".split())
-            made.append(host)
-        yield made[0], made[1]
+    with bridged_hosts() as made:
+        yield made
 
 
 @pytest.fixture

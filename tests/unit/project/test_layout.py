@@ -45,6 +45,7 @@ SLEEPS = {
     "tests/bpf/test_dctcp_family.py": (1, "a connection is idle for longer than a retransmission timeout"),
     "tests/bpf/test_dctcp_plus.py": (1, "a pause, longer than an RTO, ends slow_time"),
     "tests/bpf/test_expiry.py": (4, "idle and hard timeouts of entries"),
+    "tests/bpf/test_interactive_hosts.py": (2, "pauses of an application"),
     "tests/bpf/test_mss.py": (3, "SYNs of a burst are counted within 10 ms; a receiver delays its ACK"),
     "tests/bpf/test_reference.py": (1, "turns pass while random segments are sent"),
     "tests/bpf/test_share.py": (6, "turns pass, in which a port counts its active senders"),
