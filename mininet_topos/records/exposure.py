@@ -63,8 +63,8 @@ def exposure(record: Record, records: list[Record]) -> dict[str, float | None]:
     ``stolen``: of the CPUs' time, as the hypervisor states it. ``all_stalled``: of the time, in which all
     CPUs stood still at once. ``one_stalled``: of the time, in which the CPU with the longest stalls stood
     still. None: an older version recorded the run, or the run ended before its first sample. ``span_s``:
-    the run's time, from its first query to the end of the last one or, without queries, from its first
-    sample to the last one.
+    the run's time, from the first query or sample of a planned flow to the end of the last one. With long
+    flows only, it is the time of their samples.
     """
     start_ns, end_ns = span_ns(records)
     span = end_ns - start_ns
@@ -95,7 +95,7 @@ def switch_backlog(samples: Sequence[tuple[int, int]], records: list[Record]) ->
 
 
 def samples_within(record: Record, records: list[Record]) -> list[dict[str, float]]:
-    """Return the samples of the CPUs' time that were taken during a run's queries or, without them, flows."""
+    """Return the samples of the CPUs' time that were taken during the traffic of a run."""
     start_ns, end_ns = span_ns(records)
     return [sample for sample in record["cpu"] if start_ns <= sample["t_ns"] <= end_ns + 1e9]
 

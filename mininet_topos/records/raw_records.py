@@ -81,9 +81,15 @@ def querying_ns(records: list[Record]) -> int:
 
 
 def span_ns(records: list[Record]) -> tuple[float, float]:
-    """Return start and end of the queries or, without queries, of the flows: their samples and their ends."""
-    start_ns, end_ns = query_span_ns(records)
-    sampled = [entry["t_ns"] for entry in records if entry["event"] in ("sample", "flow")]
-    if end_ns or not sampled:
-        return start_ns, end_ns
-    return min(sampled), max(sampled)
+    """Return start and end of the traffic: of the queries, and of the samples and ends of the flows.
+
+    Beside queries, long flows do not count: they send before the first query and after the last one too.
+    """
+    asked = query_span_ns(records)
+    times = [
+        float(entry["t_ns"])
+        for entry in records
+        if entry["event"] in ("sample", "flow") and not (asked[1] and entry.get("endless"))
+    ]
+    times += asked if asked[1] else ()
+    return (min(times), max(times)) if times else (0.0, 0.0)

@@ -112,12 +112,15 @@ def test_fairness_of_equal_rates_is_one() -> None:
     assert fairness([0.0]) is None
 
 
-def test_the_span_is_that_of_the_queries_or_of_the_samples() -> None:
+def test_the_span_is_that_of_the_queries_and_planned_flows_or_of_the_samples() -> None:
     sampled = samples("long1", 40)
     assert span_ns(sampled) == (TENTH_NS, 19 * TENTH_NS)
     assert settled_span_ns(sampled) == (5.5 * TENTH_NS, 19 * TENTH_NS)
     query = {"event": "query", "start_ns": 5, "qct_ms": 1.0}
     assert span_ns([*sampled, query]) == (5, 1_000_005)
+    planned = [one | {"endless": False} for one in samples("worker1", 40, count=3)]
+    ended = {"event": "flow", "host": "worker1", "flow": 0, "t_ns": 7 * TENTH_NS}
+    assert span_ns([*sampled, *planned, ended, query]) == (5, 7 * TENTH_NS)
     assert span_ns([]) == (0, 0)
 
 

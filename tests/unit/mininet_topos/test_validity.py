@@ -53,5 +53,18 @@ def test_losses_inside_open_vswitch_are_judged_alike_with_and_without_drops_of_t
         assert len(verdicts) == 1, name
 
 
+def test_what_disturbs_planned_flows_after_the_last_query_counts() -> None:
+    """Their completion times are figures of the run, so the machine must not have decided them."""
+    flows = [
+        {"event": "sample", "t_ns": 2.5e9, "endless": False},
+        {"event": "flow", "host": "worker1", "flow": 0, "t_ns": 4e9},
+    ]
+    record = run_record(stalls=[stall(2101, 500)]) | {"planned_flows": 1}
+    (found,) = judge(record, [*QUERIES, *flows], CASE, one_case())
+    assert found == "a CPU stood still for 17% of the time"
+    long_flow = {"event": "sample", "t_ns": 4e9, "endless": True}
+    assert judge(record | {"planned_flows": 0}, [*QUERIES, long_flow], CASE, one_case()) == []
+
+
 def test_an_incomplete_run_is_void() -> None:
     assert judge(run_record(), QUERIES[:1], CASE, one_case()) == ["1 of 2 queries were completed"]
