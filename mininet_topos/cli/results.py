@@ -65,7 +65,7 @@ def report_command(folder: Path, as_json: bool) -> None:
 
     with errors_in_a_line():
         rows = make_report(folder)
-        for line in missing_runs(load_experiment(folder), rows):
+        for line in missing_runs(folder, load_experiment(folder), rows):
             plain(line, style="red")
         show(rows, folder / REPORT, as_json)
         show_verdicts([folder])

@@ -18,9 +18,9 @@ from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingCol
 from rich.progress import Progress as ProgressBar
 
 from mininet_topos.errors import LabError
-from mininet_topos.results.caveats import unequal_cases
+from mininet_topos.results.caveats import missing_runs, unequal_cases
 from mininet_topos.results.comparisons import MEDIAN_COLUMNS, different, medians, repeated
-from mininet_topos.results.summary import Row
+from mininet_topos.results.summary import Row, load_experiment
 from mininet_topos.results.table import FLOW_COLUMNS, QUERY_COLUMNS, notes
 from mininet_topos.results.verdicts import FAILS, HOLDS, read_verdicts, sentence
 from mininet_topos.running.experiment_runner import Progress
@@ -42,11 +42,17 @@ def out_folder(name: str, out: Path | None) -> Path:
 
 
 def reported(folder: Path, progress: Progress) -> list[Row]:
-    """Make the summary, the plots and the report of a result folder, and return the rows."""
+    """Make the summary, the plots and the report of a result folder, and return the rows.
+
+    Warns of runs without figures.
+    """
     progress.say("summary, plots, report")
     from mininet_topos.results.report import make_report  # matplotlib takes a second to import
 
-    return make_report(folder)
+    rows = make_report(folder)
+    for line in missing_runs(folder, load_experiment(folder), rows):
+        progress.warn(line)
+    return rows
 
 
 @contextlib.contextmanager

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.experiments.schemes import style_of
+from mininet_topos.records.result_folder import MOST_ATTEMPTS
 from mininet_topos.results.disturbance import unequal
-from mininet_topos.results.summary import Row
+from mininet_topos.results.summary import Row, failed_runs
 
 
 def unequal_cases(rows: Sequence[Row]) -> list[str]:
@@ -44,15 +46,25 @@ def void_attempts(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def missing_runs(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
-    """Return a line if runs of an experiment have no row; none if all have one."""
+def missing_runs(folder: Path, experiment: Experiment, rows: Sequence[Row]) -> list[str]:
+    """Return lines if runs of an experiment have no row; none if all have one.
+
+    The first line says how many, and what to do. Each run whose attempts have failed has a further line.
+    """
     missing = experiment.runs - len(rows)
     if not missing:
         return []
-    return [
-        f"{missing} of {experiment.runs} runs have no figures, because they have not ended or each attempt "
-        "failed: `weir lab run --resume` carries them out"
-    ]
+    failed = failed_runs(folder, experiment)
+    left = missing - sum(len(reasons) >= MOST_ATTEMPTS for reasons in failed.values())
+    remedy = f": `weir lab run --resume` carries out {left} of them" if left else ""
+    lines = [f"{missing} of {experiment.runs} runs have no figures{remedy}"]
+    for name, reasons in failed.items():
+        used_up = len(reasons) >= MOST_ATTEMPTS
+        lines.append(
+            f"{name}: {len(reasons)} of {MOST_ATTEMPTS} attempts failed: {'; '.join(dict.fromkeys(reasons))}"
+            + ("; to try again, remove the cause and run the experiment in another --out" if used_up else "")
+        )
+    return lines
 
 
 def slow_switches(rows: Sequence[Row]) -> list[str]:

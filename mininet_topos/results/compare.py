@@ -12,7 +12,7 @@ from typing import Any
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.experiments.schemes import style_of
-from mininet_topos.results.caveats import not_recorded, unended_flows, void_attempts
+from mininet_topos.results.caveats import missing_runs, not_recorded, unended_flows, void_attempts
 from mininet_topos.results.comparisons import HIGHER, LOWER, NO_INTERVAL, ends, verdict, with_interval
 from mininet_topos.results.disturbance import unequal
 from mininet_topos.results.statistics import LEAST_REPEATS, unpaired_ratio_interval
@@ -94,10 +94,9 @@ def caveats(one: Path, other: Path) -> list[str]:
     paths = {"before": one, "after": other}
     experiments = {moment: _experiment(path) for moment, path in paths.items()}
     first = [
-        f"{moment}: {paths[moment]} has {len(folders[moment])} of {experiment.runs} runs: `weir lab run "
-        "--resume` and `weir lab summarise` complete it"
+        f"{moment}, {paths[moment]}: {line}"
         for moment, experiment in experiments.items()
-        if len(folders[moment]) < experiment.runs
+        for line in missing_runs(paths[moment], experiment, folders[moment])
     ]
     first += _unlike(experiments["before"], experiments["after"])
     first += _without_ratio(folders)

@@ -46,7 +46,7 @@ def make_report(folder: Path) -> list[Row]:
     page = environment.get_template(TEMPLATE).render(
         rows=rows,
         unequal=unequal_cases(rows),
-        missing=missing_runs(experiment, rows),
+        missing=missing_runs(folder, experiment, rows),
         caveats=all_caveats(rows),
         taken_by_hypervisor=taken_by_hypervisor,
         medians=medians(rows) if repeated(rows) else [],

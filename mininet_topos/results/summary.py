@@ -86,6 +86,16 @@ def ended_attempts(folder: Path, experiment: Experiment) -> list[tuple[Case, int
     return found
 
 
+def failed_runs(folder: Path, experiment: Experiment) -> dict[str, list[str]]:
+    """Return by its name each run whose ended attempts have all failed: the reason of each attempt."""
+    found = {}
+    for _, _, ended in ended_attempts(folder, experiment):
+        records = [read_json(run / "run.json") for run in ended]
+        if all(record.get("failed") for record in records):
+            found[ended[0].name.rpartition("-")[0]] = [record["reasons"][0] for record in records]
+    return found
+
+
 def summarise(folder: Path) -> list[Row]:
     """Make `summary.json` from the raw records, and return its rows. Raises BadExperiment.
 

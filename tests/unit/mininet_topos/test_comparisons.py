@@ -226,8 +226,7 @@ def test_a_comparison_states_first_which_folder_is_not_complete_and_what_else_di
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()
     assert lines[0] == (
-        f"after: {tmp_path}/after has 5 of 6 runs: `weir lab run --resume` and `weir lab summarise` "
-        "complete it"
+        f"after, {tmp_path}/after: 1 of 6 runs have no figures: `weir lab run --resume` carries out 1 of them"
     )
     assert "queue_bytes is 150000 before and 64000 after" in lines
     assert "case B: workers is 20 before and 5 after" in lines

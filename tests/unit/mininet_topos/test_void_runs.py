@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from mininet_topos.cli.terminal import reported
 from mininet_topos.errors import RunFailed
-from mininet_topos.records.result_folder import MOST_ATTEMPTS, attempts, is_done
+from mininet_topos.records.result_folder import MOST_ATTEMPTS, attempts, is_done, note_failure, run_name
+from mininet_topos.results.caveats import missing_runs
 from mininet_topos.results.summary import ended_attempts, summarise
 from mininet_topos.running.experiment_runner import MOST_VOID_IN_A_ROW, Progress, VoidRuns, run_case
 from tests.support.lab.examples import CASE, one_case
-from tests.support.lab.result_folders import write_run
+from tests.support.lab.result_folders import leave_out_the_plots, write_run
 
 LATER, EARLIER = time.monotonic() + 3600, time.monotonic() - 1
 
@@ -80,3 +82,36 @@ def test_a_run_that_always_fails_ends_after_its_last_attempt(tmp_path: Path) -> 
     assert is_done(tmp_path / "raw", f"{CASE.name}-plain")
     ((_, _, ended),) = ended_attempts(tmp_path, one_case())
     assert len(ended) == MOST_ATTEMPTS
+
+
+def _fail(run: Path, attempt: int) -> None:
+    run.mkdir()
+    note_failure(run, attempt, "no query ended within 35 s")
+
+
+def test_runs_without_figures_are_named_with_what_can_be_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run whose attempts are used up is not repeated: nobody may take the other runs for all."""
+    leave_out_the_plots(monkeypatch)
+    experiment = one_case(repeats=3)
+    about = {"git": {"commit": "abc", "changed": []}, "sysctl": {}}
+    (tmp_path / "metadata.json").write_text(json.dumps({"experiment": experiment.to_json()} | about))
+    write_run(tmp_path, CASE.name, "plain", 1, True, False)
+    raw = tmp_path / "raw"
+    for repeat, failures in ((2, MOST_ATTEMPTS), (3, 1)):
+        for attempt in range(1, failures + 1):
+            _fail(raw / f"{run_name(CASE, 'plain', repeat)}-{attempt}", attempt)
+    warned: list[str] = []
+    assert len(reported(tmp_path, Progress(lambda _: None, lambda: None, warned.append))) == 1
+    assert warned == [
+        "2 of 3 runs have no figures: `weir lab run --resume` carries out 1 of them",
+        "A-plain-r2: 3 of 3 attempts failed: no query ended within 35 s; to try again, remove the cause and "
+        "run the experiment in another --out",
+        "A-plain-r3: 1 of 3 attempts failed: no query ended within 35 s",
+    ]
+    page = (tmp_path / "report.html").read_text()
+    assert all(line.split("`")[0] in page for line in warned)
+    for attempt in range(2, MOST_ATTEMPTS + 1):
+        _fail(raw / f"{run_name(CASE, 'plain', 3)}-{attempt}", attempt)
+    assert missing_runs(tmp_path, experiment, summarise(tmp_path))[0] == "2 of 3 runs have no figures"
