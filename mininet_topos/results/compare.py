@@ -15,7 +15,11 @@ from mininet_topos.experiments.schemes import style_of
 from mininet_topos.results.caveats import missing_runs, not_recorded, unended_flows, void_attempts
 from mininet_topos.results.comparisons import HIGHER, LOWER, NO_INTERVAL, ends, verdict, with_interval
 from mininet_topos.results.disturbance import unequal
-from mininet_topos.results.statistics import LEAST_REPEATS, unpaired_ratio_interval
+from mininet_topos.results.statistics import (
+    LEAST_REPEATS,
+    unpaired_difference_interval,
+    unpaired_ratio_interval,
+)
 from mininet_topos.results.summary import Row, load_experiment, read_summary, values_of
 from weir_base.tables import Column
 
@@ -47,19 +51,21 @@ def compare(one: Path, other: Path) -> list[Row]:
     """Return a row for each figure that both folders have of a case and scheme: medians over valid repeats.
 
     `verdict`: whether the figure is higher or lower after the change, which needs six repeats in each folder.
-    Raises BadExperiment if a folder has no summary, or has nothing in common with the other folder.
+    The interval of the ratio decides or, for a figure that is 0 in a repeat, that of the difference. Raises
+    BadExperiment if a folder has no summary, or has nothing in common with the other folder.
     """
     before, after = (_values(folder) for folder in (one, other))
     rows = []
     for (case, scheme, figure), values in before.items():
         if others := after.get((case, scheme, figure)):
             interval = unpaired_ratio_interval(others, values)
+            difference = unpaired_difference_interval(others, values)
             rows.append(
                 {"case": case, "scheme": scheme, "figure": figure}
                 | {"before": median(values), "after": median(others)}
                 | {"ratio": _ratio(median(values), median(others))}
                 | ends(interval)
-                | {"verdict": verdict(interval)}
+                | {"verdict": verdict(interval) if interval else verdict(difference, 0.0)}
             )
     if not rows:
         raise BadExperiment(f"{one} and {other} have no valid run of the same case and scheme")
@@ -70,7 +76,7 @@ def findings(rows: Sequence[Row]) -> list[str]:
     """Return the last lines: a sentence for each figure that differs, or that none does."""
     lines = [
         f"{row['case']}, {style_of(row['scheme']).label}, {row['figure']}: {row['verdict']} after: "
-        f"x {with_interval(row, 'ratio', 2)}"
+        f"{_change(row)}"
         for row in rows
         if row["verdict"] in (HIGHER, LOWER)
     ]
@@ -78,9 +84,16 @@ def findings(rows: Sequence[Row]) -> list[str]:
     if without:
         lines.append(
             f"{without} of {len(rows)} figures have no verdict: that needs {LEAST_REPEATS} valid repeats in "
-            f"each folder, and values above 0"
+            f"each folder"
         )
     return lines or ["no difference shown"]
+
+
+def _change(row: Row) -> str:
+    """Return by how much a figure changed: the ratio with its interval or, without one, both medians."""
+    if row["low"] is None:
+        return f"{row['before']:g} before, {row['after']:g} after"
+    return f"x {with_interval(row, 'ratio', 2)}"
 
 
 def caveats(one: Path, other: Path) -> list[str]:

@@ -116,13 +116,13 @@ MEDIAN_COLUMNS = (
 )
 
 
-def verdict(interval: Interval | None) -> str:
-    """Return HIGHER or LOWER if the interval of a ratio leaves out 1."""
+def verdict(interval: Interval | None, equal: float = 1.0) -> str:
+    """Return HIGHER or LOWER if an interval leaves out `equal`: 1 for a ratio, 0 for a difference."""
     if interval is None:
         return NO_INTERVAL
-    if not interval.excludes(1.0):
+    if not interval.excludes(equal):
         return NOT_SHOWN
-    return HIGHER if interval.median > 1 else LOWER
+    return HIGHER if interval.median > equal else LOWER
 
 
 def ends(interval: Interval | None) -> Row:

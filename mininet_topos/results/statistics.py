@@ -58,14 +58,22 @@ def ratio_interval(pairs: Sequence[tuple[float, float]]) -> Interval | None:
 
 
 def unpaired_ratio_interval(some: Sequence[float], others: Sequence[float]) -> Interval | None:
-    """Return the ratio of the medians of two groups and its interval; None with too few values, or with a 0.
+    """Return the ratio of the medians of two groups and its interval; None with too few values or a 0."""
+    if min(*some, *others) <= 0:
+        return None
+    found = unpaired_difference_interval(list(map(log, some)), list(map(log, others)))
+    return Interval(exp(found.median), exp(found.low), exp(found.high)) if found else None
+
+
+def unpaired_difference_interval(some: Sequence[float], others: Sequence[float]) -> Interval | None:
+    """Return the difference of the medians of two groups and its interval; None with too few values.
 
     The groups are resampled independently, because they were measured at different times.
     """
     least = min(len(some), len(others))
-    if least < LEAST_REPEATS or min(*some, *others) <= 0:
+    if least < LEAST_REPEATS:
         return None
-    groups = [np.log(group) for group in (some, others)]
+    groups = [np.array(group, dtype=float) for group in (some, others)]
     generator = np.random.default_rng(SEED)
     one, other = (
         np.median(group[generator.integers(0, len(group), (RESAMPLES, len(group)))], axis=1)
@@ -73,7 +81,7 @@ def unpaired_ratio_interval(some: Sequence[float], others: Sequence[float]) -> I
     )
     tail = _expanded_tail(least)
     low, high = np.quantile(one - other, (tail, 1 - tail))
-    return Interval(exp(np.median(groups[0]) - np.median(groups[1])), exp(low), exp(high))
+    return Interval(float(np.median(groups[0]) - np.median(groups[1])), float(low), float(high))
 
 
 def fisher_p(some: int, of: int, others: int, of_others: int) -> float:

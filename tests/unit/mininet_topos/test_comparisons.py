@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from mininet_topos.cli import lab
 from mininet_topos.experiments.experiment import Case, Experiment
-from mininet_topos.results.compare import caveats, findings
+from mininet_topos.results.compare import caveats, compare, findings
 from mininet_topos.results.comparisons import (
     HIGHER,
     LOWER,
@@ -211,6 +211,32 @@ def test_two_folders_differ_only_if_the_interval_says_so(
         NO_INTERVAL: "1 of 1 figures have no verdict: that needs 6 valid repeats in each folder",
     }
     assert last.startswith(expected[verdict])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict", "says"),
+    [
+        ([0] * 6, [900, 700, 800, 1000, 950, 850], HIGHER, "drops: higher after: 0 before, 875 after"),
+        ([900, 700, 800, 1000, 950, 850], [0] * 6, LOWER, "drops: lower after: 875 before, 0 after"),
+        ([0] * 6, [0, 0, 0, 0, 900, 900], NOT_SHOWN, "no difference shown"),
+        ([0] * 6, [0] * 6, NOT_SHOWN, "no difference shown"),
+        ([0] * 6, [900] * 5, NO_INTERVAL, "1 of 1 figures have no verdict"),
+    ],
+)
+def test_a_figure_that_is_zero_has_a_verdict(
+    before: list[int], after: list[int], verdict: str, says: str, tmp_path: Path
+) -> None:
+    """Queues that begin or cease to drop are what a change is about."""
+    for name, drops in (("before", before), ("after", after)):
+        (tmp_path / name).mkdir()
+        rows = [
+            row("plain", repeat, 50.0, drops=value) | {"qct_ms": {}} for repeat, value in enumerate(drops, 1)
+        ]
+        (tmp_path / name / "summary.json").write_text(json.dumps(rows))
+    (found,) = compare(tmp_path / "before", tmp_path / "after")
+    assert (found["figure"], found["verdict"], found["low"]) == ("drops", verdict, None)
+    (last,) = findings([found])
+    assert says in last
 
 
 def test_a_comparison_states_first_which_folder_is_not_complete_and_what_else_differs(tmp_path: Path) -> None:
