@@ -19,7 +19,14 @@ from rich.progress import Progress as ProgressBar
 
 from mininet_topos.errors import LabError
 from mininet_topos.results.caveats import missing_runs, unequal_cases
-from mininet_topos.results.comparisons import MEDIAN_COLUMNS, different, medians, repeated
+from mininet_topos.results.comparisons import (
+    MEDIAN_COLUMNS,
+    by_chance,
+    comparisons,
+    different,
+    medians,
+    repeated,
+)
 from mininet_topos.results.summary import Row, load_experiment
 from mininet_topos.results.table import FLOW_COLUMNS, QUERY_COLUMNS, notes
 from mininet_topos.results.verdicts import FAILS, HOLDS, read_verdicts, sentence
@@ -147,7 +154,8 @@ def show(rows: list[Row], report: Path, as_json: bool) -> None:
         out.print(line, style="red", soft_wrap=True, markup=False)
     if repeated(rows):
         tables.show(MEDIAN_COLUMNS, medians(rows), title="medians over the repeats")
-        for line in different(rows) or ["no two schemes differ, as far as the intervals say"]:
+        none = ["no two schemes differ, as far as the intervals say"]
+        for line in [*(different(rows) or none), *by_chance(comparisons(rows))]:
             out.print(line, soft_wrap=True, markup=False)
     if asked := [row for row in rows if row["queries"]]:
         tables.show(QUERY_COLUMNS, asked, title="query completion times")

@@ -13,7 +13,15 @@ from mininet_topos.errors import BadExperiment
 from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.experiments.schemes import style_of
 from mininet_topos.results.caveats import missing_runs, not_recorded, unended_flows, void_attempts
-from mininet_topos.results.comparisons import HIGHER, LOWER, NO_INTERVAL, ends, verdict, with_interval
+from mininet_topos.results.comparisons import (
+    HIGHER,
+    LOWER,
+    NO_INTERVAL,
+    by_chance,
+    ends,
+    verdict,
+    with_interval,
+)
 from mininet_topos.results.disturbance import unequal
 from mininet_topos.results.statistics import (
     LEAST_REPEATS,
@@ -73,7 +81,10 @@ def compare(one: Path, other: Path) -> list[Row]:
 
 
 def findings(rows: Sequence[Row]) -> list[str]:
-    """Return the last lines: a sentence for each figure that differs, or that none does."""
+    """Return the last lines: a sentence for each figure that differs, or that none does.
+
+    If there are many verdicts, the last one states how many of them chance may have made.
+    """
     lines = [
         f"{row['case']}, {style_of(row['scheme']).label}, {row['figure']}: {row['verdict']} after: "
         f"{_change(row)}"
@@ -86,7 +97,7 @@ def findings(rows: Sequence[Row]) -> list[str]:
             f"{without} of {len(rows)} figures have no verdict: that needs {LEAST_REPEATS} valid repeats in "
             f"each folder"
         )
-    return lines or ["no difference shown"]
+    return [*(lines or ["no difference shown"]), *by_chance(rows)]
 
 
 def _change(row: Row) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from mininet_topos.experiments.schemes import style_of
 from mininet_topos.records.result_folder import write_json
-from mininet_topos.results.statistics import Interval, median_interval, ratio_interval
+from mininet_topos.results.statistics import CONFIDENCE, Interval, median_interval, ratio_interval
 from mininet_topos.results.summary import Row, value_of
 from weir_base.tables import Column
 
@@ -95,6 +95,22 @@ def different(rows: Sequence[Row]) -> list[str]:
         f"{style_of(row['than']).label}: x {row['ratio']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
         for row in comparisons(rows)
         if row["verdict"] in (HIGHER, LOWER)
+    ]
+
+
+def by_chance(rows: Sequence[Row]) -> list[str]:
+    """Return a sentence if there are so many verdicts that chance alone makes some of them.
+
+    An interval says of one comparison how sure it is. It does not know how many others there are.
+    """
+    judged = sum(row["verdict"] != NO_INTERVAL for row in rows)
+    wrong = (1 - CONFIDENCE) * judged
+    if wrong < 1:
+        return []
+    return [
+        f"{judged} intervals of {CONFIDENCE:.0%} were judged: without any real difference, chance makes up "
+        f"to about {wrong:.0f} of them differ. Repeat the experiment with another --out before you cite one "
+        "of many"
     ]
 
 

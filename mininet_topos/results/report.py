@@ -13,6 +13,7 @@ from mininet_topos.network.layers import LAYERS
 from mininet_topos.records.result_folder import read_metadata
 from mininet_topos.results.caveats import all_caveats, missing_runs, unequal_cases
 from mininet_topos.results.comparisons import (
+    by_chance,
     comparisons,
     medians,
     repeated,
@@ -38,6 +39,7 @@ def make_report(folder: Path) -> list[Row]:
     rows = summarise(folder)
     write_comparisons(folder, rows)
     drawings = plot(folder, rows) if rows else []
+    compared = comparisons(rows) if repeated(rows) else []
     environment = Environment(
         loader=PackageLoader("mininet_topos.results", "."),
         autoescape=select_autoescape(["html", "j2"]),
@@ -50,7 +52,8 @@ def make_report(folder: Path) -> list[Row]:
         caveats=all_caveats(rows),
         taken_by_hypervisor=taken_by_hypervisor,
         medians=medians(rows) if repeated(rows) else [],
-        comparisons=comparisons(rows) if repeated(rows) else [],
+        comparisons=compared,
+        by_chance=by_chance(compared),
         with_interval=with_interval,
         trends=judge_all(folder, rows, metadata["trends"], experiment),
         style_of=style_of,

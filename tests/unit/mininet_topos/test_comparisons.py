@@ -22,6 +22,7 @@ from mininet_topos.results.comparisons import (
     LOWER,
     NO_INTERVAL,
     NOT_SHOWN,
+    by_chance,
     comparisons,
     different,
     medians,
@@ -95,6 +96,24 @@ def test_null_the_same_scheme_under_two_names_rarely_differs() -> None:
     found = comparisons(rows)
     assert len(found) == 20
     assert sum(one["verdict"] != NOT_SHOWN for one in found) <= 3
+
+
+def test_with_many_verdicts_the_share_that_chance_makes_is_stated() -> None:
+    rows = [
+        row(scheme, repeat, value + repeat, case=f"c{number}")
+        for number in range(20)
+        for repeat in range(1, REPEATS + 1)
+        for scheme, value in (("plain", 100), ("sccp", 50))
+    ]
+    (line,) = by_chance(comparisons(rows))
+    assert line.startswith(
+        "20 intervals of 95% were judged: without any real difference, chance makes up to about 1 "
+    )
+    assert by_chance(comparisons(rows[12:])) == []
+    few = [one for one in rows if one["repeat"] > 1]
+    assert by_chance(comparisons(few)) == []  # no interval, no verdict
+    judged = [{"verdict": NOT_SHOWN, "figure": "drops"}] * 60
+    assert findings(judged)[-1].startswith("60 intervals of 95% were judged")
 
 
 def test_a_planted_effect_of_a_tenth_is_always_found_despite_a_shared_drift() -> None:
