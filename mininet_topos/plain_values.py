@@ -48,25 +48,40 @@ def _proposal(name: str, known: list[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(known)}"
 
 
-def _options(hint: Any) -> tuple[Any, ...]:
-    """Return the types that a hint allows, without type arguments."""
+def _options(hint: Any) -> tuple[tuple[Any, Any], ...]:
+    """Return the types that a hint allows, each with the hint of its elements; Any for no hint."""
     alternatives = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    return tuple(get_origin(one) or one for one in alternatives)
+    return tuple((get_origin(one) or one, _of_elements(one)) for one in alternatives)
+
+
+def _of_elements(hint: Any) -> Any:
+    """Return the hint of a table's values or of the elements of a list of any length; Any for others."""
+    kind, arguments = get_origin(hint), get_args(hint)
+    if kind is dict:
+        return arguments[1]
+    return arguments[0] if kind is tuple and arguments[1:] == (...,) else Any
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    for one in _options(hint):
+    for one, of_elements in _options(hint):
         if one in (int, float):
             number = (int,) if one is int else (int, float)
             if isinstance(value, number) and not isinstance(value, bool):
                 return True
         elif one is tuple:
-            if isinstance(value, list | tuple):
+            if isinstance(value, list | tuple) and all(_fits(element, of_elements) for element in value):
                 return True
-        elif one not in (bool, str, dict, NoneType) or isinstance(value, one):
+        elif one is dict:
+            if isinstance(value, dict) and all(_fits(element, of_elements) for element in value.values()):
+                return True
+        elif one not in (bool, str, NoneType) or isinstance(value, one):
             return True
     return False
 
 
 def _words(hint: Any) -> str:
-    return " or ".join(_WORDS[one] for one in _options(hint) if one in _WORDS)
+    return " or ".join(
+        _WORDS[one] + (f", each value {words}" if (words := _words(of_elements)) else "")
+        for one, of_elements in _options(hint)
+        if one in _WORDS
+    )

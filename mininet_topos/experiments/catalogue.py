@@ -49,6 +49,8 @@ def read(path: Path) -> Entry:
     quick = bool(values.pop(QUICK, False))
     try:
         trends = values.pop("trends", [])
+        if not isinstance(trends, list):
+            raise BadExperiment(f"trends is {trends!r}; want tables [[trends]]")
         experiment = Experiment.from_json({"name": path.stem, **values})
         return Entry(experiment, head, tuple(trend(one, experiment) for one in trends), quick)
     except BadExperiment as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,9 @@ UDP_PAYLOAD_BYTES = 1472
 MOST_RESPONSE_BYTES = 64 << 20
 LEAST_SAMPLE_MS = 10
 """How often a sink looks whether a record is due."""
+
+LEAST_DEADLINE_MS, MOST_DEADLINE_MS = 0.001, 3_600_000.0
+"""What the traffic programs can state, in whole microseconds (native/traffic/options.c)."""
 
 FABRIC_MODES = ("proactive", "reactive")
 
@@ -86,7 +90,7 @@ class Case:
             raise BadExperiment(f"{where}: workers is {self.workers}; want 1 or more")
         self._check_racks(where)
         for key in ("background", "queries", "duration_s"):
-            if getattr(self, key) < 0:
+            if not 0 <= getattr(self, key) < math.inf:
                 raise BadExperiment(f"{where}: {key} is {getattr(self, key)}; want 0 or more")
         if not (self.queries or self.flows or (self.background and self.duration_s)):
             raise BadExperiment(
@@ -94,6 +98,11 @@ class Case:
             )
         if self.queries and not 1 <= self.size_bytes <= MOST_RESPONSE_BYTES:
             raise BadExperiment(f"{where}: size_bytes is {self.size_bytes}; want 1 to {MOST_RESPONSE_BYTES}")
+        if self.deadline_ms is not None and not LEAST_DEADLINE_MS <= self.deadline_ms <= MOST_DEADLINE_MS:
+            raise BadExperiment(
+                f"{where}: deadline_ms is {self.deadline_ms:g}; want {LEAST_DEADLINE_MS} to "
+                f"{MOST_DEADLINE_MS:.0f}"
+            )
 
     def _check_racks(self, where: str) -> None:
         for key in ("roots", "racks"):
@@ -213,9 +222,9 @@ class Experiment:
 
     def _check_numbers(self) -> None:
         least = {"gap_ms": 0, "period_ms": 0, "repeats": 1, "mark_pkts": 1}
-        least |= {"sample_ms": LEAST_SAMPLE_MS}
+        least |= {"sample_ms": LEAST_SAMPLE_MS, "warmup_s": 0, "tail_s": 0, "repeat_until_s": 0}
         for key, smallest in least.items():
-            if getattr(self, key) < smallest:
+            if not getattr(self, key) >= smallest:
                 raise BadExperiment(f"{key} is {getattr(self, key)}; want {smallest} or more")
         rates = {"bandwidth_mbps": self.bandwidth_mbps}
         rates |= {"source_mbps": self.source_mbps} if self.source_mbps else {}

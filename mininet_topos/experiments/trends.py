@@ -62,6 +62,7 @@ def trend(values: Mapping[str, Any], experiment: Experiment) -> Trend:
     """
     says = values.get("says", "without `says`") if isinstance(values, Mapping) else "?"
     case = {"case": experiment.cases[0].name} if len(experiment.cases) == 1 else {}
-    made = from_plain(Trend, case | dict(values), f"trend {says!r}")
+    named = {**case, **values} if isinstance(values, Mapping) else values
+    made = from_plain(Trend, named, f"trend {says!r}")
     made.check(experiment)
     return made

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, fields
+from dataclasses import astuple
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from mininet_topos.errors import BadExperiment
@@ -32,6 +33,9 @@ KINDS: dict[str, type[Any]] = {
     "replay": Replay,
 }
 
+FLOW_TYPES: tuple[type | tuple[type, ...], ...] = (int, str, str, int, (int, NoneType))
+"""The types of Flow's values, in their order."""
+
 
 def workload(spec: Mapping[str, Any]) -> Workload:
     """Return the workload that a table describes by its `kind` and the fields of that kind.
@@ -41,18 +45,23 @@ def workload(spec: Mapping[str, Any]) -> Workload:
     WithDeadlines. Raises BadExperiment.
     """
     values = with_flows_of_trace(spec)
-    kind = KINDS.get(values.pop("kind", ""))
+    named = values.pop("kind", "")
+    kind = KINDS.get(named) if isinstance(named, str) else None
     if kind is None:
         raise BadExperiment(f"a workload's kind is {spec.get('kind')!r}; want one of {', '.join(KINDS)}")
     deadlines = values.pop("deadlines", None)
     if "sizes" in values:
         values["sizes"] = _sizes(values["sizes"], values.pop("most_bytes", None))
     if "trace" in values:
+        if not isinstance(values["trace"], list):
+            raise BadExperiment(f"trace is {values['trace']!r}; want the path of a file")
         values["trace"] = tuple(_flow(number, flow) for number, flow in enumerate(values["trace"], 1))
     where = f"workload {spec['kind']}"
     made: Workload = from_plain(kind, values, where)
     if deadlines is None:
         return made
+    if not isinstance(deadlines, Mapping):
+        raise BadExperiment(f"{where}: deadlines is {deadlines!r}; want a table")
     return from_plain(WithDeadlines, {"workload": made, **deadlines}, f"{where}, deadlines")
 
 
@@ -68,15 +77,25 @@ def with_flows_of_trace(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _flow(number: int, values: object) -> Flow:
-    if not isinstance(values, list) or len(values) != len(fields(Flow)):
-        raise BadExperiment(f"flow {number} of the trace is {values!r}; want five values")
+    if (
+        not isinstance(values, list)
+        or len(values) != len(FLOW_TYPES)
+        or not all(map(isinstance, values, FLOW_TYPES))
+    ):
+        raise BadExperiment(
+            f"flow {number} of the trace is {values!r}; want five values: start in us, source and "
+            f"destination in quotes, bytes, deadline in us"
+        )
     return Flow(*values)
 
 
-def _sizes(wanted: object, most_bytes: int | None) -> SizeDistribution:
-    if isinstance(wanted, int):
+def _sizes(wanted: object, most_bytes: object) -> SizeDistribution:
+    if type(wanted) is int and wanted > 0:
         return fixed(wanted)
-    if wanted not in DISTRIBUTIONS:
+    if not isinstance(wanted, str) or wanted not in DISTRIBUTIONS:
         raise BadExperiment(f"sizes is {wanted!r}; want a number of bytes or {' or '.join(DISTRIBUTIONS)}")
-    found = DISTRIBUTIONS[str(wanted)]
-    return found.capped(most_bytes) if most_bytes else found
+    if most_bytes is None:
+        return DISTRIBUTIONS[wanted]
+    if type(most_bytes) is not int:
+        raise BadExperiment(f"most_bytes is {most_bytes!r}; want a whole number")
+    return DISTRIBUTIONS[wanted].capped(most_bytes)
