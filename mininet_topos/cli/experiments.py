@@ -21,10 +21,11 @@ from mininet_topos.cli.terminal import (
     show_verdicts,
     signals_unwind,
 )
-from mininet_topos.errors import BadExperiment, LabError, ProgramFailed, RunFailed, Unable
+from mininet_topos.errors import BadExperiment, LabError, Unable
 from mininet_topos.experiments import catalogue
 from mininet_topos.experiments.schemes import schemes
 from mininet_topos.machine.requirements import require_machine
+from mininet_topos.records.result_folder import require_usable
 from mininet_topos.results.summary import Row
 from mininet_topos.running import experiment_runner
 from mininet_topos.running.experiment_runner import Progress, steps
@@ -115,8 +116,9 @@ def run_command(
         chosen = [_adapted(entry, not unpinned, repeats) for entry in catalogue.chosen(names)]
         if resume and out is None:
             raise BadExperiment("--resume continues an existing folder: name it with --out")
-        require_machine()
         parent = out_folder("lab", out)
+        _require_folders(chosen, parent, resume)
+        require_machine()
         with progress_of(sum(steps(entry.experiment) for entry in chosen)) as progress:
             rows, skipped = _run_each(chosen, parent, progress, controller_port, resume, raw)
         if raw:
@@ -137,6 +139,18 @@ def _adapted(entry: catalogue.Entry, pinned: bool, repeats: int | None) -> catal
     own = entry.experiment
     changed = replace(own, pinned=own.pinned and pinned, repeats=repeats or own.repeats)
     return replace(entry, experiment=changed)
+
+
+def _require_folders(chosen: list[catalogue.Entry], parent: Path, resume: bool) -> None:
+    """Raise BadExperiment, before the first run, if an experiment could not have its folder later."""
+    names = [entry.experiment.name for entry in chosen]
+    if twice := next((name for at, name in enumerate(names) if name in names[:at]), ""):
+        raise BadExperiment(
+            f"two experiments are called {twice}, and each needs a folder of its own: name each once, or set "
+            f"`name` in one of the files"
+        )
+    for entry in chosen:
+        require_usable(parent / entry.experiment.name, entry.experiment, resume)
 
 
 def _run_each(
@@ -160,7 +174,7 @@ def _run_each(
                 entry.experiment, parent / name, progress, port, entry.about, resume
             )
             rows += [] if raw else reported(parent / name, progress)
-        except (Unable, ProgramFailed, RunFailed) as error:
+        except LabError as error:
             if len(chosen) == 1:
                 raise
             progress.warn(f"{name}: {error}; continuing with the other experiments")

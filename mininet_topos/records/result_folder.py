@@ -18,11 +18,19 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True)
         (folder / "raw").mkdir()
     except FileExistsError:
-        raise BadExperiment(
-            f"{folder} exists already: give another --out; `weir lab run` can --resume"
-        ) from None
+        raise _exists(folder) from None
     except OSError as error:
         raise LabError(f"cannot create {folder}: {error.strerror}") from error
+
+
+def _exists(folder: Path) -> BadExperiment:
+    return BadExperiment(f"{folder} exists already: give another --out; `weir lab run` can --resume")
+
+
+def require_usable(folder: Path, experiment: Experiment, resume: bool) -> None:
+    """Raise BadExperiment if an experiment can neither start in a folder nor, with `resume`, continue."""
+    if not (resume and is_begun(folder, experiment)) and folder.exists():
+        raise _exists(folder)
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:

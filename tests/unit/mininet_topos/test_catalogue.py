@@ -141,6 +141,27 @@ def test_only_the_same_experiment_is_resumed(tmp_path: Path) -> None:
     assert "name it with --out" in done.stderr
 
 
+@pytest.mark.parametrize("more", [[], ["--resume"]])
+def test_several_experiments_are_refused_before_the_first_run_if_one_has_no_folder(
+    more: list[str], tmp_path: Path
+) -> None:
+    """Otherwise hours of other experiments pass before the command ends with this error."""
+    files = []
+    for name in ("first", "second"):
+        files.append(str(tmp_path / f"{name}.toml"))
+        Path(files[-1]).write_text(EXPERIMENT_FILE)
+    out = tmp_path / "out"
+    (out / "second").mkdir(parents=True)
+    for names, message in (
+        (files, f"{out}/second exists already: give another --out"),
+        ([files[0], files[0]], "two experiments are called first, and each needs a folder of its own"),
+    ):
+        done = CliRunner().invoke(lab, ["run", *names, "--out", str(out), *more])
+        assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+        assert message in done.stderr
+        assert not (out / "first").exists()
+
+
 def _summary(folder: Path, **changes: Any) -> Path:
     row = {"case": "A", "scheme": "plain", "valid": True, "qct_ms": {"p50": 50.0, "p99": 80.0}, "fct_ms": {}}
     row |= {"goodput_mbps": None, "queue_pkts_p50": 10, "drops": 0, "timeouts": 4}

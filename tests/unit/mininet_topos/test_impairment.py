@@ -182,6 +182,26 @@ def test_an_experiment_that_this_machine_cannot_run_is_skipped_and_named(
     assert repeats[-2:] == [1, 6]
 
 
+def test_any_error_of_one_experiment_leaves_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ran = []
+
+    def run(experiment: Experiment, *_: object) -> None:
+        if experiment.name == "bad":
+            raise LabError("s1-eth1: the rate is 1 bit/s, not 2")
+        ran.append(experiment.name)
+
+    monkeypatch.setattr(cli_experiments, "require_machine", lambda: None)
+    monkeypatch.setattr(experiment_runner, "run_experiment", run)
+    for name in ("bad", "good"):
+        (tmp_path / f"{name}.toml").write_text(EXPERIMENT_FILE)
+    files = [str(tmp_path / f"{name}.toml") for name in ("bad", "good")]
+    done = CliRunner().invoke(lab, ["run", *files, "--raw", "--out", str(tmp_path / "out")])
+    assert (done.exit_code, ran) == (1, ["good"])
+    assert done.stderr.splitlines()[-1] == "bad is skipped: s1-eth1: the rate is 1 bit/s, not 2"
+
+
 def test_the_delay_line_divides_a_delay_between_both_directions() -> None:
     up, down = halves(Impairment(delay_ms=5, loss_percent=1))
     assert (settings(up), settings(down)) == ("delay_us=2500,loss=1", "delay_us=2500")
