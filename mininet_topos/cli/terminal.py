@@ -35,12 +35,11 @@ from weir_base import tables
 
 console = Console(stderr=True)
 REPORT = "report.html"
-EXIT_SIGTERM = 128 + signal.SIGTERM
 EXIT_SIGINT = 128 + signal.SIGINT
 
 
 class Terminated(BaseException):
-    """The command has received SIGTERM."""
+    """The command has received SIGTERM or SIGHUP, the number of which is its first argument."""
 
 
 def out_folder(name: str, out: Path | None) -> Path:
@@ -75,21 +74,26 @@ def errors_in_a_line() -> Iterator[None]:
         complain(f"weir lab: {what}: {error.strerror}; finished runs are kept")
         sys.exit(1)
     except (KeyboardInterrupt, Terminated) as signalled:
-        complain("weir lab: interrupted; the network and its programs are removed")
-        sys.exit(EXIT_SIGINT if isinstance(signalled, KeyboardInterrupt) else EXIT_SIGTERM)
+        status = EXIT_SIGINT if isinstance(signalled, KeyboardInterrupt) else 128 + signalled.args[0]
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            complain("weir lab: interrupted; the network and its programs are removed")
+        sys.exit(status)
 
 
 @contextlib.contextmanager
 def signals_unwind() -> Iterator[None]:
-    """Let SIGTERM and SIGINT raise an exception, so that the network is removed.
+    """Let SIGTERM, SIGINT and SIGHUP raise an exception, so that the network is removed.
 
-    Both do so even if the caller's shell has set them to be ignored.
+    SIGTERM and SIGINT do so even if the caller's shell has set them to be ignored. SIGHUP, which a terminal
+    sends when it is closed, stays ignored under nohup.
     """
 
-    def on_sigterm(_number: int, _frame: FrameType | None) -> NoReturn:
-        raise Terminated
+    def end(number: int, _frame: FrameType | None) -> NoReturn:
+        raise Terminated(number)
 
-    handlers = {signal.SIGTERM: on_sigterm, signal.SIGINT: signal.default_int_handler}
+    handlers = {signal.SIGTERM: end, signal.SIGINT: signal.default_int_handler}
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        handlers[signal.SIGHUP] = end
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield

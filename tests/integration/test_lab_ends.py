@@ -71,6 +71,16 @@ def test_an_interrupted_lab_leaves_nothing_behind(
     assert_nothing_left(before, out)
 
 
+def test_a_lab_whose_terminal_is_closed_leaves_nothing_behind(tmp_path: Path, before: dict[str, Any]) -> None:
+    out = tmp_path / "out"
+    with _start(out) as lab:
+        _await(lab, out, "raw/incast-sccp-1/traffic.jsonl")
+        lab.send_signal(signal.SIGHUP)
+        lab.communicate(timeout=BOUND_S)
+    assert lab.returncode == 128 + signal.SIGHUP
+    assert_nothing_left(before, out)
+
+
 def test_what_a_killed_lab_leaves_is_cleaned(tmp_path: Path, before: dict[str, Any]) -> None:
     out = tmp_path / "out"
     with _start(out) as lab:

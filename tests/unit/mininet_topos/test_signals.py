@@ -1,0 +1,55 @@
+"""Signals that end a lab: they raise an exception, but not in the middle of a removal."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from mininet_topos.cli.terminal import Terminated, errors_in_a_line, signals_unwind
+from mininet_topos.machine.signals import undisturbed
+
+
+@pytest.fixture
+def ignored() -> Iterator[None]:
+    """Ignore SIGHUP, as nohup does."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_command_with_its_status(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(SystemExit) as ended, errors_in_a_line(), signals_unwind():
+        signal.raise_signal(number)
+    assert ended.value.code == 128 + number
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_removal_ends_before_the_signal_is_heard(number: signal.Signals) -> None:
+    removed = []
+
+    def remove() -> None:
+        with undisturbed():
+            signal.raise_signal(number)
+            removed.append("network")
+
+    with pytest.raises(Terminated), signals_unwind():
+        remove()
+    assert removed == ["network"]
+
+
+@pytest.mark.usefixtures("ignored")
+def test_a_lab_under_nohup_outlives_its_terminal() -> None:
+    def remove() -> None:
+        with undisturbed():
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGHUP)  # does not hide the other one
+
+    with signals_unwind():
+        signal.raise_signal(signal.SIGHUP)
+        with pytest.raises(KeyboardInterrupt):
+            remove()
