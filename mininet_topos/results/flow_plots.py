@@ -29,12 +29,11 @@ GRID_NS = 1e8
 
 
 def flows_over_time(folder: Path, experiment: Experiment, rows: list[Row]) -> Figure:
-    """Draw goodput, cwnd and RTT of the flows of the first repeat, and the queue: a column for each scheme.
+    """Draw goodput, cwnd and RTT of the flows, and the queue: a column for each run, one run of each scheme.
 
     A thin line is one flow. A thick line is the sum over the flows of a kind or, for the RTT, their median.
     If planned flows run beside long flows, the long flows are dashed.
     """
-    rows = [row for row in rows if row["repeat"] == 1]
     figure = Figure(figsize=(COLUMN_IN * len(rows), 4 * ROW_IN), layout="constrained")
     grid = figure.subplots(4, len(rows), squeeze=False, sharex="col", sharey="row")
     for column, row in enumerate(rows):

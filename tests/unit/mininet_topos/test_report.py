@@ -104,6 +104,22 @@ def test_a_report_of_repeats_that_are_all_void(tmp_path: Path) -> None:
     assert not (tmp_path / "plots" / "medians.svg").exists()
 
 
+def test_a_report_of_flows_whose_first_repeat_failed(tmp_path: Path) -> None:
+    case = Case("L", "2 long flows", background=2, duration_s=1.0)
+    experiment = replace(THREE_SCHEMES, cases=(case,), schemes=("plain",), repeats=2)
+    metadata = {"experiment": experiment.to_json(), "git": {"commit": "abc", "changed": []}, "sysctl": {}}
+    (tmp_path / "metadata.json").write_text(json.dumps(metadata | {"kernel": "6"}))
+    write_run(tmp_path, case.name, "plain-r2", 1, True, False)
+    run = tmp_path / "raw" / "L-plain-r2-1"
+    write_samples(run)
+    (run / "run.json").write_text(
+        json.dumps(json.loads((run / "run.json").read_text()) | {"scheme": "plain"})
+    )
+    result = CliRunner().invoke(lab, ["report", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "plots" / "flows_L.svg").exists()
+
+
 def test_each_step_can_be_repeated_alone(folder: Path) -> None:
     missing = CliRunner().invoke(lab, ["plot", str(folder)])
     assert (missing.exit_code, missing.stderr.count("\n")) == (1, 1)
