@@ -146,6 +146,7 @@ def show(rows: list[Row], report: Path, as_json: bool) -> None:
     """Print rows as tables or as JSON, and the path of the report.
 
     The first lines name the comparisons whose schemes were disturbed unequally; with JSON they go to stderr.
+    Each of several experiments has tables of its own, because their cases may have the same names.
     """
     first_lines = unequal_cases(rows)
     if as_json:
@@ -156,6 +157,16 @@ def show(rows: list[Row], report: Path, as_json: bool) -> None:
     out = tables.console()
     for line in first_lines:
         out.print(line, style="red", soft_wrap=True, markup=False)
+    names = list(dict.fromkeys(row["experiment"] for row in rows))
+    for name in names:
+        if len(names) > 1:
+            out.print(f"experiment {name}", style="bold", markup=False)
+        _show_experiment([row for row in rows if row["experiment"] == name], out)
+    out.print(f"results: {report.parent}   report: {report}", soft_wrap=True, markup=False)
+
+
+def _show_experiment(rows: list[Row], out: Console) -> None:
+    """Print the tables of one experiment, and the lines below them."""
     if repeated(rows):
         tables.show(MEDIAN_COLUMNS, medians(rows), title="medians over the repeats")
         none = ["no two schemes differ, as far as the intervals say"]
@@ -169,7 +180,6 @@ def show(rows: list[Row], report: Path, as_json: bool) -> None:
         out.print(line, soft_wrap=True, markup=False)
     if void := sum(not row["valid"] for row in rows):
         out.print(f"{void} of {len(rows)} runs are void (*): see the report", style="red")
-    out.print(f"results: {report.parent}   report: {report}", soft_wrap=True, markup=False)
 
 
 def show_verdicts(folders: list[Path]) -> bool:

@@ -11,8 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from mininet_topos.cli import lab
+from mininet_topos.cli.terminal import show
 from mininet_topos.experiments.experiment import Case
-from mininet_topos.results.summary import read_summary
+from mininet_topos.results.summary import read_summary, summarise
 from mininet_topos.results.table import FLOW_COLUMNS
 from mininet_topos.workloads.trace import write_trace
 from tests.support.lab.result_folders import (
@@ -208,6 +209,21 @@ def test_the_table_fits_eighty_columns(folder: Path, monkeypatch: pytest.MonkeyP
     assert sum("SDTCP *" in row for row in rows) == 1
     assert all(len(line.rstrip()) <= 80 for line in table)
     assert not any("…" in line for line in lines)
+
+
+def test_each_of_several_experiments_has_tables_of_its_own(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`sdtcp-burst` and `sdtcp-burst-30ms` both have a case `burst`."""
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = summarise(folder)
+    show(rows + [row | {"experiment": "other", "drops": 4321} for row in rows], folder, as_json=False)
+    first, second = capsys.readouterr().out.split("experiment other\n")
+    assert first.startswith("experiment demo\n")
+    assert first.count("1 of 9 runs are void") == second.count("1 of 9 runs are void") == 1
+    assert ("4321" in first, "4321" in second) == (False, True)
+    show(rows, folder, as_json=False)
+    assert "experiment demo" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("content", [None, "", "{}", '{"experiment": {"cases": [{"nonsense": 1}]}}'])
