@@ -93,14 +93,17 @@ def all_caveats(rows: Sequence[Row]) -> list[str]:
 
 
 def mixed_versions(rows: Sequence[Row]) -> list[str]:
-    """Return a line if runs are of different commits or kernels; none if all are of the same."""
+    """Return a line if runs are of different commits, changes or kernels; none if all are of the same."""
     known = [row["version"] for row in rows if row["version"]]
-    runs = Counter((one["commit"][:9], bool(one["changed"]), one["kernel"]) for one in known)
+    runs = Counter(
+        (one["commit"][:9], bool(one["changed"]), one.get("diff", ""), one["kernel"]) for one in known
+    )
     if len(runs) < 2:
         return []
     named = [
-        f"{count} of {commit or 'an unknown commit'}{' with changes' if changed else ''} on Linux {kernel}"
-        for (commit, changed, kernel), count in runs.items()
+        f"{count} of {commit or 'an unknown commit'}{' with changes' if changed else ''}"
+        f"{f' ({diff})' if diff else ''} on Linux {kernel}"
+        for (commit, changed, diff, kernel), count in runs.items()
     ]
     return [f"the runs are of different versions: {'; '.join(named)}"]
 

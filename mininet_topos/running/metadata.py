@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -15,23 +16,28 @@ from mininet_topos.machine.commands import run
 from weir_base.paths import PROJECT
 
 SYSCTLS = ("tcp_rmem", "tcp_wmem", "tcp_available_congestion_control", "tcp_slow_start_after_idle")
+DIFF_DIGITS = 9
 
 
 def _output(*argv: str) -> str:
     try:
-        return subprocess.run(argv, capture_output=True, text=True, check=False, cwd=PROJECT).stdout.strip()
+        done = subprocess.run(argv, capture_output=True, errors="replace", check=False, cwd=PROJECT)
     except OSError:
         return ""
+    return done.stdout.strip()
 
 
 def version() -> dict[str, Any]:
     """Return the commit of the project's folder, its changed files, and the kernel: what a run measures.
 
-    A commit may come while an experiment runs, and the programs of a scheme start anew for each repeat.
+    A commit or a change may come while an experiment runs, and the programs of a scheme start anew for each
+    repeat. ``diff`` stands for the changes of tracked files; it is empty if there are none.
     """
+    diff = _output("git", "diff", "HEAD")
     return {
         "commit": _output("git", "rev-parse", "HEAD"),
         "changed": _output("git", "status", "--porcelain").splitlines(),
+        "diff": hashlib.sha256(diff.encode()).hexdigest()[:DIFF_DIGITS] if diff else "",
         "kernel": platform.release(),
     }
 

@@ -98,6 +98,11 @@ def test_runs_of_different_versions_are_named() -> None:
         " Linux 6.12"
     ]
     assert mixed_versions(rows[:2]) == []
+    edited = [first | {"changed": ["x"], "diff": diff} for diff in ("1f", "1f", "2e")]
+    assert mixed_versions([row("plain", 0, version=one) for one in edited]) == [
+        "the runs are of different versions: 2 of aaaaaaaaa with changes (1f) on Linux 6.12; 1 of aaaaaaaaa"
+        " with changes (2e) on Linux 6.12"
+    ]
 
 
 def test_flows_that_did_not_end_are_named() -> None:
