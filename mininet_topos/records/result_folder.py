@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,13 @@ def is_begun(folder: Path, experiment: Experiment) -> bool:
     """Whether a folder holds the start of this experiment. Raises BadExperiment if it holds another one."""
     if not (folder / "metadata.json").exists():
         return False
-    if Experiment.from_json(read_metadata(folder)["experiment"]) != experiment:
-        raise BadExperiment(f"{folder} holds another experiment: give another --out")
+    begun = Experiment.from_json(read_metadata(folder)["experiment"])
+    names = [one.name for one in fields(Experiment)]
+    if other := [name for name in names if getattr(begun, name) != getattr(experiment, name)]:
+        raise BadExperiment(
+            f"{folder} holds another experiment, which differs in {', '.join(other)}: give another --out, or "
+            f"the file and the options of its start"
+        )
     return True
 
 

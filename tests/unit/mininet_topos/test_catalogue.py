@@ -134,8 +134,10 @@ def test_only_the_same_experiment_is_resumed(tmp_path: Path) -> None:
     assert not is_begun(tmp_path, one_case())
     (tmp_path / "metadata.json").write_text(json.dumps({"experiment": one_case().to_json()}))
     assert is_begun(tmp_path, one_case())
-    with pytest.raises(BadExperiment, match="holds another experiment"):
-        is_begun(tmp_path, one_case(seed=2))
+    with pytest.raises(
+        BadExperiment, match=r"holds another experiment, which differs in repeats, seed: give"
+    ):
+        is_begun(tmp_path, one_case(seed=2, repeats=6))
     done = CliRunner().invoke(lab, ["run", "thesis-3hosts", "--resume"])
     assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
     assert "name it with --out" in done.stderr
