@@ -166,15 +166,11 @@ static __always_inline u64 sender_sent_bytes(const struct tcp_sock *tp)
 }
 
 // RFC 5681, section 4.1, as the kernel does it for its own congestion controls: for each idle RTO the window is halved,
-// down to the initial one. Marks from before the pause are discarded, with slow_time, and a new flow begins.
-static __always_inline void sender_restart_after_idle(struct sock *sk)
+// down to the initial one.
+static __always_inline void sender_reduce_after_idle(struct tcp_sock *tp, u32 idle, u32 rto)
 {
-	struct tcp_sock *tp = tcp_sock_of(sk);
-	u32 rto = tp->inet_conn.icsk_rto, idle = (u32)bpf_jiffies64() - tp->lsndtime;
 	u32 cwnd = tp->snd_cwnd, slow = cwnd / 2 + cwnd / 4;
 
-	if (!tp->snd_nxt || !tp->lsndtime || idle <= rto)
-		return;
 	for (int halvings = 0; halvings < MAX_HALVINGS && idle > rto && cwnd > INITIAL_CWND; halvings++) {
 		idle -= rto;
 		cwnd /= 2;
@@ -183,6 +179,20 @@ static __always_inline void sender_restart_after_idle(struct sock *sk)
 		tp->snd_ssthresh = slow;
 	if (tp->snd_cwnd > INITIAL_CWND)
 		tp->snd_cwnd = cwnd > INITIAL_CWND ? cwnd : INITIAL_CWND;
+}
+
+// After a pause of more than an RTO. net.ipv4.tcp_slow_start_after_idle states whether it reduces the window; the
+// kernel leaves that to a control with cong_control(). Marks from before the pause are discarded, with slow_time, and a
+// new flow begins.
+static __always_inline void sender_restart_after_idle(struct sock *sk)
+{
+	struct tcp_sock *tp = tcp_sock_of(sk);
+	u32 rto = tp->inet_conn.icsk_rto, idle = (u32)bpf_jiffies64() - tp->lsndtime;
+
+	if (!tp->snd_nxt || !tp->lsndtime || idle <= rto)
+		return;
+	if (sk->__sk_common.skc_net.net->ipv4.sysctl_tcp_slow_start_after_idle)
+		sender_reduce_after_idle(tp, idle, rto);
 	weir_dctcp_start_window(dctcp_of(sk), tp->snd_una);
 	flow_of(sk)->start_bytes = sender_sent_bytes(tp);
 	flow_of(sk)->slow = (struct weir_slow){.state = WEIR_SLOW_NORMAL};

@@ -275,6 +275,28 @@ def test_marks_from_before_a_pause_are_discarded(wire: Wire, reader: SocketReade
     assert round(after.alpha * ALPHA_ONE) == section_3_3(round(before.alpha * ALPHA_ONE), 0, MSS)
 
 
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_pause_reduces_cwnd_unless_the_host_has_it_otherwise(
+    wire: Wire, dctcp: Connection, reader: SocketReader, restarts: bool
+) -> None:
+    """net.ipv4.tcp_slow_start_after_idle of the sender's namespace."""
+    dctcp.send(400)
+    before = state(wire, reader, dctcp)
+    wire.sender.sysctl("tcp_slow_start_after_idle", str(int(restarts)))
+    try:
+        time.sleep(0.6)  # longer than an RTO of 200 ms
+        dctcp.send(1)
+        after = state(wire, reader, dctcp)
+    finally:
+        wire.sender.sysctl("tcp_slow_start_after_idle", "1")
+
+    assert before.cwnd > 40
+    if restarts:
+        assert after.cwnd <= before.cwnd // 2
+    else:
+        assert after.cwnd == before.cwnd
+
+
 def test_loading_and_unloading_twice_is_harmless(wire: Wire) -> None:
     assert load(NAME) is False
     assert NAME in available()
