@@ -9,7 +9,9 @@ What holds if something is wrong:
   stays as it is, and its n is too old after `lifetime_s`. Then the host counts its own connections.
 - The same holds if the controller does not answer.
 - An n that is too old when it arrives is written with its age, so the kernel does not use it.
-- An operator's path is never changed, and stands before the network's within its destination network.
+- An operator's path is never changed, and stands before the network's within its destination network: the
+  network's paths there are removed.
+- A path to a destination that is no longer followed is removed, so the map does not fill up.
 - n = 1 gives t = 0 unless one window alone exceeds B. Then a connection sends as its base does, and not more.
 """
 
@@ -95,7 +97,9 @@ class Follower:
 
     def round(self) -> Round:
         """Ask once, and write the usable values. Raises TransportError if the paths cannot be used."""
-        wanted = self._wanted()
+        paths = self._held.paths()
+        wanted = self._wanted(paths)
+        self._remove_all_but(wanted, paths)
         asked = list(dict.fromkeys(address for addresses in wanted.values() for address in addresses))
         if not asked:
             return Round()
@@ -114,15 +118,21 @@ class Follower:
 
     def end(self) -> None:
         """Remove the network's paths. Raises TransportError."""
-        paths = self._held.paths()
+        self._remove_all_but({}, self._held.paths())
+
+    def _remove_all_but(
+        self, wanted: Mapping[bytes, Sequence[Address]], paths: Mapping[bytes, Mapping[Network, PacingPath]]
+    ) -> None:
+        """Remove the network's paths to other destinations than the wanted ones."""
         for namespace in self._namespaces:
+            kept = {ipaddress.ip_network(address) for address in wanted.get(namespace, ())}
             for network, path in paths.get(namespace, {}).items():
-                if path.flows_from is FlowsFrom.NETWORK:
+                if path.flows_from is FlowsFrom.NETWORK and network not in kept:
                     self._held.remove(namespace, network)
 
-    def _wanted(self) -> dict[bytes, list[Address]]:
+    def _wanted(self, paths: Mapping[bytes, Mapping[Network, PacingPath]]) -> dict[bytes, list[Address]]:
         """The destinations of each namespace that no operator's path covers."""
-        paths, sent_to = self._held.paths(), self._held.destinations()
+        sent_to = self._held.destinations()
         wanted = {}
         for namespace in self._namespaces:
             held = paths.get(namespace, {})

@@ -141,6 +141,25 @@ def test_an_operators_path_stands_and_stays_at_the_end() -> None:
     assert list(host.held.values()) == [stated]
 
 
+def test_a_path_to_a_destination_that_is_no_longer_followed_is_removed() -> None:
+    host = MemoryPaths([TO, OTHER])
+    following, _ = follower(Answer({TO: FOUND, OTHER: FOUND}, ()), host)
+    following.round()
+    host.sent_to.remove(TO)
+    following.round()
+    assert list(host.held) == [network(OTHER)]
+
+
+@pytest.mark.parametrize("answer", [ControllerError("gone"), Answer({TO: FOUND}, ())], ids=str)
+def test_an_operators_path_replaces_those_of_the_network_within_it(answer: Answer | ControllerError) -> None:
+    """Otherwise the network's path, whose prefix is longer, would count instead, with an n that gets old."""
+    host = MemoryPaths()
+    host.held[network(TO)] = PacingPath(1, 8_000, flows=9, flows_from=FlowsFrom.NETWORK, lifetime_s=1)
+    host.held[ipaddress.ip_network("10.0.0.0/24")] = stated = PacingPath(1, 8_000, flows=9)
+    follower(answer, host)[0].round()
+    assert list(host.held.values()) == [stated]
+
+
 @pytest.mark.parametrize("answer", [ControllerError("gone"), Answer({}, ("10.0.0.1: n_i is -1",))], ids=str)
 def test_a_lost_controller_and_a_refused_value_leave_the_path_to_its_age(
     answer: Answer | ControllerError,
