@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from cffi import FFI
 
@@ -85,8 +86,9 @@ class SocketReader:
         except BpfError as error:
             raise TransportError(f"cannot read the state of sockets: {error}") from error
         size = _ffi.sizeof(_RECORD)
-        found = (_socket(records[at : at + size]) for at in range(0, len(records), size))
-        return [one for one in found if one.control in TRANSPORTS and TRANSPORTS[one.control].has_flow]
+        each = (records[at : at + size] for at in range(0, len(records), size))
+        found = (_ffi.from_buffer(_RECORD + " *", record) for record in each)
+        return [_socket(raw) for raw in found if _has_flow(_control(raw))]
 
 
 @contextmanager
@@ -104,8 +106,16 @@ def socket_reader() -> Iterator[SocketReader]:
         raise TransportError(f"cannot read the state of sockets: {error}") from error
 
 
-def _socket(record: bytes) -> DctcpSocket:
-    raw = _ffi.from_buffer(_RECORD + " *", record)
+def _control(raw: Any) -> str:
+    """The name of the congestion control. Another program may give its own any bytes as its name."""
+    return str(_ffi.string(raw.name).decode(errors="replace"))
+
+
+def _has_flow(control: str) -> bool:
+    return control in TRANSPORTS and TRANSPORTS[control].has_flow
+
+
+def _socket(raw: Any) -> DctcpSocket:
     flows_from = FlowsFrom(raw.source)
     is_stated = flows_from not in (FlowsFrom.NOT_PACED, FlowsFrom.COUNTED)
     return DctcpSocket(
@@ -119,7 +129,7 @@ def _socket(record: bytes) -> DctcpSocket:
         acked_bytes=raw.acked_bytes,
         marked_bytes=raw.marked_bytes,
         ce=bool(raw.ce),
-        control=_ffi.string(raw.name).decode(),
+        control=_control(raw),
         exponent=raw.exponent / ALPHA_ONE,
         flows=raw.flows,
         flows_from=flows_from.name.lower(),

@@ -83,3 +83,26 @@ def test_unknown_name_is_rejected() -> None:
 def test_address_is_written_as_ipv4_or_ipv6() -> None:
     assert sockets._address(bytes(10) + b"\xff\xff\x0a\x00\x00\x01") == "10.0.0.1"
     assert sockets._address(bytes(15) + b"\x01") == "::1"
+
+
+class OneRead:
+    """An iterator of the kernel whose output is these records."""
+
+    def __init__(self, *records: bytes) -> None:
+        self._records = records
+
+    def read(self) -> bytes:
+        return b"".join(self._records)
+
+
+@pytest.mark.parametrize("name", [b"weir_other", b"weir_\xff"])
+def test_a_socket_whose_control_keeps_another_state_is_left_out(name: bytes) -> None:
+    """The kernel's record has its state in the place of struct weir_flow: any bytes."""
+    size = sockets._ffi.sizeof("struct dctcp_socket")
+    ours, other = (sockets._ffi.new("struct dctcp_socket *") for _ in range(2))
+    ours.name, ours.cwnd = NAME.encode(), 7
+    sockets._ffi.buffer(other)[:] = b"\xee" * size
+    other.name = name
+    records = (bytes(sockets._ffi.buffer(one)) for one in (other, ours))
+    (found,) = sockets.SocketReader(OneRead(*records)).read()  # type: ignore[arg-type]
+    assert (found.control, found.cwnd) == (NAME, 7)
