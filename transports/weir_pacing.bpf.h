@@ -120,6 +120,7 @@ static __always_inline u32 pacing_interval_ns(struct sock *sk, struct weir_ap_st
 	u64 now_ns = bpf_ktime_get_ns();
 
 	ap->source = WEIR_AP_NOT_PACED;
+	ap->flows = 0;
 	if (!path || !mss || !weir_ap_is_usable(path))
 		return 0;
 	ap->flows = weir_ap_flows(path, senders, tp->snd_wnd, mss, now_ns, &ap->source);

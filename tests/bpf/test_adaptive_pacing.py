@@ -164,6 +164,18 @@ def test_without_a_path_nothing_is_paced(wire: Wire) -> None:
     assert (found.flows_from, found.interval_us, found.flows_age_s) == ("not_paced", 0, None)
 
 
+def test_a_removed_path_leaves_neither_n_nor_an_interval(wire: Wire, network: pacing_paths.Network) -> None:
+    wire.sender.run(lambda: pacing_paths.set_path(network, SCARCE))
+    wire.play()
+    with wire.connection(RENO, RENO) as connection:
+        connection.send(50)
+        assert held(wire, connection).flows == SCARCE.flows
+        wire.sender.run(lambda: pacing_paths.remove_path(network))
+        connection.send(50)
+        found = held(wire, connection)
+    assert (found.flows, found.flows_from, found.interval_us) == (0, "not_paced", 0)
+
+
 @pytest.mark.parametrize("name", CONTROLS)
 def test_no_connection_paces_faster_than_its_application_allows(wire: Wire, name: str) -> None:
     wire.play()
