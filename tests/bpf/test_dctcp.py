@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 import random
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -295,6 +298,26 @@ def test_a_pause_reduces_cwnd_unless_the_host_has_it_otherwise(
         assert after.cwnd <= before.cwnd // 2
     else:
         assert after.cwnd == before.cwnd
+
+
+def chosen_without_rights() -> str:
+    """The error of a program without rights that chooses weir_dctcp; empty: it may."""
+    program = f"import socket; socket.socket().setsockopt(6, {socket.TCP_CONGESTION}, b'{NAME}')"
+    user = ("setpriv", "--reuid", "65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all")
+    command = (*user, sys.executable, "-I", "-c", program)
+    return subprocess.run(command, capture_output=True, text=True, check=False).stderr
+
+
+def test_a_program_without_rights_may_choose_what_the_host_allows(wire: Wire) -> None:
+    allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+    before = allowed.read_text()
+    assert NAME not in before.split()
+    assert "Operation not permitted" in chosen_without_rights()
+    allowed.write_text(f"{before.strip()} {NAME}")
+    try:
+        assert chosen_without_rights() == ""
+    finally:
+        allowed.write_text(before)
 
 
 def test_loading_and_unloading_twice_is_harmless(wire: Wire) -> None:
