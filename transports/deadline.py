@@ -39,7 +39,7 @@ def set_deadline(connection: socket.socket, size_bytes: int, left_s: float) -> N
         raise DeadlineError(
             f"left_s is {left_s}: give the time that is left, at most {MOST_S} s, not a clock"
         )
-    _set(connection, size_bytes, max(0, round(left_s * 1e6)))
+    _set(connection, size_bytes, round(max(left_s, 0.0) * 1e6))
 
 
 def clear_deadline(connection: socket.socket) -> None:
