@@ -104,6 +104,23 @@ def test_a_scarce_bottleneck_spreads_the_window_over_the_rtt(
         assert found.flows_age_s is not None
 
 
+def longest_train(wire: Wire, network: pacing_paths.Network) -> int:
+    """The bytes of the longest packet that a paced connection hands to its interface."""
+    wire.sender.run(lambda: pacing_paths.set_path(network, SCARCE))
+    wire.play()
+    with wire.connection(RENO, RENO) as connection:
+        connection.send(200)
+        assert held(wire, connection).interval_us > 0
+        return max(one.length for one in connection.seen() if one.out)
+
+
+def test_intervals_are_between_trains_of_the_interface(wire: Wire, network: pacing_paths.Network) -> None:
+    """On short round trips the kernel makes long trains, unless the interface's gso_max_segs is 1."""
+    assert longest_train(wire, network) == MSS
+    with wire.trains():
+        assert longest_train(wire, network) >= 4 * MSS
+
+
 def test_an_ample_bottleneck_paces_nothing(wire: Wire, network: pacing_paths.Network) -> None:
     wire.sender.run(lambda: pacing_paths.set_path(network, AMPLE))
     wire.play()

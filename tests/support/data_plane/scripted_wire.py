@@ -162,6 +162,19 @@ class Wire:
         finally:
             subprocess.run((*tc, "qdisc", "delete", *on, "root"), check=True)
 
+    @contextlib.contextmanager
+    def trains(self) -> Iterator[None]:
+        """New connections of the sender may send several segments as one packet (TSO)."""
+        link = ("-n", self.sender.name, "link", "set", "snd", "gso_max_segs")
+        offload = ("ip", "netns", "exec", self.sender.name, "ethtool", "-K", "snd")
+        ip(*link, "64")
+        subprocess.run((*offload, "tso", "on", "gso", "on"), check=True)
+        try:
+            yield
+        finally:
+            subprocess.run((*offload, "tso", "off", "gso", "off"), check=True)
+            ip(*link, "1")
+
     def close(self) -> None:
         self._undo.close()
 
