@@ -29,8 +29,9 @@ class DeadlineError(Exception):
 def set_deadline(connection: socket.socket, size_bytes: int, left_s: float) -> None:
     """State that the next ``size_bytes`` of a TCP connection are due in ``left_s`` seconds.
 
-    The message begins with the next byte that the kernel sends, so set it before the message is written and
-    after earlier data was sent. It replaces the deadline before it. A time of 0 or less is a missed deadline.
+    The message begins with the next byte that is written to the connection, so set it before the message is
+    written. It replaces the deadline before it. A time of 0 or less is a missed deadline. It has an effect
+    only while the connection uses D2TCP (weir_d2tcp, weir_ap_d2tcp); without ECN, reno takes over.
     Raises DeadlineError: no size, more than 1 TB or an hour, or no D2TCP is loaded at this host.
     """
     if not 0 < size_bytes <= MOST_BYTES:

@@ -3,6 +3,7 @@
 // setsockopt(fd, WEIR_SOL, WEIR_DEADLINE, &option, sizeof(option)) with struct weir_deadline_option. Attached to a
 // cgroup, it serves the sockets of that cgroup and those below. transports/deadline.py has the same numbers.
 #include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
 #include "weir_deadlines.bpf.h"
@@ -22,7 +23,20 @@ static __always_inline int refuse(int error)
 	return REFUSE;
 }
 
-// The message begins with the byte that the kernel sends next: this hook cannot see written bytes that are not sent.
+// The bytes that the application has written and the peer has not acknowledged. Before a connection begins there are
+// none, and write_seq has no meaning. struct bpf_tcp_sock does not have it, and the verifier does not let a program
+// read it from ctx->sk, so it is read by way of the kernel's context. Meanwhile the kernel holds the lock of the
+// socket.
+static __always_inline u32 unacknowledged_bytes(struct bpf_sockopt *ctx, const struct bpf_tcp_sock *tp)
+{
+	struct tcp_sock *kernel_tp = (struct tcp_sock *)BPF_CORE_READ((struct bpf_sockopt_kern *)ctx, sk);
+
+	if (BPF_CORE_READ(kernel_tp, inet_conn.icsk_inet.sk.__sk_common.skc_state) == TCP_CLOSE)
+		return 0;
+	return BPF_CORE_READ(kernel_tp, write_seq) - tp->snd_una;
+}
+
+// The message begins with the byte that the application writes next.
 SEC("cgroup/setsockopt")
 int set_deadline(struct bpf_sockopt *ctx)
 {
@@ -49,7 +63,7 @@ int set_deadline(struct bpf_sockopt *ctx)
 		if (!deadline)
 			return refuse(ENOMEM);
 		deadline->at_ns = bpf_ktime_get_ns() + option->time_left_us * 1000;
-		deadline->end_byte = tp->bytes_acked + (tp->snd_nxt - tp->snd_una) + option->size_bytes;
+		deadline->end_byte = tp->bytes_acked + unacknowledged_bytes(ctx, tp) + option->size_bytes;
 		break;
 	}
 	ctx->optlen = HANDLED;

@@ -17,6 +17,11 @@ from transports.sockets import DctcpSocket, socket_reader
 
 D2TCP, L2DCT = "weir_d2tcp", "weir_l2dct"
 ONE = 65536
+EARLIER = 200
+"""Segments that an application has written before a message."""
+SO_MAX_PACING_RATE = 47
+SLOW_RATE = 1_000_000
+"""Bytes per second, so that most of the earlier data is unsent when the message is written."""
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +72,22 @@ def test_d2tcp_reduces_by_alpha_to_the_power_of_d(
     assert 0.5 < alpha < 0.95
     assert (held.control, held.exponent) == (D2TCP, d)
     assert held.ssthresh == pytest.approx(held.prior_cwnd * (1 - alpha**d / 2), abs=0.51)
+
+
+@pytest.mark.parametrize(("mark_at", "d"), [(EARLIER + 10, 0.5), (EARLIER + 80, 1)])
+def test_a_message_begins_behind_what_is_written(wire: Wire, mark_at: int, d: float) -> None:
+    """Earlier data may be unsent: it does not belong to the message. The deadline is missed."""
+    wire.play(bytes(mark_at) + bytes([Step.MARK]))
+    with wire.connection(D2TCP, D2TCP) as connection:
+        connection.client.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, SLOW_RATE)
+        connection.client.sendall(bytes(EARLIER * MSS))
+        set_deadline(connection.client, 20 * MSS, -1)
+        connection.send(100)
+        local = connection.client.getsockname()
+        with socket_reader() as reader:
+            held = next(one for one in wire.sender.run(reader.read) if one.local == local)
+
+    assert held.exponent == d
 
 
 def test_cleared_deadline_leaves_dctcp(wire: Wire) -> None:
