@@ -96,16 +96,17 @@ WEIR_INLINE weir_u32 weir_ap_flows_of_window(const struct weir_ap_path *path, we
 
 /*
  * n and its source, for a connection of a host that counted `counted` senders of its own. The window of an ACK is newer
- * than what a controller states, so it goes first. If it may be the least window, the larger of both counts.
+ * than what a controller states, so it goes first. If it may be the least window, or if it is old because the
+ * connection paused, the larger of both counts.
  */
 WEIR_INLINE weir_u32 weir_ap_flows(const struct weir_ap_path *path, weir_u32 counted, weir_u32 window_bytes,
-				   weir_u32 mss, weir_u64 now_ns, weir_u32 *source)
+				   weir_u32 is_old, weir_u32 mss, weir_u64 now_ns, weir_u32 *source)
 {
 	weir_u32 stated = weir_ap_has_flows(path, now_ns) ? path->flows : 0;
 	weir_u32 shared = weir_ap_flows_of_window(path, window_bytes, now_ns);
 	weir_u32 at_floor = (weir_u64)window_bytes <= (weir_u64)WEIR_AP_FLOOR_SEGMENTS * mss;
 
-	if (shared && !(at_floor && stated > shared)) {
+	if (shared && !((at_floor || is_old) && stated > shared)) {
 		*source = WEIR_AP_WINDOW;
 		return shared;
 	}

@@ -100,6 +100,12 @@ static __always_inline u32 pacing_window(const struct tcp_sock *tp, u32 mss)
 	return tp->snd_cwnd < advertised ? tp->snd_cwnd : advertised;
 }
 
+// The last ACK, and so the advertised window, is of before a pause.
+static __always_inline bool pacing_has_old_window(const struct tcp_sock *tp)
+{
+	return (u32)bpf_jiffies64() - tp->rcv_tstamp > tp->inet_conn.icsk_rto;
+}
+
 // The kernel does not pace the first packets of a connection. They may be as many as need no pacing.
 static __always_inline void pacing_limit_start(struct tcp_sock *tp, const struct weir_ap_path *path, u32 flows,
 					       u32 packet_bytes)
@@ -123,7 +129,7 @@ static __always_inline u32 pacing_interval_ns(struct sock *sk, struct weir_ap_st
 	ap->flows = 0;
 	if (!path || !mss || !weir_ap_is_usable(path))
 		return 0;
-	ap->flows = weir_ap_flows(path, senders, tp->snd_wnd, mss, now_ns, &ap->source);
+	ap->flows = weir_ap_flows(path, senders, tp->snd_wnd, pacing_has_old_window(tp), mss, now_ns, &ap->source);
 	ap->n_updated_ns = ap->source == WEIR_AP_WINDOW ? now_ns : path->n_updated_ns;
 	pacing_limit_start(tp, path, ap->flows, mss + WEIR_AP_HEADER_BYTES);
 	return weir_ap_interval_ns(path, ap->flows, pacing_window(tp, mss), mss + WEIR_AP_HEADER_BYTES,

@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -162,6 +163,22 @@ def test_n_is_the_allowance_divided_by_the_advertised_window(
         found = held(wire, connection)
         assert found.flows_from == "window"
         assert found.flows == pytest.approx((1 << 30) / send_window(connection), rel=0.1)
+
+
+def test_n_of_the_window_before_a_pause_gives_way_to_a_larger_one(
+    wire: Wire, network: pacing_paths.Network
+) -> None:
+    path = PacingPath(buffer_bytes=1, rate_bps=8_000, flows=65_536, allowance_bytes=1 << 30)
+    wire.sender.run(lambda: pacing_paths.set_path(network, path))
+    wire.play()
+    with wire.connection(RENO, RENO) as connection:
+        sources = []
+        connection.send(50)
+        for pause_s in (0, 0.6, 0):  # longer than an RTO of 200 ms
+            time.sleep(pause_s)
+            connection.send(1)
+            sources.append(held(wire, connection).flows_from)
+    assert sources == ["window", "operator", "window"]
 
 
 def test_destinations_of_open_connections_come_first(wire: Wire, network: pacing_paths.Network) -> None:

@@ -21,8 +21,8 @@ struct weir_ap_path {
 };
 int weir_ap_is_usable(const struct weir_ap_path *path);
 int weir_ap_has_flows(const struct weir_ap_path *path, uint64_t now_ns);
-uint32_t weir_ap_flows(const struct weir_ap_path *path, uint32_t counted, uint32_t window_bytes, uint32_t mss,
-                       uint64_t now_ns, uint32_t *source);
+uint32_t weir_ap_flows(const struct weir_ap_path *path, uint32_t counted, uint32_t window_bytes,
+                       uint32_t is_old, uint32_t mss, uint64_t now_ns, uint32_t *source);
 uint32_t weir_ap_interval_ns(const struct weir_ap_path *path, uint32_t flows, uint32_t window,
                              uint32_t packet_bytes, uint32_t rtt_us);
 uint32_t weir_ap_unpaced_window(const struct weir_ap_path *path, uint32_t flows, uint32_t packet_bytes);
@@ -175,7 +175,21 @@ def test_n_comes_from_the_window_then_the_network_then_the_host(
 ) -> None:
     found = ap[0].new("uint32_t *")
     held = path(ap, **(NETWORK | fields))
-    assert ap[1].weir_ap_flows(held, COUNTED, window, 1448, 1000, found) == flows
+    assert ap[1].weir_ap_flows(held, COUNTED, window, False, 1448, 1000, found) == flows
+    assert FlowsFrom(found[0]) is source
+
+
+@pytest.mark.parametrize(
+    ("stated", "flows", "source"),
+    [(60, 60, FlowsFrom.NETWORK), (20, 30, FlowsFrom.WINDOW), (0, 30, FlowsFrom.WINDOW)],
+)
+def test_the_larger_n_counts_if_the_window_is_old(
+    ap: Any, stated: int, flows: int, source: FlowsFrom
+) -> None:
+    """A connection that paused has the share of its last round. The host's count does not compete with it."""
+    found = ap[0].new("uint32_t *")
+    held = path(ap, **(NETWORK | {"flows": stated, "allowance_bytes": 300_000}))
+    assert ap[1].weir_ap_flows(held, COUNTED, 10_000, True, 1448, 1000, found) == flows
     assert FlowsFrom(found[0]) is source
 
 
@@ -188,7 +202,7 @@ def test_share_of_n_flows_tells_n_and_never_more_than_its_rounding(
     if not share:
         return
     found = ap[0].new("uint32_t *")
-    told = ap[1].weir_ap_flows(path(ap, allowance_bytes=allowance), 1, share, 1, 1000, found)
+    told = ap[1].weir_ap_flows(path(ap, allowance_bytes=allowance), 1, share, False, 1, 1000, found)
     assert told == min(allowance // share, 65_536) >= min(flows, 65_536)
 
 
