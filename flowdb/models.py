@@ -263,7 +263,11 @@ class DecisionRow(Base):
 
 
 class ClampRow(Base):
-    """A flow's clamp, from its first entry to the removal of its last entry."""
+    """A flow's clamp, from its first entry to the removal of its last entry.
+
+    While the switch with the entry is off, the flow is not clamped: the row ends, and a new one begins when
+    the switch is turned on.
+    """
 
     __tablename__ = "clamps"
     id: Mapped[int] = mapped_column(RowId, primary_key=True)

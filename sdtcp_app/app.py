@@ -142,7 +142,8 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
     @set_ev_cls(EventPortSamples)
     def on_samples(self, ev: EventPortSamples) -> None:
         self.port_figures.take(ev.dpid, ev.samples)
-        self.executor.note_off(ev.dpid, any(sample.counters.is_off for sample in ev.samples))
+        if ev.samples and ev.dpid in self.datapaths:
+            self.executor.note_off(ev.dpid, any(sample.counters.is_off for sample in ev.samples))
         for sample in ev.samples:
             if 0 < sample.counters.capacity_bps <= _LARGEST_RATE_BPS:
                 self.armed_ports.sampled(sample.port, sample.counters.capacity_bps)

@@ -117,6 +117,7 @@ class LiftReason(enum.StrEnum):
     SWITCH_GONE = "switch gone"
     RELEASED = "released by hand"
     SCOPE = "settings changed"
+    OFF = "switch turned off"
     REFUSED = "refused by the switch"
 
 

@@ -54,7 +54,6 @@ class Executor:
         self._confirmations = Confirmations()
         self._alarm_xids: dict[int, int] = {}
         self._arm_xids: dict[PortKey, int] = {}
-        self._off: set[int] = set()
         self._unrecorded: deque[tuple[PortKey, Any, Sent, int]] = deque()
 
     def switch_connected(self, datapath: Any) -> None:
@@ -66,6 +65,7 @@ class Executor:
     def switch_disconnected(self, dpid: int) -> None:
         """The entries that the switch has not confirmed are recorded as lost."""
         self.record_alarms()
+        self._recorder.switch_gone(dpid)
         for entry in self._confirmations.switch_gone(dpid):
             self._confirmed(entry, "lost", LOST)
 
@@ -81,7 +81,8 @@ class Executor:
 
     def note_off(self, dpid: int, off: bool) -> None:
         """Whether a switch is off: its entries change no packet, and are recorded as observed."""
-        (self._off.add if off else self._off.discard)(dpid)
+        self.record_alarms()
+        self._recorder.note_off(dpid, off, self._now_ns())
 
     def carry_out(self, decisions: Sequence[Decision], command_id: int | None = None) -> None:
         """Send decisions and record them."""
@@ -172,9 +173,9 @@ class Executor:
             match decision:
                 case Punish():
                     self._metrics.count("decisions", decision.equation.name.lower())
-                    if decision.switch in self._off:
-                        decision = replace(decision, observed=True)
-                    entry = messages.described(decision, self.settings) if xid else {}
+                    observed = decision.observed or self._recorder.is_off(decision.switch)
+                    shown = replace(decision, observed=observed)
+                    entry = messages.described(shown, self.settings) if xid else {}
                     policy = self._policy_of(decision.port)
                     cause = {"alarm_id": alarm_id, "command_id": command_id}
                     decision_id = self._recorder.punish(decision, policy, entry, now_ns, **cause)

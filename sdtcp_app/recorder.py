@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from flowdb.db import FlowDb
@@ -20,6 +21,15 @@ _SAME_CLOCK_NS = NS_PER_S
 _POLICIES = {Equation.BY_HAND: "by hand", Equation.SHARED: "equal share"}
 
 
+@dataclass(slots=True)
+class _Clamp:
+    """A clamp whose entry is in a switch. ``row_id`` None: the switch is off, so no flow is slowed down."""
+
+    decision: Punish
+    decision_id: int
+    row_id: int | None = None
+
+
 class Recorder:
     """Records alarms, decisions, clamps and the switches' answers.
 
@@ -28,6 +38,9 @@ class Recorder:
 
     A switch reports a reflex before the alarm that belongs to it. So the next alarm of the port is recorded
     as the cause of the reflex. ``counted`` gives a flow as policies see it.
+
+    A switch that is turned off keeps its entries, but they change no packet. So a clamp has a row while its
+    entry is in a switch that is on.
     """
 
     def __init__(self, flowdb: FlowDb, counted: Callable[[Flow], Flow]) -> None:
@@ -37,7 +50,27 @@ class Recorder:
         self._recorded_ns: dict[PortKey, int] = {}
         self._without_tcp: set[PortKey] = set()
         self._without_alarm: defaultdict[PortKey, list[int]] = defaultdict(list)
-        self._clamps: dict[Place, int] = {}
+        self._clamps: dict[Place, _Clamp] = {}
+        self._off: set[int] = set()
+
+    def is_off(self, dpid: int) -> bool:
+        """Whether a switch is off: its entries change no packet."""
+        return dpid in self._off
+
+    def note_off(self, dpid: int, off: bool, now_ns: int) -> None:
+        """A switch says whether it is off. If that changed, the rows of its clamps end or begin."""
+        if off == self.is_off(dpid):
+            return
+        (self._off.add if off else self._off.discard)(dpid)
+        for (_, switch), clamp in self._clamps.items():
+            if switch == dpid and off:
+                self._end(clamp, LiftReason.OFF, now_ns)
+            elif switch == dpid:
+                self._begin(clamp, now_ns)
+
+    def switch_gone(self, dpid: int) -> None:
+        """A switch disconnected: it is not known whether it is off."""
+        self._off.discard(dpid)
 
     def repeated(self, port: PortKey) -> None:
         """Count an alarm without a decision."""
@@ -100,8 +133,9 @@ class Recorder:
     ) -> int:
         """Record a decision, and its clamp or the new window of the flow's clamp.
 
-        A decision that is only observed has no clamp. Returns the decision's id. Without an alarm and a
-        command, the decision belongs to a reflex.
+        A decision that is only observed has no clamp, and one at a switch that is off has none until the
+        switch is turned on. Returns the decision's id. Without an alarm and a command, the decision belongs
+        to a reflex.
         """
         flow = decision.flow
         origin = "alarm" if alarm_id else "command" if command_id else "reflex"
@@ -142,8 +176,8 @@ class Recorder:
         """Record that an earlier window is in force again. If it is only observed, the clamp has ended."""
         if decision.punish.observed:
             self._lifted(_place(decision.punish), LiftReason.SCOPE, now_ns)
-        else:
-            self._window(decision.punish)
+        elif clamp := self._clamps.get(_place(decision.punish)):
+            self._change(clamp, decision.punish)
 
     def answered(self, decision_id: int, answer: str, now_ns: int) -> None:
         """Record the switch's answer to a decision's entry."""
@@ -154,17 +188,23 @@ class Recorder:
         self._lifted(_place(decision), decision.reason, now_ns)
 
     def _lifted(self, place: Place, reason: LiftReason, now_ns: int) -> None:
-        if clamp_id := self._clamps.pop(place, None):
-            self._flowdb.update(ClampRow, id=clamp_id, lifted_ns=now_ns, lift_reason=str(reason))
+        if clamp := self._clamps.pop(place, None):
+            self._end(clamp, reason, now_ns)
 
     def _clamped(self, decision: Punish, decision_id: int, now_ns: int) -> None:
         place = _place(decision)
-        if place in self._clamps:
-            self._window(decision)
+        if clamp := self._clamps.get(place):
+            self._change(clamp, decision)
             return
-        self._clamps[place] = self._flowdb.insert(
+        clamp = self._clamps[place] = _Clamp(decision, decision_id)
+        if not self.is_off(decision.switch):
+            self._begin(clamp, now_ns)
+
+    def _begin(self, clamp: _Clamp, now_ns: int) -> None:
+        decision = clamp.decision
+        clamp.row_id = self._flowdb.insert(
             ClampRow,
-            decision_id=decision_id,
+            decision_id=clamp.decision_id,
             flow_id=decision.flow.id,
             dpid=decision.port.dpid,
             port_no=decision.port.port_no,
@@ -172,9 +212,15 @@ class Recorder:
             pushed_ns=now_ns,
         )
 
-    def _window(self, decision: Punish) -> None:
-        if clamp_id := self._clamps.get(_place(decision)):
-            self._flowdb.update(ClampRow, id=clamp_id, window_bytes=decision.window_bytes)
+    def _change(self, clamp: _Clamp, decision: Punish) -> None:
+        clamp.decision = decision
+        if clamp.row_id is not None:
+            self._flowdb.update(ClampRow, id=clamp.row_id, window_bytes=decision.window_bytes)
+
+    def _end(self, clamp: _Clamp, reason: LiftReason, now_ns: int) -> None:
+        if clamp.row_id is not None:
+            self._flowdb.update(ClampRow, id=clamp.row_id, lifted_ns=now_ns, lift_reason=str(reason))
+            clamp.row_id = None
 
 
 def _place(decision: Punish | Lift) -> Place:

@@ -147,8 +147,7 @@ def test_sdtcp_acts_in_its_scope_only(app, datapath, scope, acts):
 
 
 def test_a_decision_at_a_switch_that_is_off_is_recorded_as_observed(app, datapath):
-    off = PortCountersFlags.OBSERVES | PortCountersFlags.OFF
-    for flags in (PortCountersFlags.NONE, off):
+    for flags in (PortCountersFlags.NONE, OFF):
         sampled(app, flags=flags)
     app.flowdb.flow_opened(make_flow())
     app.on_alarm(alarm(datapath))
@@ -158,6 +157,47 @@ def test_a_decision_at_a_switch_that_is_off_is_recorded_as_observed(app, datapat
     (decision,) = rows(app.database, DecisionRow)
     assert decision.entry["observed"] is True
     assert rows(app.database, ClampRow) == []
+
+
+OFF = PortCountersFlags.OBSERVES | PortCountersFlags.OFF
+
+
+def test_clamps_have_rows_while_their_switch_is_on(app, datapath):
+    app.flowdb.flow_opened(make_flow())
+    app.on_alarm(alarm(datapath))
+    for flags in (OFF, OFF, PortCountersFlags.NONE, OFF):
+        sampled(app, flags=flags)
+    app._obey(Command(9, "release", {"flow": 1}, "someone"), 0)
+    sampled(app, flags=PortCountersFlags.NONE)
+    app.flowdb.close()
+    first, second = rows(app.database, ClampRow)
+    assert {first.lift_reason, second.lift_reason} == {"switch turned off"}
+    assert first.lifted_ns < second.pushed_ns < second.lifted_ns
+    assert (second.decision_id, second.window_bytes) == (first.decision_id, first.window_bytes)
+
+
+def test_a_clamp_that_is_made_while_its_switch_is_off_has_a_row_from_when_it_is_on(app, datapath):
+    sampled(app, flags=OFF)
+    app.flowdb.flow_opened(make_flow())
+    app.on_alarm(alarm(datapath))
+    sampled(app, flags=PortCountersFlags.NONE)
+    app.flowdb.close()
+    (clamp,) = rows(app.database, ClampRow)
+    (decision,) = rows(app.database, DecisionRow)
+    assert (clamp.decision_id, clamp.lifted_ns) == (decision.id, None)
+    assert clamp.pushed_ns > decision.decided_ns
+
+
+def test_a_switch_that_disconnects_while_it_is_off_leaves_no_clamp(app, datapath):
+    app.flowdb.flow_opened(make_flow())
+    app.on_alarm(alarm(datapath))
+    sampled(app, flags=OFF)
+    app.on_switch_gone(SimpleNamespace(datapath=datapath))
+    app.on_samples(EventPortSamples(1, ()))
+    sampled(app, flags=PortCountersFlags.NONE)
+    app.flowdb.close()
+    (clamp,) = rows(app.database, ClampRow)
+    assert clamp.lift_reason == "switch turned off"
 
 
 def test_a_change_of_the_scope_lifts_the_clamps_at_once(app, datapath):
