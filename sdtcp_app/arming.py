@@ -4,8 +4,8 @@ A port is armed with the clamps of its next alarms, in rank order. When the queu
 activates the first armed entry and reports it. The controller then replaces it by a clamp of its own and
 disarms the port: from there on the controller chooses. The port is armed again after the end of its alarm.
 
-A port is armed again only after a change: flows came or went, or a window changed by a segment. Arming the
-same port is limited to once in an interval.
+A port is armed again only after a change: flows came or went, a window changed by a segment, or alpha is
+another. Arming the same port is limited to once in an interval.
 """
 
 from __future__ import annotations
@@ -135,8 +135,9 @@ class ArmedPorts:
 
 
 def _alike(clamps: tuple[Punish, ...], armed: tuple[Punish, ...]) -> bool:
-    """Whether the same flows are in the same order, and no window differs by a segment."""
+    """Whether the same flows are in the same order, with the same alpha and windows (within a segment)."""
     return len(clamps) == len(armed) and all(
-        new.flow.id == old.flow.id and abs(new.window_bytes - old.window_bytes) < new.flow.mss_bytes
+        (new.flow.id, new.alpha) == (old.flow.id, old.alpha)
+        and abs(new.window_bytes - old.window_bytes) < new.flow.mss_bytes
         for new, old in zip(clamps, armed, strict=True)
     )

@@ -1,5 +1,7 @@
 """The armed clamps of ports: ranked, sent only after a change, and not while a port is alarmed."""
 
+from dataclasses import replace
+
 import pytest
 
 from flowdb.flow import FiveTuple, Flow, Hop, PortKey
@@ -61,6 +63,13 @@ def test_only_changes_are_sent_at_most_once_in_an_interval(bench):
     bench.ports.touch([PORT])
     assert bench.due(EVERY + 3) == [], "it was looked at a moment ago"
     assert bench.armed(2 * EVERY + 3) == [2, 3, 4]
+
+
+def test_a_changed_alpha_is_sent(bench):
+    bench.core.parameters = replace(bench.core.parameters, alpha=9)
+    (arm,) = bench.due(S)
+    assert [clamp.alpha for clamp in arm.clamps] == [9, 9, 9]
+    assert bench.due(2 * S) == []
 
 
 def test_all_ports_are_checked_once_a_second(bench):
