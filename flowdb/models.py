@@ -321,7 +321,8 @@ class PortSampleRow(Base):
     def split(counters: Mapping[str, int]) -> dict[str, Any]:
         """Counters by name as the columns of a row."""
         columns: dict[str, Any] = {name: counters[name] for name in COUNTER_COLUMNS}
-        others = {name: counters[name] for name in (*_OTHER_COUNTERS, OBSERVES) if counters.get(name)}
+        names = (*_OTHER_COUNTERS, OBSERVES, ALARM_UP)
+        others = {name: counters[name] for name in names if counters.get(name)}
         return columns | {"other_counters": others}
 
     @staticmethod
@@ -337,9 +338,18 @@ class PortSampleRow(Base):
         """Whether the port of a row's columns counted the packets that it would change, and changed none."""
         return bool((columns["other_counters"] or {}).get(OBSERVES))
 
+    @staticmethod
+    def alarm_over(columns: Mapping[str, Any]) -> bool:
+        """Whether the port of a row's columns had no alarm. A row of an older version does not say so."""
+        others = columns["other_counters"]
+        return others is not None and not others.get(ALARM_UP)
+
 
 OBSERVES = "observes"
 """Beside the counters of a sample: 1 if the port counted packets that it would change, and changed none."""
+
+ALARM_UP = "alarm_up"
+"""Beside the counters of a sample: 1 if the port's queue was congested."""
 
 COUNTER_COLUMNS = tuple(name for name in PORT_COUNTERS if name in PortSampleRow.__table__.columns)
 """The port counters that have a column of their own in ``port_samples``."""

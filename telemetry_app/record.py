@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from flowdb.db import FlowDb
-from flowdb.models import OBSERVES, PortSampleRow
+from flowdb.models import ALARM_UP, OBSERVES, PortSampleRow
 from openflow_ext.wire import PortCountersRecord
 from telemetry_app.core import PortSample
 
@@ -23,4 +23,5 @@ def record(flowdb: FlowDb, samples: Iterable[PortSample]) -> None:
 def _columns(counters: PortCountersRecord) -> dict[str, Any]:
     """The counters as columns of a row."""
     values = {name: min(value, _LARGEST) for name, value in counters.values().items()}
-    return PortSampleRow.split(values | {OBSERVES: int(counters.observes)})
+    states = {OBSERVES: int(counters.observes), ALARM_UP: int(counters.alarm_up)}
+    return PortSampleRow.split(values | states)

@@ -11,7 +11,7 @@ from sqlalchemy import Row, and_, case, func, select
 from sqlalchemy.orm import Session, aliased
 
 from flowdb.flow import NS_PER_S, PortKey
-from flowdb.models import COUNTER_COLUMNS, AlarmRow, ClampRow, PortRow, PortSampleRow
+from flowdb.models import COUNTER_COLUMNS, AlarmRow, ClampRow, PortRow, PortSampleRow, SwitchRow
 from webui.queries.names import dpid_text
 from webui.queries.paging import AnySelect
 from webui.views import AlarmCounts, Port, PortName, Series
@@ -19,6 +19,8 @@ from weir_base.port_counters import PORT_COUNTERS
 
 ALARM_HOLDS_NS = 600 * NS_PER_S
 """An alarm without its BUF_NORMAL counts for this long, because its controller may have died."""
+_SAMPLE_TAKES_NS = NS_PER_S
+"""A sample may have been made before an alarm that arrived this much earlier."""
 
 BUSIEST = 10
 _SAMPLED = (*COUNTER_COLUMNS, "other_counters")
@@ -133,14 +135,26 @@ def _read(session: Session, statement: AnySelect, now_ns: int) -> list[Port]:
     standing = Counter((dpid, port_no) for dpid, port_no in where)  # GROUP BY in SQL would read every clamp
     alarmed = _alarmed(session, now_ns)
     return [
-        _port(row, (row.dpid, row.port_no) in alarmed, standing[row.dpid, row.port_no])
+        _port(row, _lasts(row, alarmed.get((row.dpid, row.port_no))), standing[row.dpid, row.port_no])
         for row in session.execute(statement)
     ]
 
 
-def _alarmed(session: Session, now_ns: int) -> set[tuple[int, int]]:
-    """The ports whose newest row of alarms that still count is an alarm, not its end."""
-    counts = AlarmRow.received_ns > now_ns - ALARM_HOLDS_NS
+def _lasts(row: Row[Any], alarmed_ns: int | None) -> bool:
+    """Whether the alarm of a port at ``alarmed_ns`` lasts. If its end was lost, a later sample shows that."""
+    if alarmed_ns is None:
+        return False
+    is_later = row.sampled_ns is not None and row.sampled_ns - alarmed_ns > _SAMPLE_TAKES_NS
+    return not (is_later and PortSampleRow.alarm_over(row._asdict()))
+
+
+def _alarmed(session: Session, now_ns: int) -> dict[tuple[int, int], int]:
+    """The ports whose newest row of alarms that still count is an alarm, not its end, and its time.
+
+    Ports of a switch that is not connected are left out: the end of their alarm cannot arrive.
+    """
+    gone = select(SwitchRow.dpid).where(SwitchRow.connected.is_(False))
+    counts = and_(AlarmRow.received_ns > now_ns - ALARM_HOLDS_NS, AlarmRow.dpid.not_in(gone))
     of_port = (AlarmRow.dpid, AlarmRow.port_no)
     last = select(*of_port, func.max(AlarmRow.received_ns).label("at_ns")).where(counts).group_by(*of_port)
     newest = last.subquery()
@@ -149,8 +163,9 @@ def _alarmed(session: Session, now_ns: int) -> set[tuple[int, int]]:
         AlarmRow.port_no == newest.c.port_no,
         AlarmRow.received_ns == newest.c.at_ns,
     )
-    rows = session.execute(select(*of_port).join(newest, is_newest).where(counts, AlarmRow.kind == "alarm"))
-    return {(dpid, port_no) for dpid, port_no in rows}
+    alarms = select(*of_port, AlarmRow.received_ns).join(newest, is_newest)
+    rows = session.execute(alarms.where(counts, AlarmRow.kind == "alarm"))
+    return {(dpid, port_no): received_ns for dpid, port_no, received_ns in rows}
 
 
 def counters_of(row: Row[Any]) -> dict[str, int]:

@@ -21,7 +21,7 @@ from telemetry_app.app import TelemetryApp
 from tests.support.controllers.port_samples import a_record
 from tests.support.database.rows import rows
 from tests.support.openflow.fake_datapath import FakeDatapath, event
-from weir_base.port_counters import PORT_COUNTERS
+from weir_base.port_counters import PORT_COUNTERS, PortCountersFlags
 
 VERSIONS = [(ofproto_v1_3, ofproto_v1_3_parser), (ofproto_v1_5, ofproto_v1_5_parser)]
 
@@ -103,6 +103,16 @@ def test_a_sample_row_holds_every_recorded_counter(app, datapath, first):
     recorded = {name: value for name, value in counted.items() if PORT_COUNTERS[name].recorded}
     assert PortSampleRow.join(vars(row)) == recorded
     assert all(getattr(row, name) == counted[name] for name in COUNTER_COLUMNS)
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_a_sample_row_says_whether_the_alarm_is_up(app, datapath, up):
+    flags = PortCountersFlags.ATTACHED | (PortCountersFlags.ALARM_UP if up else 0)
+    tick(app)
+    app.on_counters(reply(datapath, a_record(1, flags=flags)))
+    app.flowdb.close()
+    (row,) = rows(app.database, PortSampleRow)
+    assert PortSampleRow.alarm_over(vars(row)) is not up
 
 
 def test_a_reply_in_parts_is_published_once(app, datapath):

@@ -7,7 +7,7 @@ from sqlalchemy import null, update
 
 from flowdb.engine import open_engine
 from flowdb.flow import NS_PER_S
-from flowdb.models import COUNTER_COLUMNS, PortRow, PortSampleRow
+from flowdb.models import ALARM_UP, COUNTER_COLUMNS, PortRow, PortSampleRow, SwitchRow
 from tests.support.dashboard.application import make
 from tests.support.dashboard.incast_story import FULL, Story
 from tests.support.database.rows import wait_written
@@ -150,3 +150,43 @@ def test_an_alarm_counts_until_its_end_or_its_age_limit(open_db, url, tmp_path, 
     wait_written(db)
     (port,) = make(url, tmp_path).test_client().get("/api/v1/ports").json
     assert port["alarm_up"] is is_up
+
+
+@pytest.mark.parametrize(
+    ("after_s", "counters", "is_up"),
+    [
+        (3, {}, False),
+        (3, {ALARM_UP: 1}, True),
+        (0.5, {}, True),
+        (-3, {}, True),
+        (3, None, True),
+    ],
+    ids=["over", "lasts", "perhaps from before the alarm", "from before the alarm", "of an older version"],
+)
+def test_a_sample_shows_the_end_of_an_alarm_if_its_message_was_lost(
+    open_db, url, tmp_path, after_s, counters, is_up
+):
+    db = open_db(url)
+    db.merge(PortRow, **PORT, name="s5-eth1", hw_addr="", up=True, last_seen_ns=0)
+    at_ns = db.clock.now_ns() - 10 * NS_PER_S
+    Story(db).alarm(at_ns, 40)
+    sample = PortSampleRow.split(NO_COUNTS | (counters or {}))
+    if counters is None:
+        del sample["other_counters"]
+    db.merge(PortSampleRow, **PORT, at_ns=at_ns + int(after_s * NS_PER_S), **sample)
+    wait_written(db)
+    client = make(url, tmp_path).test_client()
+    (port,) = client.get("/api/v1/ports").json
+    assert port["alarm_up"] is is_up
+    assert client.get("/api/v1/totals").json["alarms_up"] == is_up
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_no_alarm_is_up_at_a_switch_that_is_not_connected(open_db, url, tmp_path, connected):
+    db = open_db(url)
+    db.merge(PortRow, **PORT, name="s5-eth1", hw_addr="", up=True, last_seen_ns=0)
+    db.merge(SwitchRow, dpid=PORT["dpid"], connected=connected, last_seen_ns=0)
+    Story(db).alarm(db.clock.now_ns(), 40)
+    wait_written(db)
+    (port,) = make(url, tmp_path).test_client().get("/api/v1/ports").json
+    assert port["alarm_up"] is connected
