@@ -229,6 +229,8 @@ class Topology(View):
 
 
 class Totals(View):
+    """Totals of the network. ``alarms_last_hour``: repeated ones included."""
+
     switches_up: int
     switches: int
     live_flows: int

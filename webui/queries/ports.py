@@ -22,6 +22,12 @@ ALARM_HOLDS_NS = 600 * NS_PER_S
 _SAMPLE_TAKES_NS = NS_PER_S
 """A sample may have been made before an alarm that arrived this much earlier."""
 
+ALARMS = func.sum(AlarmRow.repeats + case((AlarmRow.kind == "alarm", 1), else_=0))
+"""The number of alarms in rows of alarms.
+
+A row counts the alarms without a decision since the row before it. So the end of an alarm has some too.
+"""
+
 BUSIEST = 10
 _SAMPLED = (*COUNTER_COLUMNS, "other_counters")
 _SHOWN = tuple(name for name in PORT_COUNTERS if name in Port.model_fields)
@@ -87,14 +93,11 @@ def series(session: Session, port: PortName, since_ns: int, until_ns: int, point
 
 
 def alarm_counts(session: Session, since_ns: int, until_ns: int, points: int) -> AlarmCounts:
-    """The number of alarms in each part of an interval, without the parts that have none.
-
-    A row counts the alarms without a decision since the row before it. So the end of an alarm has some too.
-    """
+    """The number of alarms in each part of an interval, without the parts that have none."""
     every_ns = max((until_ns - since_ns) // points, 1)
     place = (AlarmRow.received_ns // every_ns).label("place")
     rows = session.execute(
-        select(place, func.sum(AlarmRow.repeats + case((AlarmRow.kind == "alarm", 1), else_=0)))
+        select(place, ALARMS)
         .where(AlarmRow.received_ns.between(since_ns, until_ns))
         .group_by(place)
         .order_by(place)

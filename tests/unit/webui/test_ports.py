@@ -128,8 +128,10 @@ def test_alarms_without_a_decision_are_counted_to_the_end_of_the_episode(open_db
     story.alarm(at_ns - NS_PER_S, 40, repeats=3)
     story.alarm(at_ns, 0, kind="normal", repeats=500)
     wait_written(db)
-    found = make(url, tmp_path).test_client().get("/api/v1/busiest?span_s=60").json["alarms"]
+    client = make(url, tmp_path).test_client()
+    found = client.get("/api/v1/busiest?span_s=60").json["alarms"]
     assert sum(found["alarms"]) == 1 + 3 + 500
+    assert client.get("/api/v1/totals").json["alarms_last_hour"] == 1 + 3 + 500
 
 
 @pytest.mark.parametrize(
