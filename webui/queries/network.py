@@ -129,7 +129,8 @@ def _port(known: dict[PortPlace, Port], place: PortName) -> Port:
 
 
 def _is_alive(run: RunRow, now_ns: int) -> bool:
-    return run.ended_ns is None and now_ns - run.last_seen_ns < ALIVE_FOR_S * NS_PER_S
+    """Whether a run was seen lately. One that was seen in the future had a clock ahead of this one."""
+    return run.ended_ns is None and abs(now_ns - run.last_seen_ns) < ALIVE_FOR_S * NS_PER_S
 
 
 def _count(session: Session, row: type, *conditions: object) -> int:

@@ -15,7 +15,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from flowdb.models import OBSERVES, PortSampleRow, SwitchRow
 from tests.support.dashboard.application import make, told_in
-from tests.support.database.rows import wait_written
+from tests.support.database.rows import put_run_ahead, wait_written
 from tests.support.fuzzing.api import ApiTarget, ParametersTarget, RequestsTarget
 from tests.support.fuzzing.short import assert_withstands
 from webui.access.accounts import Accounts
@@ -130,6 +130,15 @@ def test_ages_do_not_follow_the_clock_of_the_machine(recorded, tmp_path, monkeyp
     assert 0 < found["age_s"] < 120
     series = client.get("/api/v1/ports/0000000000000005/1/series?span_s=600&points=600").json
     assert len(series["figures"]["at_ns"]) > 50, "the last minutes end now"
+
+
+def test_a_controller_whose_clock_was_ahead_is_not_alive_for_ever(tmp_path):
+    with told_in(tmp_path, seconds=2) as story:
+        put_run_ahead(story.url)
+        client = make(story.url, tmp_path).test_client()
+        alive = {run["host"]: run["alive"] for run in client.get("/api/v1/controllers").json}
+        assert (alive.pop("another"), list(alive.values())) == (False, [True])
+        assert client.get("/api/v1/totals").json["controllers"] == 1
 
 
 @pytest.mark.parametrize(
