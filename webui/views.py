@@ -308,8 +308,9 @@ class Commands(View):
 
 
 class FlowStory(View):
-    """Everything that is known of a flow: the answer to "why is it slow?"."""
+    """Everything that is known of a flow: the answer to "why is it slow?". ``now_ns``: when it was asked."""
 
+    now_ns: int
     flow: Flow
     path: list[Hop]
     decisions: list[Decision]

@@ -13,7 +13,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from flowdb.models import CommandRow
+from flowdb.models import ClampRow, CommandRow
 from tests.support.dashboard.application import PAGES
 from tests.support.dashboard.browser import drawn, emulate, is_live, region, text_of
 from tests.support.dashboard.incast_story import Story
@@ -35,6 +35,11 @@ MARK = "getSelection().selectAllChildren(document.querySelector(arguments[0]))"
 A_TIME = """
 const time = document.querySelector("#region-flow_facts time[data-form=full]");
 return [time.innerText, time.dateTime, time.title]"""
+LINES = """
+const plot = document.querySelector("figure[data-chart=flow] .js-plotly-plot");
+const lines = plot.data.filter((one) => one.name.startsWith("window"));
+return lines.map((one) => [one.name, one.x.map(Number), one.y])"""
+HOUR_AHEAD = "const now = Date.now; Date.now = () => now() + 3600e3"
 LIVE_S = 1.0
 """The limit until a change shows (issue 7), plus the interval in which the store writes it."""
 WRITTEN_S = 0.5
@@ -111,6 +116,41 @@ def test_a_region_with_selected_text_changes_after_the_selection(browser, root, 
         "the flow is released",
         lambda text: "Slowed down on purpose" not in text,
     )
+
+
+def lines_of_windows(browser, root, story, flow):
+    """The lines of windows in the chart of a flow: their names, times in ms, and windows in kB."""
+    wait_written(story.db)
+    browser.get(f"{root}/flows/{flow.id}")
+    wait_until(lambda: drawn(browser), "every chart is drawn")
+    return browser.execute_script(LINES)
+
+
+def test_the_chart_of_a_flow_has_a_line_for_each_port_with_a_clamp(browser, root, story, flow):
+    now, spine = story.db.clock.now_ns(), flow.path[1].port
+    clamps = [
+        story.punish(flow, story.alarm(now, queue), now + n * 900_000, queue, port=(port.dpid, port.port_no))
+        for n, (queue, port) in enumerate([(91, flow.path[2].port), (300, spine)])
+    ]
+    story.lift(clamps[0], now + 4 * 900_000)
+    lines = {name: set(kb) - {None} for name, _, kb in lines_of_windows(browser, root, story, flow)}
+    found = {row.id: row.window_bytes / 1000 for row in rows(story.url, ClampRow)}
+    assert lines == {
+        "window at s5-eth1, kB": {found[clamps[0]]},
+        f"window at s{spine.dpid}-eth3, kB": {found[clamps[1]]},
+    }
+
+
+def test_the_chart_of_a_flow_ends_now_by_the_clock_of_the_server(browser, root, story, flow):
+    now = story.db.clock.now_ns()
+    story.punish(flow, story.alarm(now, 91), now, 91)
+    ahead = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": HOUR_AHEAD})
+    try:
+        ((name, times_ms, _),) = lines_of_windows(browser, root, story, flow)
+    finally:
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", ahead)
+    assert name == "window, kB"
+    assert max(times_ms) <= story.db.clock.now_ns() / 10**6
 
 
 def test_a_command_from_the_page_shows_its_outcome(logged_in, root, story, flow):

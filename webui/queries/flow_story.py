@@ -33,6 +33,7 @@ def flow_story(session: Session, flow_id: int, now_ns: int) -> FlowStory | None:
     flow = flow_view(found.flow, None if limiting is None else limiting.window_bytes)
     state, sentence = verdict(flow, path, decisions, clamps, found.totals, now_ns)
     return FlowStory(
+        now_ns=now_ns,
         flow=flow,
         path=path,
         decisions=decisions,

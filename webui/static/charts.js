@@ -95,22 +95,34 @@ function port(data) {
   })];
 }
 
-// The windows as steps: from each decision to the next decision, to the lift, or to the end.
-function windows(story, until) {
+// The windows of clamps as steps: from each decision to the next decision at the switch of the clamp, to the lift, or to the end.
+function windows(clamps, story) {
   const x = [], y = [];
   const decided = story.decisions.slice().reverse();
-  for (const clamp of story.clamps.slice().reverse()) {
-    const end = clamp.lifted_ns ?? until;
-    const set = decided.filter((one) => one.decided_ns >= clamp.pushed_ns && one.decided_ns < end);
-    if (!set.length) set.push({ decided_ns: clamp.pushed_ns, window_bytes: clamp.window_bytes });
+  for (const clamp of clamps.slice().reverse()) {
+    const end = clamp.lifted_ns ?? story.now_ns;
+    const place = decided.find((one) => one.id === clamp.decision_id)?.entry.switch ?? clamp.port.dpid;
+    const there = decided.filter((one) => one.entry.switch === place && one.decided_ns < end);
+    const first = there.findLast((one) => one.decided_ns <= clamp.pushed_ns) ?? clamp;
+    const set = [{ decided_ns: clamp.pushed_ns, window_bytes: first.window_bytes }, ...there.filter((one) => one.decided_ns > clamp.pushed_ns)];
     set.forEach((one) => { x.push(at(one.decided_ns)); y.push(one.window_bytes / 1000); });
     x.push(at(end), at(end)); y.push(set.at(-1).window_bytes / 1000, null);
   }
   return { x, y };
 }
 
+// A line for each port: a flow may have clamps at several ports at the same time.
+function windowTraces(story) {
+  const names = [...new Set(story.clamps.map((one) => one.port.name))];
+  return names.map((name, place) => ({
+    type: "scatter", mode: "lines+markers", name: names.length > 1 ? `window at ${name}, kB` : "window, kB",
+    ...windows(story.clamps.filter((one) => one.port.name === name), story),
+    line: { shape: "hv", color: css(place % 2 ? "--c6" : "--c5"), dash: DASHES[place % 5], width: 3 }, marker: { size: 8 }, connectgaps: false,
+  }));
+}
+
 async function flow(story) {
-  const now = Date.now() * 1e6;
+  const now = story.now_ns;
   const seen = story.flow.closed_ns ?? now;
   const clamps = story.clamps;
   const last = clamps.length ? Math.max(...clamps.map((one) => one.lifted_ns ?? now)) : seen;
@@ -118,10 +130,7 @@ async function flow(story) {
   const margin = Math.max((last - begun) * 0.15, 3e9);
   const since = begun - margin, until = Math.min(last + margin, now);
   const place = clamps[0]?.port ?? story.path.map((hop) => hop.port).sort((a, b) => (b.queue_pkts ?? 0) - (a.queue_pkts ?? 0))[0];
-  const traces = [{
-    type: "scatter", mode: "lines+markers", name: "window, kB", ...windows(story, now), line: { shape: "hv", color: css("--c5"), width: 3 },
-    marker: { size: 8 }, connectgaps: false,
-  }];
+  const traces = windowTraces(story);
   const lifted = clamps.filter((one) => one.lifted_ns);
   traces.push({
     type: "scatter", mode: "markers", name: "lifted", x: lifted.map((one) => at(one.lifted_ns)), y: lifted.map((one) => one.window_bytes / 1000),

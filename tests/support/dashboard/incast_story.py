@@ -143,9 +143,17 @@ class Story:
             non_tcp_percent=0,
         )
 
-    def punish(self, flow: Flow, alarm_id: int, at_ns: int, queue_pkts: int, rank: int = 0) -> int:
+    def punish(
+        self,
+        flow: Flow,
+        alarm_id: int,
+        at_ns: int,
+        queue_pkts: int,
+        rank: int = 0,
+        port: tuple[int, int] = FULL,
+    ) -> int:
         """The flow is chosen, and its window set; returns the clamp's id."""
-        dpid, port_no = FULL
+        dpid, port_no = port
         queue_bytes = queue_pkts * 1500
         wc_bytes = (RATE_BPS * RTT_US // 8_000_000 + queue_bytes) // 10
         window = max(wc_bytes // 2, MSS)
@@ -182,6 +190,7 @@ class Story:
             alpha=5,
             window_bytes=window,
             entry={
+                "switch": f"{dpid:016x}",
                 "table": 0,
                 "priority": 65535,
                 "match": f"ACKs of {flow.key}",
