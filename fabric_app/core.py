@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from app_base.headers import RST
 from app_base.pipeline import Pipeline
 from fabric_app.claims import Sighting
 from fabric_app.connections import Closed, Connections, FlowEvent
@@ -176,6 +177,8 @@ class Fabric:
         sender = self.network.hosts.get(frame.src_mac)
         if isinstance(frame.content, Segment) and sender is not None and sender.port == at:
             decisions += self._with_consequences(self.connections.on_segment(frame.content, at, now_ns))
+            if frame.content.flags & RST:  # the path of a refused connection, which opened no flow
+                decisions += self.reactive_paths.end(frame.content.key)
             if waits:
                 decisions += self._set_up_path(frame.content, frame, data, at)
         return decisions

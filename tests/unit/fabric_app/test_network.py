@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app_base.headers import ACK, FIN
+from app_base.headers import ACK, FIN, RST
 from fabric_app.connections import Changed, Closed, Opened
 from fabric_app.core import Options
 from fabric_app.core_types import LinkDown, LinkUp, Lost, Put
@@ -253,6 +253,18 @@ def test_reactive_a_syn_waits_for_its_path_on_every_switch() -> None:
         net.inject(net.hosts[src], segment(src, dst, FIN | ACK, **ports))
     assert not any(e.idle_s for table in net.tables.values() for e in table.values())
     assert len(net.core.reactive_paths) == 0
+
+
+def test_reactive_a_refused_connection_leaves_no_path() -> None:
+    net = diamond(REACTIVE)
+    meet(net, 1, 3)
+    before = {dpid: dict(table) for dpid, table in net.tables.items()}
+    syn, _ = handshake(1, 3)
+    assert net.inject(net.hosts[1], syn) == [net.hosts[3]]
+    assert len(net.core.reactive_paths) == 1
+    refused = segment(3, 1, RST | ACK, sport=80, dport=1000)
+    assert net.inject(net.hosts[3], refused) == [net.hosts[1]]
+    assert (len(net.core.reactive_paths), net.tables) == (0, before)
 
 
 def test_reactive_a_syn_whose_entries_are_gone_is_still_forwarded() -> None:
