@@ -253,7 +253,7 @@ class Fabric:
             for flow in list(self.connections):
                 path = self.network.path_now(flow.key, flow.path)
                 if path != flow.path:
-                    self.reports.led_elsewhere(flow, now_ns)
+                    self.reports.led_elsewhere(flow, path, now_ns)
                     decisions += self.connections.reroute(flow, path)
         return decisions
 

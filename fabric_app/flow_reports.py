@@ -19,7 +19,8 @@ A flow may be open without having a row: no controller saw it open, or its row w
 is written with a delay. Such a flow opens when a switch reports that it lives, with the age that the switch
 reports. A controller that connects asks for reports of all flows (the roll call). A flow that a switch of
 its path does not name ended while no controller ran, unless another switch names it. It closes when all its
-switches have answered. A switch does not name flows whose handshake it did not see.
+switches have answered. A switch does not name flows whose handshake it did not see, nor flows that were led
+to it and have sent nothing since then.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class Reports:
         self._path_of = path_of
         self._seen: dict[int, dict[int, int]] = {}
         self._led_ns: dict[int, int] = {}
+        self._joined: dict[int, set[int]] = {}
         self._unnamed: dict[int, dict[int, FiveTuple]] = {}
         self._missed: set[int] = set()
 
@@ -62,7 +64,9 @@ class Reports:
         self._unnamed[dpid] = {
             flow.id: flow.key
             for flow in self._connections
-            if flow.opened_ns < now_ns - GRACE_NS and flow.hop_at(dpid)
+            if flow.opened_ns < now_ns - GRACE_NS
+            and flow.hop_at(dpid)
+            and dpid not in self._joined.get(flow.id, ())
         }
 
     def roll_called(self, dpid: int) -> list[FlowEvent]:
@@ -102,20 +106,25 @@ class Reports:
             return self._open(dpid, key, record, now_ns)
         seen = self._seen.setdefault(flow.id, {})
         self._unnamed.get(dpid, {}).pop(flow.id, None)
+        if joined := self._joined.get(flow.id):
+            joined.discard(dpid)
         if record.kind is FlowKind.OPENED and dpid in seen and record.first_ns > flow.opened_ns + GRACE_NS:
             closed = self._connections.close(key, "replaced", record.first_ns - 1)
             return [*closed, *self._open(dpid, key, record, now_ns)]
         return self._merge(dpid, flow, seen, record)
 
-    def led_elsewhere(self, flow: Flow, now_ns: int) -> None:
-        """A flow was rerouted after a change of the topology."""
-        self._seen.pop(flow.id, None)
+    def led_elsewhere(self, flow: Flow, path: tuple[Hop, ...], now_ns: int) -> None:
+        """A flow is rerouted to ``path`` after a change of the topology. Older reports do not hold."""
+        before, seen = {hop.dpid for hop in flow.path}, self._seen.pop(flow.id, {})
+        self._seen[flow.id] = {hop.dpid: hop.out_port for hop in path if seen.get(hop.dpid) == hop.out_port}
+        self._joined[flow.id] = {hop.dpid for hop in path} - (before - self._joined.get(flow.id, set()))
         self._led_ns[flow.id] = now_ns
 
     def forget(self, flow: Flow) -> None:
         """A flow closed."""
         self._seen.pop(flow.id, None)
         self._led_ns.pop(flow.id, None)
+        self._joined.pop(flow.id, None)
         self._missed.discard(flow.id)
 
     def _open(self, dpid: int, key: FiveTuple, record: FlowRecord, now_ns: int) -> list[FlowEvent | Doubt]:

@@ -323,6 +323,27 @@ def test_a_switch_that_reconnects_calls_the_roll_again() -> None:
         assert reports.roll_called(dpid) == events
 
 
+@pytest.mark.parametrize("reporters", [(1, 2, 4), (1,)], ids=["every switch", "the first switch"])
+def test_an_idle_flow_stays_open_after_a_reroute_whose_new_switch_never_saw_it(
+    reporters: tuple[int, ...],
+) -> None:
+    reports, known, (flow,) = connections((1, 2, 4))
+    for dpid in reporters:
+        reports.on_record(dpid, named(flow, FlowKind.IDLE), NOW)
+    flow = known_as(reports, flow)
+    path = (Hop(1, 1, 3), Hop(3, 1, 2), Hop(4, 1, 2))
+    reports.led_elsewhere(flow, path, NOW)
+    known.reroute(flow, path)
+    reports.call_roll(3, 2 * NOW)
+    assert reports.roll_called(3) == []
+    reports.on_record(3, named(flow), 3 * NOW)
+    last = known_as(reports, flow)
+    for dpid in (1, 3, 4):
+        reports.call_roll(dpid, 4 * NOW)
+    events = [event for dpid in (1, 3, 4) for event in reports.roll_called(dpid)]
+    assert events == [Closed(last, "missing")], "from here on every switch should know it"
+
+
 def known_as(reports: Reports, flow: Flow) -> Flow:
     """The flow with the reported values."""
     known = reports._connections.get(flow.key)
