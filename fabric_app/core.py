@@ -93,7 +93,7 @@ class Fabric:
         }
         self._dhcp_ports = options.dhcp_ports
         self.connections = Connections(next_id, self.network.path, max_connections=options.max_connections)
-        self.reports = Reports(self.connections, self.network.path_seen)
+        self.reports = Reports(self.connections, self.network.path_seen, self.network.path_of_hosts)
         self.roll_calls = RollCalls()
         self.clocks = SwitchClocks()
         self.reactive_paths = ReactivePaths(self.network, options.entry_idle_s, options.max_connections)

@@ -5,7 +5,8 @@ flow; the reports of the other switches confirm its path. Contradictions are res
 
 - *Path*: the topology holds until a switch contradicts it. Then the switch is believed for itself, because it
   saw the data leave. The path is put together from the reports alone, and the contradiction is logged
-  (``Doubt``). Reports from before a reroute are old.
+  (``Doubt``). If a report agrees with the topology and the known path does not, a host has moved: the path
+  of the topology holds again. Reports from before a reroute or a move are old.
 - *End*: a FIN or RST at one switch ends the flow. An older or late report of another switch changes nothing;
   a report of data more than ``GRACE_NS`` later opens the flow again. Silence ends the flow only when every
   switch that reported it has reported silence.
@@ -38,6 +39,9 @@ GRACE_NS = 1_000_000_000
 PathBySeen = Callable[[FiveTuple, Mapping[int, int]], tuple[Hop, ...]]
 """The path of a flow from the topology and the ports by which it leaves some switches (dpid to port)."""
 
+PathOfHosts = Callable[[FiveTuple], tuple[Hop, ...]]
+"""The path of a flow from the topology alone; empty if there is none or a host is unknown."""
+
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
@@ -47,12 +51,18 @@ class Doubt:
 
 
 class Reports:
-    """The reports of the flows in ``connections``. ``doubts``: the number of contradictions."""
+    """The reports of the flows in ``connections``. ``doubts``: the number of contradictions.
 
-    def __init__(self, connections: Connections, path_of: PathBySeen) -> None:
+    ``_joined``: the switches to which a flow was led and that have not reported it. ``_doubted``: of flows
+    with a contradiction, the topology's path at that time.
+    """
+
+    def __init__(self, connections: Connections, path_of: PathBySeen, path_of_hosts: PathOfHosts) -> None:
         self.doubts = 0
         self._connections = connections
         self._path_of = path_of
+        self._path_of_hosts = path_of_hosts
+        self._doubted: dict[int, tuple[Hop, ...]] = {}
         self._seen: dict[int, dict[int, int]] = {}
         self._led_ns: dict[int, int] = {}
         self._joined: dict[int, set[int]] = {}
@@ -106,25 +116,25 @@ class Reports:
             return self._open(dpid, key, record, now_ns)
         seen = self._seen.setdefault(flow.id, {})
         self._unnamed.get(dpid, {}).pop(flow.id, None)
-        if joined := self._joined.get(flow.id):
-            joined.discard(dpid)
         if record.kind is FlowKind.OPENED and dpid in seen and record.first_ns > flow.opened_ns + GRACE_NS:
             closed = self._connections.close(key, "replaced", record.first_ns - 1)
             return [*closed, *self._open(dpid, key, record, now_ns)]
-        return self._merge(dpid, flow, seen, record)
+        return self._merge(dpid, flow, record, now_ns)
 
     def led_elsewhere(self, flow: Flow, path: tuple[Hop, ...], now_ns: int) -> None:
-        """A flow is rerouted to ``path`` after a change of the topology. Older reports do not hold."""
+        """A flow is led along ``path`` from now on. What switches saw of it elsewhere is old."""
         before, seen = {hop.dpid for hop in flow.path}, self._seen.pop(flow.id, {})
         self._seen[flow.id] = {hop.dpid: hop.out_port for hop in path if seen.get(hop.dpid) == hop.out_port}
         self._joined[flow.id] = {hop.dpid for hop in path} - (before - self._joined.get(flow.id, set()))
         self._led_ns[flow.id] = now_ns
+        self._doubted.pop(flow.id, None)
 
     def forget(self, flow: Flow) -> None:
         """A flow closed."""
         self._seen.pop(flow.id, None)
         self._led_ns.pop(flow.id, None)
         self._joined.pop(flow.id, None)
+        self._doubted.pop(flow.id, None)
         self._missed.discard(flow.id)
 
     def _open(self, dpid: int, key: FiveTuple, record: FlowRecord, now_ns: int) -> list[FlowEvent | Doubt]:
@@ -162,16 +172,34 @@ class Reports:
     def _path(self, key: FiveTuple, seen: Mapping[int, int]) -> tuple[Hop, ...]:
         return _entered(self._path_of(key, seen), self._connections.get(key.reverse))
 
-    def _merge(
-        self, dpid: int, flow: Flow, seen: dict[int, int], record: FlowRecord
-    ) -> list[FlowEvent | Doubt]:
-        after, contradicted = flow, not _is_on_path(flow, dpid, record)
+    def _has_moved(self, dpid: int, flow: Flow, record: FlowRecord) -> bool:
+        """Whether a host of a flow has moved: a report agrees with the topology, but not with the known path.
+
+        The path of a doubted flow is put together from contradicting reports. There the topology must have
+        changed since the doubt.
+        """
+        if _is_on_path(flow.path, dpid, record) and flow.id not in self._doubted:
+            return False
+        if record.last_ns < self._led_ns.get(flow.id, 0) + GRACE_NS:
+            return False
+        path = self._path_of_hosts(flow.key)
+        return path != self._doubted.get(flow.id, flow.path) and _is_on_path(path, dpid, record)
+
+    def _merge(self, dpid: int, flow: Flow, record: FlowRecord, now_ns: int) -> list[FlowEvent | Doubt]:
+        after = flow
         doubts: list[Doubt] = []
+        if self._has_moved(dpid, flow, record):
+            after = replace(flow, path=self._path_of_hosts(flow.key))
+            self.led_elsewhere(flow, after.path, now_ns)
+        if joined := self._joined.get(flow.id):
+            joined.discard(dpid)
+        seen, contradicted = self._seen[flow.id], not _is_on_path(after.path, dpid, record)
         if contradicted and record.last_ns < self._led_ns.get(flow.id, 0) + GRACE_NS:
             return []
         if seen.get(dpid) != record.out_port:
             seen[dpid] = record.out_port
             if contradicted:
+                self._doubted[flow.id] = self._path_of_hosts(flow.key)
                 if flow.path:
                     doubts += self._doubt(
                         dpid, flow.key, f"leaving by port {record.out_port}, not as known: it is believed"
@@ -207,7 +235,7 @@ class Reports:
                 *self._last_bytes(dpid, flow, record),
                 *self._connections.close(key, "fin", record.last_ns),
             ]
-        if not _is_on_path(flow, dpid, record):
+        if not _is_on_path(flow.path, dpid, record):
             return []
         seen = self._seen.get(flow.id, {})
         seen.pop(dpid, None)
@@ -221,9 +249,8 @@ class Reports:
         return self._connections.change(last) if last != flow else []
 
 
-def _is_on_path(flow: Flow, dpid: int, record: FlowRecord) -> bool:
-    hop = flow.hop_at(dpid)
-    return hop is not None and hop.out_port == record.out_port
+def _is_on_path(path: tuple[Hop, ...], dpid: int, record: FlowRecord) -> bool:
+    return any((hop.dpid, hop.out_port) == (dpid, record.out_port) for hop in path)
 
 
 def _entered(path: tuple[Hop, ...], back: Flow | None) -> tuple[Hop, ...]:

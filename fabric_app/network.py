@@ -195,14 +195,18 @@ class Network:
             return (Hop(src.dpid, src.port_no, dst.port_no),)
         return self.paths.between(src, dst, bucket_of(key)) or ()
 
+    def path_of_hosts(self, key: FiveTuple) -> tuple[Hop, ...]:
+        """The path of a flow between the ports of its two hosts; empty if one is unknown or there is none."""
+        src, dst = self.hosts.with_ip(key.src), self.hosts.with_ip(key.dst)
+        return self.path(key, src.port, dst.port) if src and dst else ()
+
     def path_seen(self, key: FiveTuple, seen: Mapping[int, int]) -> tuple[Hop, ...]:
         """The path of a flow that leaves switches (dpid) by the ports ``seen``."""
-        src, dst = self.hosts.with_ip(key.src), self.hosts.with_ip(key.dst)
-        if src and dst:
-            path = self.path(key, src.port, dst.port)
-            known = {hop.dpid: hop.out_port for hop in path}
-            if path and all(known.get(dpid) == port_no for dpid, port_no in seen.items()):
-                return path
+        path = self.path_of_hosts(key)
+        known = {hop.dpid: hop.out_port for hop in path}
+        if path and all(known.get(dpid) == port_no for dpid, port_no in seen.items()):
+            return path
+        src = self.hosts.with_ip(key.src)
         path = seen_path(self.paths.graph, seen)
         if src and path[0].dpid == src.port.dpid:
             path = (Hop(path[0].dpid, src.port.port_no, path[0].out_port), *path[1:])

@@ -15,7 +15,7 @@ from fabric_app.paths import UNKNOWN_PORT
 from flowdb.flow import FiveTuple, Flow, FlowState, Hop, PortKey
 from openflow_ext.wire import SCALE_UNKNOWN, CloseReason, FlowKind, FlowRecord
 from tests.support.controllers.fake_network import SECOND, FakeNetwork, diamond, link, meet
-from tests.support.openflow.scripted_switch import handshake
+from tests.support.openflow.scripted_switch import arp, handshake
 
 KEY = FiveTuple("10.0.0.1", "10.0.0.3", 1000, 80)
 OPENED = FlowRecord(
@@ -91,6 +91,37 @@ def test_a_switch_that_contradicts_the_topology_is_believed_for_itself(net: Fake
         (hop.dpid, hop.out_port) for hop in (*planned, Hop(other, 0, 2))
     }
     assert now[0] == planned[0]
+
+
+@pytest.mark.parametrize("reported_first", [False, True])
+def test_a_flow_whose_host_moves_to_another_switch_loses_its_old_hops(
+    net: FakeNetwork, reported_first: bool
+) -> None:
+    old = tell_all(net).path
+    alive = {"kind": FlowKind.ACTIVE, "out_port": 2}
+    if reported_first:
+        assert len(tell(net, 1, **alive, last_ns=net.now_ns)) == 2, "its path changes, and there is a doubt"
+    net.do(net.core.port_down(net.hosts[3], net.now_ns))
+    net.hosts[3] = PortKey(1, 2)
+    net.inject(net.hosts[3], arp(1, 3, 200))
+    (changed,) = tell(net, 1, **alive, last_ns=net.now_ns)
+    assert changed.flow.path == path(net) == (Hop(1, 1, 2),)
+    for hop in old[1:]:
+        late = {"out_port": hop.out_port, "last_ns": net.now_ns - SECOND}
+        assert tell(net, hop.dpid, kind=FlowKind.IDLE, **late) == []
+        assert tell(net, hop.dpid, kind=FlowKind.CLOSED, reason=CloseReason.SILENT, **late) == []
+    assert net.core.reports.doubts == reported_first
+
+
+def test_a_contradiction_that_lasts_changes_a_path_once(net: FakeNetwork) -> None:
+    planned = tell_all(net).path
+    other = 5 - planned[1].dpid
+    tell(net, other, out_port=2)
+    doubted = net.core.connections.get(KEY).path
+    for dpid, out_port in ((1, planned[0].out_port), (other, 2), (4, 1)):
+        tell(net, dpid, kind=FlowKind.ACTIVE, out_port=out_port, last_ns=net.now_ns + 5 * SECOND)
+        assert net.core.connections.get(KEY).path == doubted
+    assert net.core.reports.doubts == 1
 
 
 def test_reports_from_before_a_reroute_are_old(net: FakeNetwork) -> None:
@@ -268,7 +299,7 @@ def connections(*paths: tuple[int, ...]) -> tuple[Reports, Connections, list[Flo
         for at, path in enumerate(paths, 100)
     ]
     known.adopt(flows)
-    return Reports(known, lambda *_: ()), known, flows
+    return Reports(known, lambda *_: (), lambda _: ()), known, flows
 
 
 NOW = 10 * SECOND
