@@ -215,7 +215,7 @@ class Network:
     def path_now(self, key: FiveTuple, path: tuple[Hop, ...]) -> tuple[Hop, ...]:
         """The new path of a flow; its old ``path`` if there is no new one or its ends are unknown."""
         if not path:
-            return path
+            return self.path_of_hosts(key)
         src, dst = PortKey(path[0].dpid, path[0].in_port), path[-1].port
         if not {src, dst} <= self._edge_ports:
             return path

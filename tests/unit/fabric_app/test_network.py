@@ -298,6 +298,23 @@ def opened(net: FakeNetwork) -> None:
         assert net.inject(net.hosts[number], frame)
 
 
+def test_a_flow_that_opened_without_a_path_has_one_when_links_are_found() -> None:
+    net = diamond()
+    meet(net, 1, 3)
+    for one in net.links:
+        net.cut(one)
+    net.run(1)
+    for number, frame in zip((1, 3), handshake(1, 3), strict=True):
+        net.inject(net.hosts[number], frame)
+    assert {flow.path for flow in net.core.connections} == {()}
+    for one in net.links:
+        net.mend(one)
+    net.run(3)
+    for flow in net.core.connections:
+        assert flow.path == net.core.network.path_of_hosts(flow.key) != ()
+        assert flow in [event.flow for event in net.events if isinstance(event, Changed)]
+
+
 @pytest.mark.parametrize("moves", ["from a port that is down", "from a silent port", "from a removed port"])
 def test_reactive_a_connection_follows_a_host_that_moves(moves: str) -> None:
     net = diamond(REACTIVE)
