@@ -135,11 +135,10 @@ def _cause(one: ExplainedDecision) -> str:
     reflex = "the switch's reflex at " if one.decision.origin == "reflex" else ""
     if not alarm:
         return f"{reflex}an alarm that was not recorded"
+    # 0 or less: switch and controller have different clocks, so the delay is unknown (sdtcp_app/recorder.py).
     delay_us = (alarm.received_ns - alarm.crossing_ns) / 1000
-    return (
-        f"{reflex}BUF_ALARM: {alarm.queue_pkts} packets, {alarm.queue_bytes} bytes in the queue,"
-        f" received {delay_us:.0f} us after the crossing"
-    )
+    later = f", received {delay_us:.0f} us later" if delay_us > 0 else ""
+    return f"{reflex}BUF_ALARM: {alarm.queue_pkts} packets, {alarm.queue_bytes} bytes in the queue{later}"
 
 
 def _ranking(decision: Values, width: int) -> RenderableType:

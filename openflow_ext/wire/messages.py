@@ -113,7 +113,7 @@ class _QueueCrossing(Message):
 @_experimenter_message(1, "buf_alarm", _CROSSING_SPEC, "switch", non_tcp_percent=percentage)
 @dataclass(frozen=True, slots=True)
 class BufAlarm(_QueueCrossing):
-    """BUF_ALARM: the queue passed K packets (SDTCP, section III.A)."""
+    """BUF_ALARM: the queue passed K packets, or was still above K at a check (SDTCP, section III.A)."""
 
 
 @_experimenter_message(2, "buf_alarm", _CROSSING_SPEC, "switch", non_tcp_percent=percentage)

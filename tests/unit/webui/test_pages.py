@@ -10,12 +10,12 @@ from pathlib import Path
 
 import html5lib
 import pytest
-from sqlalchemy import create_engine, event, text, update
+from sqlalchemy import create_engine, event, insert, text, update
 
 from flowdb import schema
 from flowdb.db import FlowDb
 from flowdb.engine import open_engine
-from flowdb.models import DecisionRow, FlowRow, HostRow, PortRow, SwitchRow
+from flowdb.models import AlarmRow, DecisionRow, FlowRow, HostRow, PortRow, SwitchRow
 from sdtcp_app.recorder import NOT_PUSHED
 from tests.support.controllers.sdtcp_history import record
 from tests.support.dashboard.application import (
@@ -174,6 +174,22 @@ def test_a_decision_of_sdtcp_shows_every_candidate(tmp_path):
     assert "equation" not in asked
     assert client.get("/api/v1/flows/1").json["decisions"][0]["ranking"][0]["sent_bytes"] == 10**6
     assert 'href="/flows/2">10.0.0.2:1000 → 10.0.0.3:80</a>' in shown(client, "/commands")
+
+
+@pytest.mark.parametrize(
+    ("delay_ns", "shown_as"), [(184_000, "184\u00a0µs"), (0, "\u2013"), (-9_000, "\u2013")]
+)
+def test_the_delay_of_an_alarm_is_shown_if_it_is_known(tmp_path, delay_ns, shown_as):
+    """An alarm whose time is of another clock has the time of its arrival."""
+    record(tmp_path / "weir.db")
+    url = f"sqlite:///{tmp_path}/weir.db"
+    with open_engine(url).begin() as connection:
+        connection.execute(update(AlarmRow).values(crossing_ns=AlarmRow.received_ns - delay_ns))
+        port = {"dpid": 1, "port_no": 3, "name": "s1-eth3", "hw_addr": "", "up": True, "last_seen_ns": 0}
+        connection.execute(insert(PortRow).values(port))
+    client = make(url, tmp_path).test_client()
+    assert (f"the alarm {shown_as} later, and decided" in shown(client, "/flows/1")) is (delay_ns > 0)
+    assert f'<td class="number">{shown_as}</td>' in shown(client, f"/ports/{1:016x}/3")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from sqlalchemy import delete, insert, select, update
 
 from flowdb import schema
 from flowdb.engine import SchemaMismatch, open_engine
-from flowdb.models import ClampRow, DecisionRow
+from flowdb.models import AlarmRow, ClampRow, DecisionRow
 from tests.support.controllers.sdtcp_history import KEY, record
 from weir.cli import weir
 
@@ -45,6 +45,18 @@ def test_every_step_of_a_decision_is_shown(recorded):
         assert phrase in text
     ranking = [line.split()[1] for line in text.splitlines() if ">10.0.0.3:80  " in line and "MB" in line]
     assert ranking == ["10.0.0.1:1000>10.0.0.3:80", "10.0.0.2:1000>10.0.0.3:80", "10.0.0.4:1000>10.0.0.3:80"]
+
+
+def test_the_delay_of_an_alarm_is_shown_if_it_is_known(recorded):
+    """A repeated alarm has the time of its check, and an alarm of another clock the time of its arrival."""
+    assert "45000 bytes in the queue\n" in explain(recorded, "1")
+    for delay_us, phrase in ((184, "in the queue, received 184 us later\n"), (-9, "in the queue\n")):
+        with open_engine(f"sqlite:///{recorded}").begin() as connection:
+            crossing_ns = AlarmRow.received_ns - delay_us * 1000
+            connection.execute(update(AlarmRow).values(crossing_ns=crossing_ns))
+        text = explain(recorded, "1")
+        assert phrase in text
+        assert "crossing" not in text
 
 
 def test_a_punishment_by_hand_names_its_requester(recorded):
