@@ -37,7 +37,8 @@ class Recorder:
     last alarm has a row, and then one every five minutes. So the rows show which alarms last.
 
     A switch reports a reflex before the alarm that belongs to it. So the next alarm of the port is recorded
-    as the cause of the reflex. ``counted`` gives a flow as policies see it.
+    as the cause of the reflex, unless the alarm ends first: then the cause stays unknown. ``counted`` gives a
+    flow as policies see it.
 
     A switch that is turned off keeps its entries, but they change no packet. So a clamp has a row while its
     entry is in a switch that is on.
@@ -100,6 +101,7 @@ class Recorder:
         if kind == "normal":
             self._without_tcp.discard(port)
             self._recorded_ns.pop(port, None)
+            self._without_alarm.pop(port, None)
         else:
             self._recorded_ns[port] = now_ns
         same_clock = abs(now_ns - msg.crossing_ns) < _SAME_CLOCK_NS

@@ -555,6 +555,17 @@ def test_reflex_mode_arms_ports_and_replaces_activated_entries(reflex_app, datap
     assert (decision.origin, decision.alarm_id) == ("reflex", row.id)
 
 
+def test_the_end_of_an_alarm_is_not_the_cause_of_a_reflex(reflex_app, datapath):
+    armed = wire.decode_message(bytes(datapath.sent[-1].buf))
+    step = {"port_no": 3, "rank": 0, "n_i": 2, "when_ns": 5}
+    reflex_app.on_reflex(event(datapath, on=True, cookie=armed.entries[0].cookie, **step))
+    reflex_app.on_normal(alarm(datapath, port_buf_pkts=4))
+    reflex_app.on_alarm(alarm(datapath))
+    reflex_app.flowdb.close()
+    decisions = rows(reflex_app.database, DecisionRow)
+    assert [(one.origin, one.alarm_id) for one in decisions if one.origin == "reflex"] == [("reflex", None)]
+
+
 def armed_windows(datapath):
     """The windows of each message that armed a port."""
     sent = [wire.decode_message(bytes(one.buf)) for one in datapath.sent if one.msg_type == 4]
