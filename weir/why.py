@@ -159,10 +159,12 @@ def _equation(decision: Values) -> list[str]:
     lines = [f"(2)       W_c = ({bdp} + {decision.queue_bytes}) / {decision.n} = {wc} bytes"]
     if decision.equation == 3:
         lines.append(f"(3)       W_r' = max(min({wc} / 2, W_r {wr}), MSS {mss}) = {window} bytes")
-        lines.append(f"(4)       then {decision.alpha} MSS less with each ACK, down to one MSS")
     else:
         lines.append(f"(5)       all flows are slowed: W_r' = max(min({wc}, W_r {wr}), MSS {mss})")
         lines.append(f"               = {window} bytes")
+    if decision.alpha:
+        lines.append(f"(4)       then {decision.alpha} MSS less with each ACK, down to one MSS, or to the")
+        lines.append("          flow's part of the allowance if the port corrects it")
     return lines
 
 

@@ -100,6 +100,11 @@ def _reason(clamp: Clamp, decisions: Sequence[Decision]) -> str:
             f"Slowed down by hand at {clamp.port.name}. {window} until somebody releases the flow or the"
             " clamp expires."
         )
+    if latest.alpha:
+        window = (
+            f"Its window began at {clamp.window_bytes} bytes. Each ACK lowers it, down to one MSS, or to the"
+            " flow's part of the allowance if the port corrects it,"
+        )
     queue = f"{latest.alarm.queue_pkts} packets" if latest.alarm else f"{latest.queue_bytes} bytes"
     chosen = (
         f"the policy {latest.policy} chose this flow from {latest.candidates} candidates"

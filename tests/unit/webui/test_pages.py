@@ -134,7 +134,7 @@ def test_a_flow_with_several_clamps_is_held_to_the_smallest_window(open_db, url,
     client = make(url, tmp_path).test_client()
     assert [one["window_bytes"] for one in client.get("/api/v1/flows").json["items"]] == [5375]
     assert client.get(f"/api/v1/flows/{flow.id}").json["flow"]["window_bytes"] == 5375
-    assert "Its window is held at 5375 bytes" in shown(client, f"/flows/{flow.id}")
+    assert "Its window began at 5375 bytes. Each ACK lowers it" in shown(client, f"/flows/{flow.id}")
 
 
 def test_the_overview_says_since_when_a_switch_is_connected_or_gone(open_db, sqlite_url, tmp_path):

@@ -35,7 +35,8 @@ def test_every_step_of_a_decision_is_shown(recorded):
         "from 3 candidates",
         "W_c = (100 Mbit/s x 250 us + 45000) / 2 = 24062 bytes",
         "W_r' = max(min(24062 / 2, W_r 33553920), MSS 1460) = 12031 bytes",
-        "5 MSS less with each ACK",
+        "5 MSS less with each ACK, down to one MSS, or to the",
+        "flow's part of the allowance if the port corrects it",
         "switch 0000000000000001 table 0: 10.0.0.3:80>10.0.0.1:1000",
         "mod_window:12031,alpha:5, idle 5 s, hard 30 s",
         "answer    done, ",
@@ -45,6 +46,16 @@ def test_every_step_of_a_decision_is_shown(recorded):
         assert phrase in text
     ranking = [line.split()[1] for line in text.splitlines() if ">10.0.0.3:80  " in line and "MB" in line]
     assert ranking == ["10.0.0.1:1000>10.0.0.3:80", "10.0.0.2:1000>10.0.0.3:80", "10.0.0.4:1000>10.0.0.3:80"]
+
+
+def test_a_share_that_each_ack_lowers_is_shown_so(recorded):
+    """A port that corrects its allowance gets equation (5) as MOD_WINDOW, too."""
+    for alpha, is_lowered in ((5, True), (0, False)):
+        with open_engine(f"sqlite:///{recorded}").begin() as connection:
+            connection.execute(update(DecisionRow).values(equation=5, alpha=alpha))
+        text = explain(recorded, "1")
+        assert "all flows are slowed" in text
+        assert ("5 MSS less with each ACK" in text) is is_lowered
 
 
 def test_the_delay_of_an_alarm_is_shown_if_it_is_known(recorded):
