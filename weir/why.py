@@ -29,9 +29,10 @@ from weir_base import tables
 from weir_base.settings import VARIABLE, load
 
 _INDENT = 4
-_NEVER_SLOWED = (
-    "  SDTCP never slowed it down. SCCP records no decisions: on the host of a switch,\n"
-    "  `weir ports` and `weir flows` count the ACKs that it clamps."
+_NO_DECISION = (
+    "  The database holds no decision of SDTCP about it. SCCP records none, nor does\n"
+    '  SDTCP\'s mode "weights". On the host of a switch, `weir ports` and `weir flows`\n'
+    "  count the ACKs that SCCP clamps."
 )
 
 
@@ -51,7 +52,8 @@ def why(flow: str, last: int, config: str | None, db: str | None, as_json: bool)
     """Show why SDTCP slowed FLOW down.
 
     For each decision: the alarm, the candidates, the equation, the entry and the reason for the lift.
-    SCCP records no decisions: "weir ports" and "weir flows" count the ACKs that it clamps.
+    SCCP records no decisions, nor does SDTCP's mode "weights": "weir ports" and "weir flows" count the ACKs
+    that SCCP clamps.
 
     FLOW is an id, or a 5-tuple in the direction of the data, such as '10.0.0.1:40000>10.0.0.2:80'. Quote
     the 5-tuple.
@@ -83,9 +85,9 @@ def rendered(found: FlowExplanation, width: int) -> RenderableType:
     lines: list[RenderableType] = [_headline(found)]
     if not found.totals.count:
         if not found.decisions:
-            lines.append(Text(_NEVER_SLOWED))
+            lines.append(Text(_NO_DECISION))
         elif all(one.decision.entry.get("observed") for one in found.decisions):
-            lines.append(Text("  It was not slowed down: Weir observes. It would have been:"))
+            lines.append(Text("  SDTCP observed, and did not slow it down. Its decisions:"))
     for one in reversed(found.decisions):
         lines += [Text(), *_decision(one, width)]
     if found.clamps:

@@ -61,31 +61,32 @@ def verdict(
         return "punished", _reason(limiting, decisions)
     if flow.closed_ns is not None:
         slowed = (
-            f"Weir slowed it down {_times(totals.count)}, for {_duration(totals.lifted_after_ns)} in all."
+            f"SDTCP slowed it down {_times(totals.count)}, for {_duration(totals.lifted_after_ns)} in all."
             if clamps
-            else "SDTCP never slowed it down."
+            else "No clamp of SDTCP is recorded."
         )
         return "closed", f"This flow is closed ({flow.close_reason or 'no reason recorded'}). {slowed}"
     longest = _longest_queue(path, now_ns)
     if longest is not None:
         return "queue ahead", (
-            f"Weir does not slow this flow down, but its data waits in the queue of {longest.name}: "
+            f"SDTCP does not slow this flow down, but its data waits in the queue of {longest.name}: "
             f"{longest.queue_pkts} packets, shared by {longest.n_i or 'an unknown number of'} flows."
         )
     if clamps:
         last = clamps[0]
         return "was punished", (
-            f"This flow is not slowed down now. Weir slowed it down {_times(totals.count)}, the last time "
-            f"for {_duration((last.lifted_ns or 0) - last.pushed_ns)}. Reason for the lift:"
+            f"SDTCP does not slow this flow down now. It slowed it down {_times(totals.count)}, the last"
+            f" time for {_duration((last.lifted_ns or 0) - last.pushed_ns)}. Reason for the lift:"
             f" {last.lift_reason}."
         )
     if decisions and decisions[0].entry.get("observed"):
         return "free", (
-            f"Weir does not slow this flow down: it observes. It would have given the flow a window of"
+            f"SDTCP does not slow this flow down: it observes. It would have given the flow a window of"
             f" {decisions[0].window_bytes} bytes at {decisions[0].port.name}."
         )
     return "free", (
-        "Neither SDTCP nor a queue on its path slows this flow down. SCCP's share at a port may limit it."
+        "Neither a clamp of SDTCP nor a queue on its path slows this flow down. SCCP's share at a port may"
+        " limit it."
         " Otherwise the limit is at one of its ends: the application, the receiver's window, or the sender."
     )
 

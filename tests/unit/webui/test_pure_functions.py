@@ -175,7 +175,7 @@ def test_the_busiest_ports_exclude_idle_ports():
     ("flow", "queue", "clamped", "state", "phrase"),
     [
         ({}, 0, [], "free", "Otherwise the limit is at one of its ends"),
-        ({}, 44, [], "queue ahead", "waits in the queue of s1-eth1: 44 packets"),
+        ({}, 44, [], "queue ahead", "down, but its data waits in the queue of s1-eth1: 44 packets"),
         (
             {},
             0,
@@ -189,7 +189,7 @@ def test_the_busiest_ports_exclude_idle_ports():
             0,
             [],
             "closed",
-            "is closed (fin). SDTCP never slowed it down",
+            "is closed (fin). No clamp of SDTCP is recorded.",
         ),
         (
             {"closed_ns": 5},

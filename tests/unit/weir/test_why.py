@@ -105,7 +105,7 @@ def test_a_decision_that_was_only_observed_is_named_so(recorded):
         connection.execute(update(DecisionRow).values(entry=entry | {"observed": True}))
         connection.execute(delete(ClampRow))
     text = explain(recorded, "1")
-    assert "It was not slowed down: Weir observes. It would have been:" in text
+    assert "SDTCP observed, and did not slow it down." in text
     assert "no packet was changed" in text
 
 
@@ -118,14 +118,17 @@ def test_a_flow_that_was_clamped_before_weir_observed_was_slowed_down(recorded):
         connection.execute(insert(DecisionRow).values({**newest, **later, **observed}))
     text = explain(recorded, "1", "--last", "1")
     assert "no packet was changed" in text
-    assert "not slowed down" not in text
+    assert "did not slow it down" not in text
     assert "flow closed" in text, "the clamp is shown"
 
 
-def test_a_flow_without_decisions_was_never_slowed_down_by_sdtcp(recorded):
+def test_a_flow_without_decisions_may_have_been_slowed_down(recorded):
+    """SCCP and the mode "weights" record no decision, and old decisions are deleted."""
     text = explain(recorded, "4", columns=80)
-    assert "SDTCP never slowed it down." in text
-    assert "`weir ports` and `weir flows` count the ACKs that it clamps" in text
+    assert "The database holds no decision of SDTCP about it." in text
+    assert 'SDTCP\'s mode "weights"' in text
+    assert "count the ACKs that SCCP clamps" in text
+    assert "never" not in text
     assert max(map(len, text.splitlines())) <= 80
 
 
