@@ -101,10 +101,9 @@ def _headline(found: FlowExplanation) -> Text:
     text = Text(f"Flow {flow.id}  {key}", style="bold")
     end = f"closed {_local_time(flow.closed_ns)} ({flow.close_reason})" if flow.closed_ns else flow.state
     text.append(f"\n  opened {_local_time(flow.opened_ns)}, {end}; sent {_scaled(flow.sent_bytes)}B", "dim")
-    path = " -> ".join(f"{hop.dpid:016x}:{hop.out_port}" for hop in found.path)
-    text.append(
-        f"\n  MSS {flow.mss_bytes}, receiver's window scale {flow.receiver_wscale}; path {path}", "dim"
-    )
+    path = " -> ".join(f"{hop.dpid:016x}:{hop.out_port}" for hop in found.path) or "unknown"
+    scale = "unknown" if flow.receiver_wscale is None else flow.receiver_wscale
+    text.append(f"\n  MSS {flow.mss_bytes}, receiver's window scale {scale}; path {path}", "dim")
     return text
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import delete, insert, select, update
 
 from flowdb import schema
 from flowdb.engine import SchemaMismatch, open_engine
-from flowdb.models import AlarmRow, ClampRow, DecisionRow
+from flowdb.models import AlarmRow, ClampRow, DecisionRow, FlowRow, HopRow
 from tests.support.controllers.sdtcp_history import KEY, record
 from weir.cli import weir
 
@@ -130,6 +130,13 @@ def test_a_flow_without_decisions_may_have_been_slowed_down(recorded):
     assert "count the ACKs that SCCP clamps" in text
     assert "never" not in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_what_is_unknown_of_a_flow_is_named_so(recorded):
+    with open_engine(f"sqlite:///{recorded}").begin() as connection:
+        connection.execute(update(FlowRow).values(receiver_wscale=None))
+        connection.execute(delete(HopRow))
+    assert "receiver's window scale unknown; path unknown\n" in explain(recorded, "4")
 
 
 def test_at_least_one_decision_is_shown(recorded):
