@@ -49,7 +49,7 @@ Part = Callable[[], str]
 @click.option(
     "--log", "logs", multiple=True, type=click.Path(path_type=Path), help="Add this log; can be repeated."
 )
-@click.option("--name", help="Name of the data plane (default weir).")
+@click.option("--name", help="Name of the data plane (default: [switch] name).")
 @click.option("--config", type=click.Path(exists=True, dir_okay=False), help="The configuration file.")
 def support(out: Path | None, logs: tuple[Path, ...], name: str | None, config: str | None) -> None:
     """Write a bundle for a bug report: a tar.gz that only you can read.

@@ -42,7 +42,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
         click.option("--rundir", type=click.Path(path_type=Path), help="Open vSwitch's run directory."),
-        click.option("--name", help="Name of the data plane (default weir)."),
+        click.option("--name", help="Name of the data plane (default: [switch] name)."),
         click.option("--bridge", "bridges", multiple=True, help="Only this bridge; can be repeated."),
     ):
         command = option(command)

@@ -19,12 +19,14 @@ import click
 from rich.console import Group
 from rich.live import Live
 
+from openflow_ext.switch.config import SwitchSettings
 from openflow_ext.switch.dataplane.interface import DataPlaneError, NoShare, NoSuchPort
 from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
 from openflow_ext.switch.dataplane.rules import CountOp, Network, Rule, TcpMatch, WindowOp
 from openflow_ext.switch.errors import SwitchError
 from weir_base import tables
 from weir_base.port_counters import PORT_COUNTERS, PortCounter
+from weir_base.settings import SettingsError, load
 from weir_base.tables import Column
 
 Row = dict[str, Any]
@@ -34,7 +36,7 @@ WATCH_S = 1.0
 GROWING = tuple(name for name, counter in PORT_COUNTERS.items() if counter.kind == "counter")
 """The counters that only grow. ``--watch`` shows by how much each grows in a second."""
 
-_name_option = click.option("--name", default="weir", show_default=True, help="Name of the data plane.")
+_name_option = click.option("--name", help="Name of the data plane (default: [switch] name).")
 
 
 def _counter_column(counter: PortCounter) -> Column:
@@ -103,15 +105,18 @@ FLOW_COLUMNS = (
 
 
 @contextlib.contextmanager
-def _opened(name: str, as_json: bool) -> Iterator[PinnedMaps]:
-    """The maps of a data plane. An error is printed as one line, and the command ends with exit code 1."""
+def _opened(name: str | None, as_json: bool) -> Iterator[PinnedMaps]:
+    """The maps of a data plane, by default of the one that the settings name.
+
+    An error is printed as one line, and the command ends with exit code 1.
+    """
     try:
-        maps = PinnedMaps(name)
+        maps = PinnedMaps(name or load("switch", SwitchSettings).name)
         try:
             yield maps
         finally:
             maps.close()
-    except (DataPlaneError, SwitchError) as error:
+    except (DataPlaneError, SettingsError, SwitchError) as error:
         if as_json:
             click.echo(json.dumps({"event": "error", "message": str(error)}))
         else:
@@ -129,7 +134,12 @@ def _opened(name: str, as_json: bool) -> Iterator[PinnedMaps]:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per reading, with every field.")
 @click.option("--watch", is_flag=True, help="Read again each second, with rates, until Ctrl-C.")
 def ports(
-    name: str, wanted: tuple[str, ...], columns: tuple[str, ...], sort: str | None, as_json: bool, watch: bool
+    name: str | None,
+    wanted: tuple[str, ...],
+    columns: tuple[str, ...],
+    sort: str | None,
+    as_json: bool,
+    watch: bool,
 ) -> None:
     """Show the ports of an extended switch: N_i, queue, fair share, alarms and other counters.
 
@@ -278,7 +288,7 @@ def _interface(ifindex: int) -> str:
 @tables.options((*ENTRY_COLUMNS, *FLOW_COLUMNS))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with every field.")
 def flows(
-    name: str, tracked: bool, limit: int, columns: tuple[str, ...], sort: str | None, as_json: bool
+    name: str | None, tracked: bool, limit: int, columns: tuple[str, ...], sort: str | None, as_json: bool
 ) -> None:
     """Show the extension's part of the flow entries with its counters, or the tracked TCP flows.
 

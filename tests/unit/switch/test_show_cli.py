@@ -6,6 +6,7 @@ import itertools
 import json
 from dataclasses import replace
 from ipaddress import ip_network
+from pathlib import Path
 from threading import Event
 from typing import Any, ClassVar
 
@@ -74,6 +75,20 @@ def test_ports_are_ordered_by_bridge_and_port_number() -> None:
         ("lo", 2, 1, 1),
     ]
     assert "999,999" in output(show_cli.ports)
+
+
+def test_the_settings_name_the_data_plane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(show_cli, "PinnedMaps", lambda name: opened.append(name) or Maps(name))
+    file = tmp_path / "weir.toml"
+    file.write_text('[switch]\nname = "filed"\n')
+    monkeypatch.setenv("WEIR_CONFIG", str(file))
+    for command in (show_cli.ports, show_cli.flows):
+        output(command)
+        output(command, "--name", "other")
+    assert opened == ["filed", "other"] * 2
+    file.write_text("[switch]\nname = 5\n")
+    assert "[switch] name" in refusal(show_cli.ports)
 
 
 def test_ports_states_the_size_of_the_flow_table() -> None:
