@@ -77,6 +77,7 @@ def switch(
     Options override it.
       bridges, controllers, name, rundir        as the options
       private_key, certificate, ca_certificate  for ssl: controllers (default: as in ovs-vsctl set-ssl)
+      check_host_names  whether the certificate of an ssl: controller must name its host
       max_flows       TCP flows that can be tracked; each takes 0.3 KB of memory
                       (none: about 1 % of the memory, 65,536 to a million flows)
       assumed_scale   window scale if no handshake was seen (none: such flows are not clamped)
@@ -86,6 +87,8 @@ def switch(
                       a controller's PORT_CONFIG overrides it
       mark_all_pkts   mark all of them from this length on, and between the two lengths a share that
                       rises linearly (0: mark all beyond mark_pkts)
+      packet_ins_per_s  limit of packet-ins to each controller (1000; 0: none)
+      mode            act, or observe: everything is counted, and no packet is changed
       framing         experimenter, or native: alarms are message types of OpenFlow 1.3
 
     \b

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -50,6 +51,13 @@ def test_invalid_options_are_an_error_of_one_line(argv: tuple[str, ...], said: s
     assert said in output[0]
     code, output = lines(*argv, "--json")
     assert said in json.loads(output[0])["message"]
+
+
+def test_the_help_names_every_setting() -> None:
+    code, output = lines("--help")
+    assert code == 0
+    words = set(re.findall(r"\w+", "\n".join(output).partition("Settings:")[2]))
+    assert set(SwitchSettings.model_fields) - words == set()
 
 
 def test_a_run_directory_without_open_vswitch_is_an_error(tmp_path: Path) -> None:
