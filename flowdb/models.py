@@ -196,7 +196,7 @@ class AlarmRow(Base):
 
 
 class CommandRow(Base):
-    """A command from a person to a controller; ``kind``: "release", "protect", "punish" or "policy".
+    """A command from a person to a controller; ``kind``: one of ``commands.KINDS``.
 
     ``taken_run_id``: the run that claimed it. ``outcome``: a sentence, NULL until the command is done.
     """

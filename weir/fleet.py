@@ -18,7 +18,7 @@ from flowdb.models import CommandRow
 from weir_base.settings import VARIABLE, load
 
 WAIT_S = 15.0
-"""A controller looks for commands every second, and its switches answer within three."""
+"""A controller looks for commands every half second, and its switches answer within three seconds."""
 POLL_S = 0.2
 
 

@@ -47,7 +47,10 @@ def _with_common_options(command: Command) -> Command:
 def demo_command(
     queries: int, out: Path | None, unpinned: bool, controller_port: int | None, as_json: bool
 ) -> None:
-    """Run one incast under plain TCP and both controllers: alone, beside long flows, and with 60 workers."""
+    """Run one incast in three cases: alone, beside long flows, and with 60 workers.
+
+    The schemes are plain TCP, plain TCP with a minimum RTO of 5 ms, SDTCP, SCCP, and both controllers.
+    """
     _carry_out(lambda: replace(demo(queries), pinned=not unpinned), out, controller_port, as_json)
 
 

@@ -12,7 +12,7 @@ from webui.services import services
 blueprint = Blueprint("experiments", __name__)
 add_entry("experiments.index", "Experiments", 50)
 MISSING = "there is no such result folder; [web] results names the folder that is searched"
-NO_REPORT = "this experiment has no report; write it: weir lab report"
+NO_REPORT = "this experiment has no report; write it: weir lab report FOLDER"
 
 
 @blueprint.get("/experiments")
