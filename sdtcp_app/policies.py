@@ -104,7 +104,7 @@ def load_policy(name: str) -> Policy:
         if colon:
             found = getattr(import_module(module), attribute)
             return found
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # the module of another package may fail in any way
         raise ValueError(f"policy {name!r} cannot be loaded: {error}") from error
     raise ValueError(f"unknown policy {name!r}; use one of {', '.join(policy_names())}, or module:function")
 

@@ -112,6 +112,13 @@ def test_a_policy_is_named_by_its_entry_point(monkeypatch):
     assert order(policy="mine") == [3, 2, 1, 4]
 
 
+def test_a_policy_whose_module_fails_is_named(tmp_path, monkeypatch):
+    (tmp_path / "policy_with_a_typo.py").write_text("BULK_PORTS = frozenst({873})\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match="'policy_with_a_typo:rank' cannot be loaded: name 'frozenst'"):
+        SdtcpSettings(policy="policy_with_a_typo:rank")
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
