@@ -112,9 +112,15 @@ def check_collisions(stages: Iterable[Stage], section_names: Iterable[str] = ())
 
 
 def settings_models() -> dict[str, type[Section]]:
-    """The model of every section of the configuration file, by the section's name. Raises StageError."""
-    models: dict[str, type[Section]] = {
-        point.name: point.load() for point in entry_points(group=SETTINGS_GROUP)
-    }
+    """The model of every section of the configuration file, by the section's name.
+
+    Raises StageError if one cannot be loaded, and as ``installed_stages``.
+    """
+    models: dict[str, type[Section]] = {}
+    for point in entry_points(group=SETTINGS_GROUP):
+        try:
+            models[point.name] = point.load()
+        except Exception as error:  # the module of another package may fail in any way
+            raise StageError(f"section [{point.name}] ({point.value}) cannot be loaded: {error}") from error
     models |= {stage.name: stage.settings for stage in installed_stages()}
     return dict(sorted(models.items()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 
 import pytest
 
@@ -22,6 +23,13 @@ def test_the_tables_and_cookies_of_weir_s_own_stages_stay_as_they_are() -> None:
 @pytest.mark.parametrize("name", ["fabric", "flowdb", "sccp", "sdtcp", "switch", "telemetry", "web"])
 def test_every_section_is_found(name: str) -> None:
     assert issubclass(settings_models()[name], Section)
+
+
+def test_a_section_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = EntryPoint("mine", "no_such_package.config:MySettings", "weir.settings")
+    monkeypatch.setattr("app_base.stage.entry_points", lambda group: [broken])
+    with pytest.raises(StageError, match=r"section \[mine\] \(no_such_package.config:MySettings\) cannot be"):
+        settings_models()
 
 
 @pytest.mark.parametrize("table", [-1, 2, 9, 32, 255])
