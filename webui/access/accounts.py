@@ -144,18 +144,22 @@ class Accounts:
                 self._file, self._read_at = _File(secret_key=self._file.secret_key), None
             return self._file
         except OSError as error:
-            raise AccountsError(f"{self._path}: cannot be read ({error.strerror})") from error
+            raise self._unreadable(error) from error
         if (state := (stat.st_mtime_ns, stat.st_ino)) != self._read_at:
             try:
                 self._file = _File.model_validate_json(self._path.read_bytes())
             except OSError as error:
-                raise AccountsError(
-                    f"{self._path}: cannot be read ({error.strerror}); give the file to the user of weir web"
-                ) from error
+                raise self._unreadable(error) from error
             except ValidationError as error:
                 raise AccountsError(f"{self._path} is not an accounts file; move it away") from error
             self._read_at = state
         return self._file
+
+    def _unreadable(self, error: OSError) -> AccountsError:
+        return AccountsError(
+            f"{self._path}: cannot be read ({error.strerror}); run weir accounts as root, give the file and"
+            " its folder to the user of weir web, or name another file in [web] accounts"
+        )
 
     def _write(self) -> None:
         text = json.dumps(self._file.model_dump(), indent=1)

@@ -329,6 +329,8 @@ def test_a_removed_accounts_file_admits_nobody(tmp_path):
 
 def test_an_invalid_accounts_file_is_refused(tmp_path):
     (tmp_path / "accounts.json").write_text("[]")
+    with pytest.raises(AccountsError, match=r"cannot be read \(Not a directory\); run weir accounts as root"):
+        Accounts(tmp_path / "accounts.json" / "below.json")
     with pytest.raises(AccountsError, match="is not an accounts file"):
         Accounts(tmp_path / "accounts.json")
 
