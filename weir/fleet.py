@@ -59,7 +59,8 @@ def _ask(kind: Kind, config: str | None, db: str | None) -> None:
         done = _await_outcome(engine, command_id) or _withdraw(engine, command_id)
     if done is None:
         raise click.ClickException(
-            f"no controller answered within {WAIT_S:.0f} s: is one running with this database?"
+            f"no controller answered within {WAIT_S:.0f} s: start one with this database,"
+            f" or run `weir {kind}` on the host of each switch"
         )
     succeeded, outcome = done
     if not succeeded:

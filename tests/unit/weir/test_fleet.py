@@ -23,6 +23,7 @@ def test_a_command_that_no_controller_took_is_withdrawn(sqlite_url, open_db, mon
     done = CliRunner().invoke(fleet, ["off", "--db", sqlite_url])
     assert done.exit_code == 1
     assert "no controller answered within" in done.output
+    assert "run `weir off` on the host of each switch" in done.output
     (row,) = rows(sqlite_url, CommandRow)
     assert (row.succeeded, row.outcome) == (False, "withdrawn: no controller took it")
     assert db.take_commands() == []
