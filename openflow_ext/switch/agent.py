@@ -237,8 +237,8 @@ class Agent:
     async def _follow_ovs(self) -> None:
         """Follow the changes of bridges and ports. A failure is retried after RETRY_S."""
         while True:
-            unattached = any(extended.bridge.ports.unattached for extended in self._extended)
-            failed = unattached or bool(self._last_errors.get("ovs"))
+            unfinished = any(extended.bridge.ports.unfinished for extended in self._extended)
+            failed = unfinished or bool(self._last_errors.get("ovs"))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_S if failed else None):
                     await self._db.changed.wait()

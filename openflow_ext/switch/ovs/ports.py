@@ -113,6 +113,7 @@ class Ports:
         self._bridge = bridge
         self._dataplane = dataplane
         self._adopted = set(adopted)
+        self._undetached: set[int] = set()
         self._ports: dict[int, Port] = {}
         self._settings = settings or PortSettings()
         self._distrusted: set[int] = set()
@@ -135,12 +136,16 @@ class Ports:
         raise NoSuchPort(f"the bridge has no port {port_no} that can carry the programs")
 
     def detach_missing(self, links: Collection[Link]) -> None:
-        """Detach the ports that the bridge no longer has.
+        """Detach the ports that the bridge no longer has. One that cannot be detached is tried at each call.
 
         A port may have moved to another bridge, so call this for every bridge before ``sync`` of any.
         """
         wanted = {link.ifindex for link in links}
-        for ifindex in [i for i in (*self._ports, *self._adopted) if i not in wanted]:
+        self._undetached -= wanted
+        if self._undetached:
+            owners = self._dataplane.attached()
+            self._undetached = {i for i in self._undetached if owners.get(i) == self._bridge}
+        for ifindex in {*self._ports, *self._adopted, *self._undetached} - wanted:
             self._detach(ifindex)
 
     def sync(self, links: Collection[Link], egresses: Mapping[int, Egress]) -> None:
@@ -164,9 +169,9 @@ class Ports:
         self._log_shares()
 
     @property
-    def unattached(self) -> bool:
-        """Whether a port does not carry the programs."""
-        return not all(port.attached for port in self)
+    def unfinished(self) -> bool:
+        """Whether a port does not carry the programs, or an interface that has left the bridge does."""
+        return bool(self._undetached) or not all(port.attached for port in self)
 
     def update(self, egresses: Mapping[int, Egress]) -> None:
         """Take over changed rates and queues. Other interfaces are ignored."""
@@ -216,8 +221,11 @@ class Ports:
         try:
             self._dataplane.detach(ifindex)
         except DataPlaneError as error:
-            log.warning("port %s: %s", name, error)
+            if ifindex not in self._undetached:
+                log.warning("port %s still carries the programs: %s", name, error)
+            self._undetached.add(ifindex)
         else:
+            self._undetached.discard(ifindex)
             log.info("port %s detached", name)
 
     def _update_egress(self, port: Port, egress: Egress) -> None:

@@ -27,11 +27,15 @@ def _close_all(descriptors: Iterable[int]) -> None:
 
 
 class FakeDataPlane:
-    """A data plane in memory. ``room``: rules that fit; ``refuses``: interfaces that cannot be attached."""
+    """A data plane in memory. ``room``: rules that fit; ``refuses``: interfaces that cannot be attached.
+
+    ``keeps``: interfaces that cannot be detached.
+    """
 
     def __init__(self, room: int = 1000) -> None:
         self.room = room
         self.refuses: set[int] = set()
+        self.keeps: set[int] = set()
         self.in_kernel: set[int] = set()
         self.ports: dict[int, tuple[str, int, int]] = {}
         self.configured: dict[int, tuple[PortSettings, int]] = {}
@@ -65,6 +69,8 @@ class FakeDataPlane:
             self.in_kernel.add(ifindex)
 
     def detach(self, ifindex: int) -> None:
+        if ifindex in self.keeps:
+            raise DataPlaneError(f"interface {ifindex}: Device or resource busy")
         self.ports.pop(ifindex, None)
         self.configured.pop(ifindex, None)
 

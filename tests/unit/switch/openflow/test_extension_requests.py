@@ -404,6 +404,33 @@ def test_a_port_can_move_to_another_bridge_and_back() -> None:
         assert plane.attached() == {11: owner, 12: owner}
 
 
+def test_a_detach_that_fails_is_repeated(caplog: pytest.LogCaptureFixture) -> None:
+    plane = FakeDataPlane()
+    ports = Ports(1, plane)
+    ports.sync(LINKS, {})
+    plane.keeps = {11, 12}
+    for _ in range(2):
+        ports.detach_missing([])
+        assert (len(ports), ports.unfinished, plane.attached()) == (0, True, {11: 1, 12: 1})
+    assert caplog.text.count("Device or resource busy") == 2, "each port is logged once"
+    plane.keeps.clear()
+    plane.attach(12, "s1-eth2", 2, 1)
+    ports.detach_missing([])
+    assert (ports.unfinished, plane.attached()) == (False, {12: 2}), "another bridge has taken over port 12"
+
+
+def test_a_port_that_comes_back_before_it_was_detached_stays() -> None:
+    plane = FakeDataPlane()
+    ports = Ports(1, plane)
+    ports.sync(LINKS, {})
+    plane.keeps = {11}
+    ports.detach_missing(LINKS[1:])
+    plane.keeps.clear()
+    ports.detach_missing(LINKS)
+    ports.sync(LINKS, {})
+    assert (ports.unfinished, plane.attached()) == (False, {11: 1, 12: 1})
+
+
 def test_an_adopted_port_keeps_its_settings() -> None:
     plane = FakeDataPlane()
     plane.attach(11, "s1-eth1", 1, 1)
