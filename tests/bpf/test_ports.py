@@ -1,13 +1,18 @@
-"""The slots of ports: interface numbers that map to the same slot."""
+"""The slots of ports: interface numbers that map to the same slot. The programs on an interface."""
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
+from libbpf_cffi import libbpf
 from openflow_ext.switch.dataplane.interface import DataPlaneError, NoSuchPort
+from openflow_ext.switch.dataplane.kernel import KernelDataPlane
 from openflow_ext.switch.dataplane.structs import constants
 from tests.support.data_plane.bench import BRIDGE, OFPORT, PORT, Bench
 from tests.support.data_plane.packets import Segment
+from tests.support.data_plane.slow_port import SLOW_BRIDGE
 
 pytestmark = pytest.mark.beside_others
 
@@ -54,3 +59,14 @@ def test_slot_is_cleared_for_the_next_port(bench: Bench) -> None:
     bench.plane.detach(PORT)
     bench.plane.enter_port(PORT, BRIDGE, OFPORT)
     assert bench.counters.n_i == 0
+
+
+def test_an_interface_has_the_ingress_program_of_one_datapath(port: tuple[str, KernelDataPlane]) -> None:
+    """The bridge's datapath_type changes to the kernel datapath and back."""
+    name, plane = port
+    ifindex = socket.if_nametoindex(name)
+    for kernel_datapath in (True, False):
+        plane.attach(ifindex, name, SLOW_BRIDGE, OFPORT, kernel_datapath=kernel_datapath)
+        by_xdp = bool(plane.pinned.qdiscs.xdp(ifindex))
+        by_tc = bool(libbpf.tc_program(ifindex, libbpf.TC_INGRESS))
+        assert (by_xdp, by_tc) == (not kernel_datapath, kernel_datapath)

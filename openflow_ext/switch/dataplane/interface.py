@@ -166,6 +166,7 @@ class DataPlane(Protocol):
 
         ``kernel_datapath``: at tc's ingress hook, which is before the kernel datapath of Open vSwitch and
         before Linux bridges. Otherwise by XDP, which is before the packet sockets of the userspace datapath.
+        The program of the other kind is detached.
         """
 
     def detach(self, ifindex: int) -> None:

@@ -34,7 +34,11 @@ from openflow_ext.switch.dataplane.pinned_maps import BPFFS, PinnedMaps
 from openflow_ext.switch.dataplane.port_records import observed, untracked
 from openflow_ext.switch.dataplane.removal import (
     INGRESS_NAME,
+    INGRESS_TC_NAME,
+    detach_ingress_tc,
     detach_programs,
+    detach_xdp,
+    is_named,
     next_folder,
     old_folder,
     remove_data_plane,
@@ -52,7 +56,6 @@ from weir_base.window import bdp_bytes, drain_ns
 log = logging.getLogger(__name__)
 
 NO_SCALE = 0xFF
-INGRESS_TC_NAME = "weir_ingress_tc"
 EGRESS_NAME = "weir_egress"
 MOVE_NAME = "weir_move"
 _LOADED_WHEN_USED = (INGRESS_NAME, INGRESS_TC_NAME, MOVE_NAME)
@@ -215,11 +218,17 @@ class KernelDataPlane:
             raise DataPlaneError(f"{ifname}: {error}") from error
 
     def _hook(self, ifindex: int, ifname: str, kernel_datapath: bool) -> None:
-        """Attach the programs to an interface, in place of earlier ones. Raises BpfError."""
+        """Attach the programs to an interface, in place of earlier ones. Raises BpfError.
+
+        The bridge may have had the other kind of datapath. Both ingress programs would handle each packet
+        twice.
+        """
         libbpf.tc_attach(ifindex, libbpf.TC_EGRESS, self.program(EGRESS_NAME))
         if kernel_datapath:
+            detach_xdp(ifindex, self.pinned.qdiscs)
             libbpf.tc_attach(ifindex, libbpf.TC_INGRESS, self.program(INGRESS_TC_NAME))
         else:
+            detach_ingress_tc(ifindex)
             self._attach_xdp(ifindex, ifname)
 
     def enter_port(self, ifindex: int, bridge: int, ofport: int) -> None:
@@ -543,7 +552,7 @@ class KernelDataPlane:
         """
         program = self.program(INGRESS_NAME)
         attached = next(iter(self.pinned.qdiscs.xdp(ifindex).values()), 0)
-        if attached and libbpf.program_name(attached) != INGRESS_NAME[: libbpf.PROGRAM_NAME_MAX]:
+        if attached and not is_named(attached, INGRESS_NAME):
             raise BpfError(
                 errno.EBUSY, f"it has another XDP program (id {attached}): detach that program first"
             )

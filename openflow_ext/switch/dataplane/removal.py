@@ -15,6 +15,7 @@ from openflow_ext.switch.dataplane.pinned_maps import BPFFS
 from openflow_ext.switch.dataplane.qdiscs import Qdiscs
 
 INGRESS_NAME = "weir_ingress"
+INGRESS_TC_NAME = "weir_ingress_tc"
 _HOOKS = (libbpf.TC_INGRESS, libbpf.TC_EGRESS)
 
 
@@ -56,14 +57,32 @@ def detach_programs(ifindex: int, qdiscs: Qdiscs) -> None:
 
     The interface may be gone. Raises BpfError.
     """
-    with _gone_is_fine():
-        for mode, program in qdiscs.xdp(ifindex).items():
-            if libbpf.program_name(program) == INGRESS_NAME[: libbpf.PROGRAM_NAME_MAX]:
-                libbpf.xdp_detach(ifindex, mode)
+    detach_xdp(ifindex, qdiscs)
     for hook in _HOOKS:
         with _gone_is_fine():
             libbpf.tc_detach(ifindex, hook)
     qdiscs.remove_empty_clsact(ifindex)
+
+
+def detach_xdp(ifindex: int, qdiscs: Qdiscs) -> None:
+    """Detach Weir's XDP program from an interface, if there is one. Raises BpfError."""
+    with _gone_is_fine():
+        for mode, program in qdiscs.xdp(ifindex).items():
+            if is_named(program, INGRESS_NAME):
+                libbpf.xdp_detach(ifindex, mode)
+
+
+def detach_ingress_tc(ifindex: int) -> None:
+    """Detach Weir's program from tc's ingress hook of an interface, if there is one. Raises BpfError."""
+    with _gone_is_fine():
+        program = libbpf.tc_program(ifindex, libbpf.TC_INGRESS)
+        if program and is_named(program, INGRESS_TC_NAME):
+            libbpf.tc_detach(ifindex, libbpf.TC_INGRESS)
+
+
+def is_named(program_id: int, name: str) -> bool:
+    """Whether a program has this name, of which the kernel keeps the first characters. Raises BpfError."""
+    return libbpf.program_name(program_id) == name[: libbpf.PROGRAM_NAME_MAX]
 
 
 def remove_pins(folder: Path) -> None:

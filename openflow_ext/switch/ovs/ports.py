@@ -46,7 +46,8 @@ class Link:
 class Port:
     """A port that should carry the programs.
 
-    ``egress``: the rate and queue of its qdisc or link. ``reflex_level``: reflex entries of a lower rank are
+    ``egress``: the rate and queue of its qdisc or link. ``in_kernel``: the programs are those for the kernel
+    datapath. ``reflex_level``: reflex entries of a lower rank are
     active. ``no_share``: why the port sets no fair share; ``logged``: the part of that in the log.
     ``untracked``: the number of flows that the flow table refused, the last of them at ``refused_s``.
     """
@@ -55,6 +56,7 @@ class Port:
     egress: Egress = Egress()
     settings: PortSettings = field(default_factory=PortSettings)
     attached: bool = False
+    in_kernel: bool = False
     armed: tuple[Rule, ...] = ()
     reflex_level: int = 0
     untracked: int = 0
@@ -151,15 +153,15 @@ class Ports:
     def sync(self, links: Collection[Link], egresses: Mapping[int, Egress]) -> None:
         """Attach new ports, retry ports that failed, and update the capacity of the ports in ``egresses``.
 
-        A port that cannot be attached is logged once and tried again at the next call.
+        After a change of ``kernel_datapath`` the programs of all ports are exchanged. A port that cannot be
+        attached is logged once and tried again at the next call.
         """
         for link in links:
             port = self._ports.get(link.ifindex)
-            if port is None or port.link != link:
-                egress = egresses.get(link.ifindex, Egress())
-                fresh = Port(link, settings=self._settings)
-                port = dataclasses.replace(port, link=link, attached=False) if port else fresh
-                port.egress = egress
+            if port is None or port.link != link or port.in_kernel != self.kernel_datapath:
+                before = port or Port(link, settings=self._settings)
+                port = dataclasses.replace(before, link=link, attached=False, in_kernel=self.kernel_datapath)
+                port.egress = egresses.get(link.ifindex, before.egress)
                 self._ports[link.ifindex] = port
                 self._attach(port, first=True)
             elif not port.attached:

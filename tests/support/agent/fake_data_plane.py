@@ -65,8 +65,7 @@ class FakeDataPlane:
         if ifindex in self.refuses:
             raise DataPlaneError(f"{ifname}: no XDP on this device")
         self.ports[ifindex] = (ifname, bridge, ofport)
-        if kernel_datapath:
-            self.in_kernel.add(ifindex)
+        (self.in_kernel.add if kernel_datapath else self.in_kernel.discard)(ifindex)
 
     def detach(self, ifindex: int) -> None:
         if ifindex in self.keeps:

@@ -475,6 +475,16 @@ def test_ports_of_the_kernel_datapath_are_attached_as_such() -> None:
     assert plane.in_kernel == {11, 12}
 
 
+def test_the_programs_follow_a_change_of_the_datapath(bench: Bench) -> None:
+    bench.configure(1, WINDOW, common_rtt_us=300)
+    for in_kernel, expected in ((True, {11, 12}), (False, set[int]())):
+        bench.ports.kernel_datapath = in_kernel
+        bench.sync(LINKS, {})
+        assert bench.plane.in_kernel == expected
+    settings, capacity_bps = bench.plane.configured[11]
+    assert (settings.common_rtt_us, capacity_bps) == (300, 100 * MBIT), "settings and rate stay in force"
+
+
 # -- ports without a fair share ------------------------------------------------------------------------
 
 
