@@ -152,7 +152,7 @@ class Session:
 
     def from_switch(self, message: bytes) -> Verdict:
         """The verdict on a message of one of the types FROM_SWITCH."""
-        if message[1] in (of.OFPT_ROLE_REPLY, of.OFPT_ERROR) and message[4:8] == self._role_request:
+        if self._answers_role_request(message):
             self._role_request = None
             if message[1] == of.OFPT_ERROR:
                 self._bridge.roles.settled(self)
@@ -177,6 +177,18 @@ class Session:
             case of.OFPT_ROLE_STATUS if message[0] > of.OFP13:
                 self._bridge.roles.given(self, _role(message))
         return Verdict(forward=message)
+
+    def _answers_role_request(self, message: bytes) -> bool:
+        """Whether a message is the answer for which the controller's messages wait.
+
+        An error has to quote a role request: it may be about an earlier message with the same xid.
+        """
+        if message[4:8] != self._role_request:
+            return False
+        if message[1] != of.OFPT_ERROR:
+            return message[1] == of.OFPT_ROLE_REPLY
+        at = of.quoted_at(message) + 1
+        return message[at : at + 1] == bytes([of.OFPT_ROLE_REQUEST])
 
     def _error(self, message: bytes) -> Verdict:
         if self._entries.answers_discard(message):

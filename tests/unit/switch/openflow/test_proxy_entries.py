@@ -258,6 +258,31 @@ def test_a_master_goes_on_when_another_session_fails_to_replace_it(play: Play) -
     play(script)
 
 
+def test_an_error_about_another_message_does_not_answer_a_role_request(play: Play) -> None:
+    """The controller gives all its messages one xid."""
+
+    async def script(bench: Bench) -> None:
+        (switch, controller), (others, rival) = await bench.join(), await bench.join()
+        controller.send(role(ROLE_REQUEST, MASTER))
+        await switch.message()
+        switch.send(role(ROLE_REPLY, MASTER))
+        await controller.message()
+        rival.send(barrier(4), role(ROLE_REQUEST, MASTER), barrier(5))
+        assert [await others.message(), await others.message()] == [barrier(4), role(ROLE_REQUEST, MASTER)]
+        controller.send(WHOLE)
+        others.send(of.error(barrier(4), 1, 1), echo(1))
+        assert [await rival.message(), await rival.message()] == [of.error(barrier(4), 1, 1), echo(1)]
+        switch.send(echo(2))
+        assert await controller.message() == echo(2)
+        assert not bench.plane.held, "Open vSwitch may just have made the rival the MASTER"
+        others.send(role(ROLE_REPLY, MASTER))
+        assert await others.message() == barrier(5)
+        assert await switch.message() == WHOLE
+        assert not bench.plane.held
+
+    play(script)
+
+
 class Ends:
     """Both ends of a session."""
 
