@@ -26,13 +26,27 @@ _ADD_HEAD_SIZE = 8
 
 @dataclass(slots=True)
 class Bundle:
-    """The FLOW_MODs that wait for a commit.
+    """The FLOW_MODs that wait for a commit, each with the first bytes of the message that added it.
 
     ``removes_entries``: the bundle removes groups or meters, and Open vSwitch removes entries with them.
+    ``unclear``: Open vSwitch has refused one of several messages whose first bytes are equal.
     """
 
-    flow_mods: list[FlowMod] = field(default_factory=list)
+    added: list[tuple[bytes, FlowMod]] = field(default_factory=list)
     removes_entries: bool = False
+    unclear: bool = False
+
+    @property
+    def flow_mods(self) -> list[FlowMod]:
+        return [flow_mod for _, flow_mod in self.added]
+
+    def refused(self, quoted: bytes) -> None:
+        """Open vSwitch did not take the message whose first bytes are ``quoted``."""
+        others = [one for one in self.added if one[0] != quoted]
+        if len(self.added) - len(others) > 1:
+            self.unclear = True
+        else:
+            self.added = others
 
 
 def is_bundle_message(message: bytes) -> bool:
@@ -94,8 +108,9 @@ class Bundles:
             return Verdict(forward=message)
         except Refused as refusal:
             return Verdict(answer=of.error(message, refusal.error_type, refusal.code))
-        self._open.setdefault(bundle_id, Bundle()).flow_mods.append(flow_mod)
-        return Verdict(forward=_with_inner(message, len(inner), flow_mod.plain))
+        sent = _with_inner(message, len(inner), flow_mod.plain)
+        self._open.setdefault(bundle_id, Bundle()).added.append((sent[: of.ERROR_DATA_SIZE], flow_mod))
+        return Verdict(forward=sent)
 
     def discard(self, commit: bytes) -> Verdict:
         """Turn a ``commit`` that cannot be carried out into a discard: Open vSwitch drops the bundle."""
@@ -112,9 +127,13 @@ class Bundles:
         return True
 
     def refused(self, error: bytes) -> None:
-        """Open vSwitch did not take a message into a bundle."""
+        """Open vSwitch refused a message, which may be one for a bundle.
+
+        The error's xid does not identify it: the controller may have used that xid several times.
+        """
+        quoted = error[of.quoted_at(error) :][: of.ERROR_DATA_SIZE]
         for bundle in (*self._open.values(), self._committed):
-            bundle.flow_mods = [one for one in bundle.flow_mods if one.message[4:8] != error[4:8]]
+            bundle.refused(quoted)
 
 
 def _check(flow_mod: FlowMod) -> None:

@@ -120,9 +120,13 @@ class FlowEntries:
         modifies = [flow_mod for flow_mod in bundle.flow_mods if flow_mod.actions and flow_mod.modifies]
         if modifies:
             return self._find_targets(commit[0], modifies, partial(self._act, commit, bundle))
-        if len(self._table) or any(flow_mod.actions for flow_mod in bundle.flow_mods):
+        if self._concerns(bundle):
             return self._await(commit[0], partial(self._act, commit, bundle, None))
         return self._act(commit, bundle, None)
+
+    def _concerns(self, bundle: Bundle) -> bool:
+        """Whether a bundle may change the extension's part of entries."""
+        return len(self._table) > 0 or any(flow_mod.actions for flow_mod in bundle.flow_mods)
 
     def _await(self, version: int, act: Callable[[], Verdict]) -> Verdict:
         """Call ``act`` after Open vSwitch has answered every message that it was sent before."""
@@ -139,6 +143,11 @@ class FlowEntries:
 
     def _act(self, commit: bytes, bundle: Bundle, targets: ModifyTargets | None) -> Verdict:
         """Carry out every FLOW_MOD of a bundle, or none of them."""
+        if bundle.unclear and self._concerns(bundle):
+            log.warning(
+                "%s: a bundle is discarded: it is not known which of its messages were refused", self._name
+            )
+            return self._bundles.discard(commit)
         changes: list[Change] = []
         for flow_mod in bundle.flow_mods:
             try:

@@ -385,6 +385,43 @@ def test_a_commit_that_open_vswitch_refuses_is_undone(play: Play, version: int) 
     play(script)
 
 
+@pytest.mark.parametrize("version", [4, 5, 6])
+def test_a_refusal_concerns_the_message_that_it_quotes(play: Play, version: int) -> None:
+    """The controller gives all its messages one xid."""
+    others = [flow_mod(TCP4, [*actions, output(3)], priority=6) for actions in ([SET], [])]
+
+    async def script(bench: Bench) -> None:
+        ends = Ends(*await bench.join())
+        await ends.becomes(adding(WHOLE, version), adding(PLAIN, version))
+        whole, plain = (adding(other, version) for other in others)
+        await ends.becomes(whole, plain)
+        await ends.hears(of.error(barrier(9), 1, 1))
+        ends.switch.send(of.error(plain, 5, 1))
+        assert await ends.controller.message() == of.error(whole, 5, 1)
+        await ends.commits(version)
+        assert [rule.priority for rule in bench.plane.held.values()] == [5]
+
+    play(script)
+
+
+@pytest.mark.parametrize("version", [4, 5, 6])
+def test_a_bundle_is_discarded_if_a_refusal_may_concern_several_messages(play: Play, version: int) -> None:
+    """The error quotes 64 bytes, which end before the match."""
+    twin = flow_mod({"eth_type": 0x86DD, "ip_proto": 6}, [SET, output(3)], priority=5)
+
+    async def script(bench: Bench) -> None:
+        ends = Ends(*await bench.join())
+        await ends.becomes(adding(WHOLE, version), adding(PLAIN, version))
+        ends.controller.send(adding(twin, version))
+        ends.switch.send(of.error(await ends.switch.message(), 5, 1))
+        await ends.controller.message()
+        await ends.commits(version, xid=12, becomes=control(DISCARD, version, xid=12))
+        assert await ends.controller.message() == failed(control(COMMIT, version, xid=12), version, 13)
+        assert not bench.plane.held
+
+    play(script)
+
+
 AFTER_A_DELETE_AND_AN_ADD = (
     flow_mod(TCP4, command=ofproto.OFPFC_DELETE_STRICT, priority=5, table_id=3),
     flow_mod(TCP4, [output(1)], priority=8, table_id=3),
