@@ -45,6 +45,7 @@ _QUEUE_STATS = struct.Struct("=IIIII")
 """struct gnet_stats_queue: packets, bytes, drops, requeues, overlimits."""
 _BUFFER_BYTES = 1 << 18
 _TIMEOUT_S = 5.0
+_MOST_DUMPS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +104,23 @@ class Netlink:
             raise
         return tc_object(replies[0]) if replies else None
 
-    def qdiscs(self) -> Iterator[TcObject]:
+    def qdiscs(self) -> list[TcObject]:
         """The qdiscs of all interfaces: one dump.
 
         It has the FIFOs that the kernel gives to classes, too, which `qdisc` does not find.
+
+        The kernel sends a dump in parts, and continues after a number of interfaces. If an interface has gone
+        meanwhile, it skips another one, without NLM_F_DUMP_INTR (tc_dump_qdisc). Then the dump is repeated,
+        so that there are up to _MOST_DUMPS. The last one may lack qdiscs.
         """
         body = TC.pack(0, 0, 0, 0, 0) + _ATTRIBUTE.pack(_ATTRIBUTE.size, _TCA_DUMP_INVISIBLE)
-        yield from map(tc_object, self._call(GET_QDISC, _REQUEST | _DUMP, body))
+        found: list[TcObject] = []
+        for _ in range(_MOST_DUMPS):
+            before = _interfaces()
+            found = [tc_object(reply) for reply in self._call(GET_QDISC, _REQUEST | _DUMP, body)]
+            if before <= _interfaces():
+                break
+        return found
 
     def classes(self, ifindex: int) -> list[TcObject]:
         """The classes of an interface."""
@@ -152,6 +163,10 @@ class Netlink:
                         raise OSError(code, os.strerror(code))
                     return
                 yield content
+
+
+def _interfaces() -> set[int]:
+    return {ifindex for ifindex, _ in socket.if_nameindex()}
 
 
 def messages(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:

@@ -8,11 +8,13 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from openflow_ext.switch.dataplane.netlink import (
     CLSACT,
+    GET_QDISC,
     HEADER,
     ROOT,
     TC,
@@ -65,7 +67,28 @@ def test_a_qdisc_has_the_drops_and_the_queue_of_its_statistics() -> None:
 def test_one_request_returns_what_a_dump_has(netlink: Netlink) -> None:
     root = netlink.qdisc(LO)
     assert root is not None
-    assert root in list(netlink.qdiscs())
+    assert root in netlink.qdiscs()
+
+
+@pytest.mark.parametrize(
+    ("interfaces", "dumps"),
+    [([{1, 2}, {1, 2, 3}], 1), ([{1, 2}, {1, 3}, {1, 3}, {1, 3}], 2), ([{1, 2}, {1}] * 9, 5)],
+    ids=["one was added", "one has gone", "they come and go"],
+)
+def test_a_dump_during_which_an_interface_went_is_repeated(
+    netlink: Netlink, monkeypatch: pytest.MonkeyPatch, interfaces: list[set[int]], dumps: int
+) -> None:
+    lists, asked = iter(interfaces), list[int]()
+    call = netlink._call
+
+    def counted(kind: int, *rest: Any) -> Iterator[bytes]:
+        asked.append(kind)
+        return call(kind, *rest)
+
+    monkeypatch.setattr(netlink, "_call", counted)
+    monkeypatch.setattr(socket, "if_nameindex", lambda: [(ifindex, "") for ifindex in next(lists)])
+    assert LO in {one.ifindex for one in netlink.qdiscs()}
+    assert asked == [GET_QDISC] * dumps
 
 
 def test_what_does_not_exist_is_none(netlink: Netlink) -> None:
