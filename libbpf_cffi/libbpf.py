@@ -516,10 +516,11 @@ def tc_program(ifindex: int, where: int) -> int:
     return int(options.prog_id) if found == 0 else 0
 
 
-def run(program_fd: int, packet: bytes, context: bytes = b"") -> tuple[int, bytes]:
+def run(program_fd: int, packet: bytes, context: bytes = b"", flags: int = 0) -> tuple[int, bytes]:
     """BPF_PROG_TEST_RUN: the program's return value, and the packet after the run.
 
     ``context``: the kernel's description of the packet, as struct __sk_buff for tc programs; empty: none.
+    ``flags``: BPF_F_TEST_... of linux/bpf.h.
     """
     options = ffi.new("struct bpf_test_run_opts *")
     options.sz = ffi.sizeof("struct bpf_test_run_opts")
@@ -528,5 +529,6 @@ def run(program_fd: int, packet: bytes, context: bytes = b"") -> tuple[int, byte
     context_in = ffi.from_buffer(context)
     options.ctx_in, options.ctx_size_in = context_in if context else ffi.NULL, len(context)
     options.data_out, options.data_size_out = packet_out, len(packet) + _HEADROOM_BYTES
+    options.flags = flags
     check(lib().bpf_prog_test_run_opts(program_fd, options), "run a program")
     return options.retval, bytes(ffi.buffer(packet_out, options.data_size_out))

@@ -50,11 +50,15 @@ static __always_inline bool mark_ipv4(struct __sk_buff *skb, __u32 at, __u8 tos)
 	return !bpf_skb_store_bytes(skb, at + offsetof(struct iphdr, tos), &marked, sizeof(marked), 0);
 }
 
+/*
+ * The header of IPv6 has no checksum that makes up for the change. A NIC may have summed up the whole packet
+ * (CHECKSUM_COMPLETE), so that sum has to follow.
+ */
 static __always_inline bool mark_ipv6(struct __sk_buff *skb, __u32 at, __u8 byte)
 {
 	__u8 marked = byte | ECN_CE << IPV6_ECN_SHIFT;
 
-	return !bpf_skb_store_bytes(skb, at + 1, &marked, sizeof(marked), 0);
+	return !bpf_skb_store_bytes(skb, at + 1, &marked, sizeof(marked), BPF_F_RECOMPUTE_CSUM);
 }
 
 static __always_inline void mark_packet(struct __sk_buff *skb, const struct weir_port *port,

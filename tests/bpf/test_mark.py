@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
+from libbpf_cffi import libbpf
+from libbpf_cffi.libbpf import BpfError
 from tests.support.data_plane.bench import Bench
 from tests.support.data_plane.packets import Segment, checksum
 
@@ -12,6 +16,8 @@ pytestmark = pytest.mark.beside_others
 ECT0, ECT1, CE, NOT_ECT = 2, 1, 3, 0
 V4, V6 = Segment(), Segment(src="fd00::1", dst="fd00::2")
 STEP, RAMP = 1, 2
+TEST_CHECKSUM_COMPLETE = 1 << 2
+"""BPF_F_TEST_SKB_CHECKSUM_COMPLETE (Linux 6.17): the run fails unless the sum follows each change."""
 
 
 def with_queue(bench: Bench, pkts: int) -> None:
@@ -78,3 +84,20 @@ def test_packets_of_any_transport_are_marked(bench: Bench) -> None:
     udp[23] = 17
 
     assert bench.egress_raw(bytes(udp))[15] & 3 == CE
+
+
+@pytest.mark.parametrize("segment", [V4, V6], ids=["v4", "v6"])
+def test_the_sum_of_the_whole_packet_follows_a_mark(bench: Bench, segment: Segment) -> None:
+    """As a NIC hands over a packet whose bytes it has summed up (CHECKSUM_COMPLETE)."""
+    bench.configure(mark_mode=STEP, mark_min_pkts=20)
+    with_queue(bench, 21)
+    egress, frame = bench.plane.program("weir_egress"), with_ecn(segment, ECT0)
+
+    try:
+        _, out = libbpf.run(egress, frame, flags=TEST_CHECKSUM_COMPLETE)
+    except BpfError as error:
+        if error.errno == errno.EINVAL:
+            pytest.skip("the kernel has no BPF_F_TEST_SKB_CHECKSUM_COMPLETE")
+        raise
+
+    assert ecn_of(out, segment) == CE
