@@ -48,7 +48,7 @@ from openflow_ext.switch.dataplane.rule_maps import ArmedMaps
 from openflow_ext.switch.dataplane.rules import Rule, RuleStats
 from openflow_ext.switch.dataplane.structs import constants, ffi
 from openflow_ext.switch.dataplane.upgrade import pins
-from openflow_ext.switch.dataplane.upgrade.move import Move
+from openflow_ext.switch.dataplane.upgrade.move import Move, send_edits
 from weir_base.paths import artifact
 from weir_base.port_counters import PortCountersRecord
 from weir_base.window import bdp_bytes, drain_ns
@@ -340,15 +340,13 @@ class KernelDataPlane:
         meanwhile stays. A flow that was opened while N_i was the integer is not counted.
         """
         members = Counter(flow.ifindex for flow in self.pinned.flows() if flow.counted)
-        states = self._maps["port_states"]
+        states, at = self._maps["port_states"], ffi.offsetof("struct weir_port_state", "n_i")
         try:
             for ifindex, slot in self._slots.items():
                 state: Any = states.get(states.key(slot))
-                move = ffi.new("struct weir_move *", {"what": constants.WEIR_MOVED_STATE, "index": slot})
-                move.edits_len, edit = 1, move.edits[0]
-                edit.at, edit.kind = ffi.offsetof("struct weir_port_state", "n_i"), constants.WEIR_SUM_8
-                edit.before, edit.after = int(state.n_i), members[ifindex]
-                libbpf.run(self.program(MOVE_NAME), packet=bytes(ffi.buffer(move)))
+                edit = at, int(constants.WEIR_SUM_8), int(state.n_i), members[ifindex]
+                key = slot.to_bytes(4, sys.byteorder)
+                send_edits(self.program(MOVE_NAME), int(constants.WEIR_MOVED_STATE), key, [edit])
         except BpfError as error:
             raise DataPlaneError(f"N_i cannot be counted from the flows: {error}") from error
 

@@ -13,7 +13,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,30 @@ def _cells(fields: Fields, sums: set[str], bits: set[str], left: set[str]) -> It
             yield at, 8, int(c.WEIR_SET_8)
         else:
             yield from ((word, 4, int(c.WEIR_SET_4)) for word in range(at, at + size, 4))
+
+
+def send_edits(program: int, what: int, key: bytes, edits: Sequence[Edit], *, kept: bool = False) -> bool:
+    """Let weir_move apply ``edits`` to a record. False: it does not exist, or the flow finds no room.
+
+    ``program`` is the descriptor of weir_move, ``what`` is of enum weir_moved. ``kept``: the handshake of the
+    flow is complete. Raises BpfError.
+    """
+    most, moved = int(c.WEIR_MAX_EDITS), True
+    for first in range(0, len(edits), most):
+        some = edits[first : first + most]
+        move = ffi.new("struct weir_move *", {"what": what, "edits_len": len(some), "kept": kept})
+        if what == c.WEIR_MOVED_FLOW:
+            ffi.buffer(ffi.addressof(move.flow))[:] = key
+        elif what in (c.WEIR_MOVED_EXACT, c.WEIR_MOVED_ARMED):
+            ffi.buffer(ffi.addressof(move.exact))[:] = key
+        else:
+            move.index = int.from_bytes(key, sys.byteorder)
+        for cell, edit in zip(move.edits, some, strict=False):
+            cell.at, cell.kind, cell.before, cell.after = edit
+        _, answer = libbpf.run(program, packet=bytes(ffi.buffer(move)))
+        ffi.memmove(move, answer, ffi.sizeof("struct weir_move"))
+        moved = moved and bool(move.moved)
+    return moved
 
 
 @dataclass(slots=True)
@@ -241,23 +265,10 @@ class Move:
         self._maps.clear()
 
     def _send(self, what: int, key: bytes, after: bytes, edits: list[Edit]) -> None:
-        most = int(c.WEIR_MAX_EDITS)
-        for first in range(0, len(edits), most):
-            some = edits[first : first + most]
-            move = ffi.new("struct weir_move *", {"what": what, "edits_len": len(some)})
-            if what == c.WEIR_MOVED_FLOW:
-                ffi.buffer(ffi.addressof(move.flow))[:] = key
-                move.kept = bool(ffi.from_buffer("struct weir_flow *", after).flags & c.WEIR_KEPT)
-            elif what in (c.WEIR_MOVED_EXACT, c.WEIR_MOVED_ARMED):
-                ffi.buffer(ffi.addressof(move.exact))[:] = key
-            else:
-                move.index = int.from_bytes(key, sys.byteorder)
-            for cell, edit in zip(move.edits, some, strict=False):
-                cell.at, cell.kind, cell.before, cell.after = edit
-            _, answer = libbpf.run(self._program, packet=bytes(ffi.buffer(move)))
-            ffi.memmove(move, answer, ffi.sizeof("struct weir_move"))
-            if not move.moved and what == c.WEIR_MOVED_FLOW:
-                self._without_room.add(key)
+        is_flow = what == c.WEIR_MOVED_FLOW
+        kept = is_flow and bool(ffi.from_buffer("struct weir_flow *", after).flags & c.WEIR_KEPT)
+        if not send_edits(self._program, what, key, edits, kept=kept) and is_flow:
+            self._without_room.add(key)
 
     # -- whole values ------------------------------------------------------------------------------
 
