@@ -390,7 +390,7 @@ static __always_inline __u16 packet_clamped_window(struct packet *p, struct rule
 		}
 		packet_set_floor(p, q);
 	} else if (q->scale > WEIR_MAX_SCALE || packet_is_signed(p, c)) {
-		__sync_fetch_and_add(&p->state->unscaled, 1);
+		__sync_fetch_and_add(&p->state->unscaled, q->packets);
 		return window;
 	}
 	exact = rule_find_exact(q, p->port, p->flow);
@@ -457,7 +457,7 @@ static __always_inline bool ingress_handle(struct packet *p, struct rule_query *
 		*new_window = bpf_htons(release_field(p->flow, p->port, bpf_ntohs(*new_window), q->scale, q->mss));
 	if (p->flow)
 		flow_note_advertised(p->flow, (__u32)bpf_ntohs(*new_window) << (q->scale & SCALE_MASK), q->mss);
-	counts->clamped += p->observed | (bpf_ntohs(*new_window) < q->field);
+	counts->clamped += (p->observed | (bpf_ntohs(*new_window) < q->field)) * q->packets;
 	if (bpf_ntohs(*new_window) < q->field) {
 		*new_window = bpf_htons(packet_note_lowered(p, q, c, bpf_ntohs(*new_window)));
 	}
@@ -623,13 +623,13 @@ int weir_egress(struct __sk_buff *skb)
 	if (!is_tcp)
 		non_tcp_note_packet(p.port, p.state, q.frame_len);
 	gap_ns = allowance_note_departure(p.port, p.state, q.frame_len);
-	mark_packet(skb, p.port, p.state);
+	q.packets = skb_packets(skb, &q.segment);
+	mark_packet(skb, p.port, p.state, q.packets);
 	is_tcp = is_tcp && skb_is_sound(skb, &q.segment, p.state);
 	c = CURSOR_OF(skb);
 	p.tcp = is_tcp ? parse_tcp_header(&c, &q.segment) : NULL;
 	if (!p.tcp)
 		return TC_ACT_UNSPEC;
-	q.packets = skb_packets(skb, &q.segment);
 	q.now_ns = packet_time_ns(&q.segment, p.state);
 	is_syn = !packet_follow_flow(&p, &q, &c, WEIR_EGRESS);
 	if (rule_by_flags(&q, p.port, WEIR_EGRESS) != WEIR_NO_RULE)

@@ -61,8 +61,9 @@ static __always_inline bool mark_ipv6(struct __sk_buff *skb, __u32 at, __u8 byte
 	return !bpf_skb_store_bytes(skb, at + 1, &marked, sizeof(marked), BPF_F_RECOMPUTE_CSUM);
 }
 
+/* `packets`: that the packet becomes on the wire. */
 static __always_inline void mark_packet(struct __sk_buff *skb, const struct weir_port *port,
-					struct weir_port_state *state)
+					struct weir_port_state *state, __u32 packets)
 {
 	struct cursor c = CURSOR_OF(skb);
 	void *frame = c.pos;
@@ -83,7 +84,7 @@ static __always_inline void mark_packet(struct __sk_buff *skb, const struct weir
 	else if (ethertype == ETH_P_IPV6 && mark_is_capable(ip[1] >> IPV6_ECN_SHIFT))
 		marked = observes || mark_ipv6(skb, at, ip[1]);
 	if (marked)
-		__sync_fetch_and_add(&state->marked, 1);
+		__sync_fetch_and_add(&state->marked, packets);
 }
 
 #endif

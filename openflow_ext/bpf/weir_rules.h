@@ -183,7 +183,7 @@ static __always_inline void rule_observe(struct rule_result *result, const struc
 {
 	if (!rule_would_lower(q, window_bytes))
 		return;
-	rule_add_count(&candidate->counts->clamped, 1, candidate->shared);
+	rule_add_count(&candidate->counts->clamped, q->packets, candidate->shared);
 	result->observed = 1;
 }
 
@@ -353,7 +353,7 @@ static __always_inline __u32 rule_window_field(const struct rule_result *result,
 	__u32 field = rule_lowered_field(q, result->window_bytes);
 
 	if (field != q->field && clamper->counts)
-		rule_add_count(&clamper->counts->clamped, 1, clamper->shared);
+		rule_add_count(&clamper->counts->clamped, q->packets, clamper->shared);
 	return result->observed ? field | RULE_OBSERVED : field;
 }
 

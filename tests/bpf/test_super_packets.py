@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from libbpf_cffi import libbpf
-from tests.support.data_plane.bench import Bench, reverse
+from openflow_ext.switch.dataplane.interface import PortSettings
+from tests.support.data_plane.bench import BRIDGE, PORT, Bench, reverse
 from tests.support.data_plane.packets import Segment
 
 pytestmark = pytest.mark.beside_others
@@ -55,3 +56,31 @@ def test_a_super_packet_counts_as_its_segments(
     seen = bench.counters.acks_seen
     run(bench, "weir_ingress_tc", replace(LOCAL, payload=payload), gso_segs, SEGMENT_BYTES)
     assert bench.counters.acks_seen == seen + packets
+
+
+def test_a_super_packet_is_clamped_and_marked_as_its_segments(bench: Bench) -> None:
+    local = Segment()
+    bench.handshake(local)
+    bench.clamp_all_to(SEGMENT_BYTES)
+    bench.configure(mark_mode=1, mark_min_pkts=1)
+    with bench.changed_state() as state:
+        state.queue_pkts = 2
+    run(bench, "weir_ingress_tc", replace(local, payload=PAYLOAD), SEGMENTS, SEGMENT_BYTES)
+    [(_, entry)] = bench.plane.rules(BRIDGE)
+    assert (entry.packets, entry.clamped, bench.counters.clamped) == (SEGMENTS, SEGMENTS, SEGMENTS)
+    frame = bytearray(replace(reverse(local), payload=PAYLOAD).pack())
+    frame[15] |= 2  # ECT(0)
+    libbpf.run(bench.plane.program("weir_egress"), bytes(frame), _SK_BUFF.pack(SEGMENTS, SEGMENT_BYTES))
+    assert bench.counters.marked == SEGMENTS
+
+
+def test_a_super_packet_is_unscaled_or_observed_as_its_segments(bench: Bench) -> None:
+    local = Segment()
+    run(bench, "weir_ingress_tc", replace(local, payload=PAYLOAD), SEGMENTS, SEGMENT_BYTES)
+    assert bench.counters.unscaled == SEGMENTS
+    bench.handshake(local)
+    bench.clamp_all_to(SEGMENT_BYTES)
+    bench.plane.configure(PORT, PortSettings(), 100_000_000, observes=True)
+    run(bench, "weir_ingress_tc", replace(local, payload=PAYLOAD), SEGMENTS, SEGMENT_BYTES)
+    [(_, entry)] = bench.plane.rules(BRIDGE)
+    assert (entry.clamped, bench.counters.clamped) == (SEGMENTS, SEGMENTS)
