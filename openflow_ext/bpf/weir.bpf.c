@@ -15,6 +15,7 @@
 #include "weir_consts.h"
 #include "weir_edit.h"
 #include "weir_flow.h"
+#include "weir_flow_bits.h"
 #include "weir_flow_table.h"
 #include "weir_limit.h"
 #include "weir_maps.h"
@@ -177,7 +178,7 @@ static __noinline int packet_establish(struct packet *p, const struct rule_query
 		return 0;
 	}
 	p->flow->last_ns = now_ns;
-	p->flow->flags |= direction == WEIR_INGRESS ? WEIR_ESTABLISHED | WEIR_HALF_SEGMENTS : WEIR_ESTABLISHED;
+	flow_set(p->flow, direction == WEIR_INGRESS ? WEIR_ESTABLISHED | WEIR_HALF_SEGMENTS : WEIR_ESTABLISHED);
 	if (p->flow->flags & WEIR_TO_COUNT)
 		packet_count_flow(p->flow, p->port, p->state, q, direction);
 	allowance_note_handshake(p->port, p->state, rtt_ns);
@@ -201,7 +202,7 @@ static __noinline int packet_note_end(struct packet *p, const struct rule_query 
 	__u32 bit = q->segment.flags & TCP_RST ? WEIR_RST : direction == WEIR_INGRESS ? WEIR_FIN_IN : WEIR_FIN_OUT;
 	bool already_closed = p->flow->flags & (WEIR_RST | WEIR_FIN_OUT);
 
-	p->flow->flags |= bit;
+	flow_set(p->flow, bit);
 	if (bit != WEIR_FIN_IN)
 		share_end_sender(p->flow, p->port, p->state, packet_sender(q, direction));
 	if (bit == WEIR_RST && direction == WEIR_INGRESS)
@@ -313,7 +314,7 @@ static __always_inline void packet_set_floor(struct packet *p, struct rule_query
 		q->headroom_bytes = allowance_dither(q->segment.src_port, q->segment.dst_port, p->state->turn, q->mss);
 	one_segment = fitted && floor_is_one_segment(p->flow, p->port, p->state, q);
 
-	flow_note_one_segment(p->flow, one_segment && packet_is_limited(p));
+	flow_note_one_segment(p->flow, one_segment & packet_is_limited(p)); /* no branch, for the verifier */
 	if (fitted) {
 		q->floor_bytes = one_segment ? floor_of_one_segment(p->flow, p->port, p->state, q->mss) : 2 * q->mss;
 		if (!p->port->link_ns && !one_segment)
@@ -597,7 +598,7 @@ static __noinline int count_segment(struct packet *p, const struct rule_query *q
 	} else if (!p->flow && count_op == WEIR_INCREMENT_NI && q->segment.flags & TCP_SYN) {
 		offer_count_aside();
 	} else if (p->flow && count_op == WEIR_INCREMENT_NI) {
-		p->flow->flags |= WEIR_TO_COUNT;
+		flow_set(p->flow, WEIR_TO_COUNT);
 		if (p->flow->flags & WEIR_ESTABLISHED)
 			packet_count_flow(p->flow, p->port, p->state, q, WEIR_EGRESS);
 	} else if (p->flow && count_op == WEIR_DECREMENT_NI) {
@@ -639,11 +640,10 @@ int weir_egress(struct __sk_buff *skb)
 	limit_note_payload(p.flow, p.port, p.state, c, p.tcp, q.segment.payload);
 	allowance_note_payload(p.flow, p.port, p.state, gap_ns);
 	if (p.flow->flags & WEIR_ASKED)
-		p.flow->flags &= ~WEIR_ASKED;
+		flow_clear(p.flow, WEIR_ASKED);
 	is_pushed = p.flow->flags & WEIR_ONE_SEGMENT && !(p.flow->flags & WEIR_SIGNED) &&
 		    !(p.port->omits & WEIR_OMIT_PSH) && !port_observes_share(p.port);
-	if (is_pushed != !!(p.flow->flags & WEIR_PUSHED))
-		p.flow->flags ^= WEIR_PUSHED;
+	flow_note(p.flow, WEIR_PUSHED, is_pushed);
 	if (is_pushed)
 		segment_push(skb, &q.segment, p.tcp);
 	return TC_ACT_UNSPEC;

@@ -8,22 +8,11 @@
 
 #include "weir_ato.h"
 #include "weir_consts.h"
+#include "weir_flow_bits.h"
 #include "weir_port.h"
 #include "weir_share.h"
 #include "weir_structs.h"
 #include "weir_window.h"
-
-/* False: the flow was a member already. */
-static __always_inline bool flow_join(struct weir_flow *flow, enum weir_member member)
-{
-	return !(__sync_fetch_and_or(&flow->member, member) & member);
-}
-
-/* False: the flow was no member. */
-static __always_inline bool flow_leave(struct weir_flow *flow, enum weir_member member)
-{
-	return __sync_fetch_and_and(&flow->member, ~(__u32)member) & member;
-}
 
 static __always_inline bool flow_scales_windows(const struct weir_flow *flow)
 {
@@ -118,8 +107,7 @@ static __always_inline void flow_count(struct weir_flow *flow, const struct weir
 {
 	if (flow->flags & WEIR_WAS_COUNTED || !flow_changes_n_i())
 		return;
-	flow->flags |= WEIR_WAS_COUNTED;
-	if (!flow_join(flow, WEIR_IN_N_I))
+	if (flow_set(flow, WEIR_WAS_COUNTED) & WEIR_WAS_COUNTED || !flow_join(flow, WEIR_IN_N_I))
 		return;
 	__sync_fetch_and_add(&state->n_i, 1);
 	__sync_fetch_and_add(&state->syns_counted, 1);
@@ -140,7 +128,7 @@ static __always_inline bool flow_uncount(struct weir_flow *flow, struct weir_por
 /* The flow has ended, so that it is not idle any more. */
 static __always_inline void flow_end_count(struct weir_flow *flow, struct weir_port_state *state)
 {
-	flow->flags &= ~WEIR_IDLE;
+	flow_clear(flow, WEIR_IDLE);
 	if (flow_uncount(flow, state) && flow_changes_n_i())
 		__sync_fetch_and_add(&state->fins_counted, 1);
 }
@@ -162,7 +150,7 @@ static __always_inline bool flow_make_idle(struct weir_flow *flow, struct weir_p
 {
 	if (!flow_uncount(flow, state) && !flow_is_open_uncounted(flow))
 		return false;
-	flow->flags |= WEIR_IDLE;
+	flow_set(flow, WEIR_IDLE);
 	return true;
 }
 
@@ -236,7 +224,7 @@ static __always_inline bool flow_note_payload(struct weir_flow *flow, const stru
 	flow->last_payload_ns = now_ns;
 	if (!(flow->flags & WEIR_IDLE))
 		return false;
-	flow->flags &= ~WEIR_IDLE;
+	flow_clear(flow, WEIR_IDLE);
 	if (flow->flags & WEIR_WAS_COUNTED && flow_changes_n_i() && flow_join(flow, WEIR_IN_N_I))
 		__sync_fetch_and_add(&state->n_i, 1);
 	return true;

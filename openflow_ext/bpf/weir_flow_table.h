@@ -12,6 +12,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "weir_consts.h"
+#include "weir_flow_bits.h"
 #include "weir_maps.h"
 #include "weir_parse.h"
 #include "weir_structs.h"
@@ -247,8 +248,9 @@ static __always_inline void flow_delete(const struct weir_flow_key *key, const s
 
 /*
  * The reserve of flows that are being opened is full: the oldest of them makes room, so that a flood of SYNs keeps no
- * new flow out. The mark of a sweep (weir_sweep.h) gives its room too. `oldest` is scratch memory. A global function,
- * which the verifier checks once.
+ * new flow out. The mark of a sweep (weir_sweep.h) gives its room too. Another CPU may complete the handshake of that
+ * flow now and count it: the first of WEIR_GIVES_WAY and WEIR_KEPT decides. `oldest` is scratch memory. A global
+ * function, which the verifier checks once.
  */
 __noinline int opening_make_room(struct weir_flow_key *oldest)
 {
@@ -257,7 +259,7 @@ __noinline int opening_make_room(struct weir_flow_key *oldest)
 	if (!oldest || bpf_map_pop_elem(&opening_keys, oldest))
 		return 0;
 	flow = flow_find(oldest);
-	if (flow && !(flow->flags & WEIR_KEPT))
+	if (flow && !(flow->flags & WEIR_KEPT) && !(flow_set(flow, WEIR_GIVES_WAY) & WEIR_KEPT))
 		flow_delete(oldest, flow);
 	return 0;
 }
@@ -298,17 +300,25 @@ static __always_inline struct weir_flow *flow_find_or_create(const struct weir_f
 	return NULL;
 }
 
-/* The handshake is complete: the flow leaves the reserve. False if the table is full, so that the flow is removed. */
+/*
+ * The handshake is complete: the flow leaves the reserve. False if the table is full, or the flow makes room in the
+ * reserve at this moment, so that the flow is removed.
+ */
 static __always_inline bool flow_keep(const struct weir_flow_key *key, struct weir_flow *flow)
 {
+	__u32 before;
+
 	if (flow->flags & WEIR_KEPT)
 		return true;
-	if (bpf_map_push_elem(&flow_keys, key, 0)) {
-		flow_delete(key, flow);
+	before = flow_set(flow, WEIR_KEPT);
+	if (before & WEIR_KEPT)
+		return true;
+	if (before & WEIR_GIVES_WAY)
 		return false;
-	}
-	flow->flags |= WEIR_KEPT;
-	return true;
+	if (!bpf_map_push_elem(&flow_keys, key, 0))
+		return true;
+	flow_delete(key, flow);
+	return false;
 }
 
 #endif

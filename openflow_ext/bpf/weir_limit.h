@@ -29,6 +29,7 @@
 
 #include "weir_allowance.h"
 #include "weir_consts.h"
+#include "weir_flow_bits.h"
 #include "weir_parse.h"
 #include "weir_sequence.h"
 #include "weir_structs.h"
@@ -83,7 +84,7 @@ static __always_inline void limit_note_window(struct weir_flow *flow, const stru
 	flow->watched_seq =
 		bpf_ntohl(tcp->ack_seq) + (flow->flags & WEIR_WATCHES_USE ? limit_of_little_use(flow, window_bytes)
 									  : limit_of_full_use(flow, window_bytes));
-	flow->flags |= WEIR_WATCHED;
+	flow_set(flow, WEIR_WATCHED);
 }
 
 /*
@@ -112,7 +113,7 @@ static __always_inline void limit_note_payload(struct weir_flow *flow, const str
 		return;
 	timestamps = parse_timestamps(c, tcp);
 	if (!timestamps) {
-		flow->flags &= ~WEIR_WATCHED;
+		flow_clear(flow, WEIR_WATCHED);
 		return;
 	}
 	later = bpf_ntohl(timestamps->echo) - flow->watched_timestamp;
@@ -120,23 +121,23 @@ static __always_inline void limit_note_payload(struct weir_flow *flow, const str
 		return;
 	if (!later && !sequence_up_to(flow->watched_seq, end))
 		return;
-	flow->flags &= ~WEIR_WATCHED;
+	flow_clear(flow, WEIR_WATCHED);
 	if (flow->flags & WEIR_WATCHES_USE) {
 		if (later)
 			use_note_little(flow);
 		else
-			flow->flags &= ~WEIR_WATCHES_USE;
+			flow_clear(flow, WEIR_WATCHES_USE);
 		return;
 	}
 	if (state->n_i > 1 && (later || !use_step(flow, WEIR_USE_NEXT)))
-		flow->flags |= WEIR_WATCHES_USE;
+		flow_set(flow, WEIR_WATCHES_USE);
 	if (later)
 		return;
 	state->window_limits |= 1;
 	use_note_limited(flow);
 	flow->watched_seq = end;
 	flow->watched_at += allowance_link_ns(port, state->queue_bytes) >> ROUND_TRIP_SHIFT;
-	flow->flags |= WEIR_TIMED;
+	flow_set(flow, WEIR_TIMED);
 }
 
 /* The local host acknowledges. */
@@ -147,7 +148,7 @@ static __always_inline void limit_note_ack(struct weir_flow *flow, struct weir_p
 
 	if (!(flow->flags & WEIR_TIMED) || !sequence_up_to(flow->watched_seq, bpf_ntohl(tcp->ack_seq)))
 		return;
-	flow->flags &= ~WEIR_TIMED;
+	flow_clear(flow, WEIR_TIMED);
 	took = limit_now() - flow->watched_at;
 	if (!took)
 		took = 1;

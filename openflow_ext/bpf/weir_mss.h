@@ -26,6 +26,7 @@
 #include "weir_crowd.h"
 #include "weir_edit.h"
 #include "weir_flow.h"
+#include "weir_flow_bits.h"
 #include "weir_parse.h"
 #include "weir_rules.h"
 #include "weir_share.h"
@@ -211,7 +212,7 @@ __noinline __u64 share_divisor(struct weir_flow *flow, const struct weir_port *p
 	share = (__u64)allowance_bytes(port, state) * weight / (flows ? flows : share_full_weight(port));
 	if (!share_may_grow(port, state, share > 2 * mss ? share : 2 * mss, port->buffer_bytes / GROWTH_QUEUE_FRACTION))
 		return as_idle;
-	flow->flags &= ~WEIR_RESUMED;
+	flow_clear(flow, WEIR_RESUMED);
 	return flows;
 }
 
@@ -275,15 +276,14 @@ static __always_inline __u32 flow_start_window(struct weir_flow *flow, const str
 		return window < WEIR_MAX_FIELD ? window : WEIR_MAX_FIELD;
 	if (mss <= WEIR_SMALL_WINDOW)
 		return mss;
-	flow->flags |= WEIR_HALF_SEGMENTS;
+	flow_set(flow, WEIR_HALF_SEGMENTS);
 	return WEIR_SMALL_WINDOW;
 }
 
 /* Notes whether the flow's window was last computed with a floor of one segment. */
 static __always_inline void flow_note_one_segment(struct weir_flow *flow, bool one_segment)
 {
-	if (one_segment != !!(flow->flags & WEIR_ONE_SEGMENT))
-		flow->flags ^= WEIR_ONE_SEGMENT;
+	flow_note(flow, WEIR_ONE_SEGMENT, one_segment);
 }
 
 /*
@@ -294,7 +294,7 @@ static __always_inline void flow_note_one_segment(struct weir_flow *flow, bool o
 static __always_inline void flow_note_advertised(struct weir_flow *flow, __u32 window_bytes, __u32 mss)
 {
 	if (flow->flags & WEIR_HALF_SEGMENTS && (window_bytes >= 2 * mss || window_bytes > 2 * WEIR_SMALL_WINDOW))
-		flow->flags &= ~WEIR_HALF_SEGMENTS;
+		flow_clear(flow, WEIR_HALF_SEGMENTS);
 	if (!(flow->member & WEIR_SAW_FOUR) && window_bytes >= 4 * mss)
 		flow_join(flow, WEIR_SAW_FOUR);
 }

@@ -14,6 +14,7 @@
 
 #include "weir_consts.h"
 #include "weir_flow.h"
+#include "weir_flow_bits.h"
 #include "weir_flow_table.h"
 #include "weir_maps.h"
 #include "weir_parse.h"
@@ -83,7 +84,8 @@ static __always_inline void offer_begin_anew(struct weir_flow *flow, const struc
 	flow_leave(flow, WEIR_SAW_FOUR | WEIR_INTERACTIVE | WEIR_DELAYS_ACKS);
 	ato_set(flow, LEAST_ATO_MS);
 	use_set_step(flow, WEIR_USE_NEXT, 0);
-	flow->flags = aside->flags | (flow->flags & (WEIR_KEPT | WEIR_REOFFERED));
+	flow_clear(flow, ~(__u32)(WEIR_KEPT | WEIR_REOFFERED));
+	flow_set(flow, aside->flags);
 	flow->first_ns = aside->first_ns;
 	flow->last_ns = flow->last_payload_ns = now_ns;
 	flow->out_bytes = flow->out_before_resume = 0;
@@ -157,7 +159,7 @@ __noinline int offer_place_answer(struct syn_in_hand *syn, struct weir_flow *flo
 		return 0;
 	syn->place = OFFER_IN_FLOW;
 	offer_begin_anew(flow, aside, state, now_ns);
-	flow->flags &= ~WEIR_REOFFERED;
+	flow_clear(flow, WEIR_REOFFERED);
 	bpf_map_delete_elem(&reoffers, &syn->key);
 	return 0;
 }
@@ -172,9 +174,9 @@ static __always_inline void offer_store(struct weir_flow *flow, const struct syn
 
 	if (flow->flags & WEIR_ESTABLISHED)
 		return;
-	flow->flags |= offer_bit(direction) | syn->offer.flags | (syn->repeated ? WEIR_SYN_REPEATED : 0);
+	flow_set(flow, offer_bit(direction) | syn->offer.flags | (syn->repeated ? WEIR_SYN_REPEATED : 0));
 	if (answer) {
-		flow->flags |= in ? WEIR_ANSWER_IN : WEIR_ANSWER_OUT;
+		flow_set(flow, in ? WEIR_ANSWER_IN : WEIR_ANSWER_OUT);
 		sender->ack = syn->ack;
 		receiver->ack = syn->offer.isn + 1;
 	}
@@ -201,7 +203,7 @@ static __always_inline bool offer_store_aside(struct weir_flow *flow, struct syn
 	syn->offer.flags |= offer_bit(direction);
 	if (bpf_map_update_elem(&reoffers, &syn->key, &syn->offer, BPF_ANY))
 		return false;
-	flow->flags |= WEIR_REOFFERED;
+	flow_set(flow, WEIR_REOFFERED);
 	return true;
 }
 

@@ -15,6 +15,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "weir_consts.h"
+#include "weir_flow_bits.h"
 #include "weir_port.h"
 #include "weir_structs.h"
 #include "weir_window.h"
@@ -26,15 +27,15 @@ static __always_inline void release_note_punished(struct weir_flow *flow, const 
 
 	if (punished == !!(flow->flags & WEIR_PUNISHED))
 		return;
-	flow->flags ^= WEIR_PUNISHED;
+	flow_note(flow, WEIR_PUNISHED, punished);
 	if (punished) {
-		flow->flags &= ~WEIR_RELEASED;
+		flow_clear(flow, WEIR_RELEASED);
 		return;
 	}
 	if (port->bdp_bytes)
 		return;
-	flow->flags &= ~(WEIR_WATCHED | WEIR_TIMED);
-	flow->flags |= WEIR_RELEASED;
+	flow_clear(flow, WEIR_WATCHED | WEIR_TIMED);
+	flow_set(flow, WEIR_RELEASED);
 	flow->watched_seq = flow->local_edges.ack;
 	units = (flow->remote_edges.end - flow->watched_seq + 2 * flow->max_payload) >> RELEASED_SHIFT;
 	flow->watched_at = units < 0xffff ? units + 1 : 0xffff;
@@ -47,7 +48,7 @@ static __always_inline __u32 release_field(struct weir_flow *flow, const struct 
 	__u32 acked = flow->local_edges.ack - flow->watched_seq, more = acked / RELEASE_FRACTION;
 
 	if (!port->link_ns || more > port->buffer_bytes) {
-		flow->flags &= ~WEIR_RELEASED;
+		flow_clear(flow, WEIR_RELEASED);
 		return field;
 	}
 	if (port_observes(port, WEIR_MOD_WINDOW))

@@ -15,6 +15,7 @@
 
 #include "weir_consts.h"
 #include "weir_flow.h"
+#include "weir_flow_bits.h"
 #include "weir_parse.h"
 #include "weir_structs.h"
 
@@ -50,7 +51,7 @@ static __noinline int sequence_learn(struct weir_flow *flow, __u32 end, __u32 ac
 {
 	struct weir_edges *sender = sequence_sender(flow, direction);
 
-	flow->flags &= ~(direction == WEIR_INGRESS ? WEIR_LEARNS_IN : WEIR_LEARNS_OUT);
+	flow_clear(flow, direction == WEIR_INGRESS ? WEIR_LEARNS_IN : WEIR_LEARNS_OUT);
 	sender->end = end;
 	sender->ack = ack;
 	return 0;

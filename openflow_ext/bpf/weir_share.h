@@ -24,6 +24,7 @@
 
 #include "weir_consts.h"
 #include "weir_crowd.h"
+#include "weir_flow_bits.h"
 #include "weir_host.h"
 #include "weir_structs.h"
 #include "weir_use.h"
@@ -136,8 +137,10 @@ static __always_inline void share_count_sender(struct weir_flow *flow, const str
 	bool sent_before = flow->last_turn == state->turn - 1;
 	bool small_before = sent_before && flow->flags & WEIR_SMALL_WEIGHT;
 
-	flow->flags &= ~(WEIR_SENT_BEFORE | WEIR_SMALL_WEIGHT | WEIR_SMALL_BEFORE);
-	flow->flags |= (sent_before ? WEIR_SENT_BEFORE : 0) | (small_before ? WEIR_SMALL_BEFORE : 0);
+	flow_note(flow, WEIR_SENT_BEFORE, sent_before);
+	flow_note(flow, WEIR_SMALL_BEFORE, small_before);
+	if (flow->flags & WEIR_SMALL_WEIGHT)
+		flow_clear(flow, WEIR_SMALL_WEIGHT);
 	flow->last_turn = state->turn;
 	use_note_counted(flow, sent_before);
 	__sync_fetch_and_add(&state->sent_in_turn[odd], 1);
@@ -149,7 +152,7 @@ static __always_inline void share_count_sender(struct weir_flow *flow, const str
 	weight = use_weight(weight, use_step(flow, WEIR_USE_LAST));
 	__sync_fetch_and_add(&state->full_in_turn[odd], weight);
 	if (share_becomes_small(flow, port)) {
-		flow->flags |= WEIR_SMALL_WEIGHT;
+		flow_set(flow, WEIR_SMALL_WEIGHT);
 		weight /= WEIR_PUNISHED_FRACTION;
 	}
 	__sync_fetch_and_add(&state->weight_in_turn[odd], weight);
@@ -248,7 +251,7 @@ static __always_inline bool share_is_active(const struct weir_flow *flow, const 
 static __always_inline void share_note_request(struct weir_flow *flow)
 {
 	if (!(flow->flags & WEIR_ASKED) && flow->remote_edges.end == flow->local_edges.ack)
-		flow->flags |= WEIR_ASKED;
+		flow_set(flow, WEIR_ASKED);
 }
 
 /*
@@ -267,11 +270,11 @@ static __always_inline void share_note_payload(struct weir_flow *flow, const str
 					       struct weir_port_state *state, const __u32 *host, __u64 now_ns)
 {
 	if (flow->flags & WEIR_ASKED)
-		flow->flags |= WEIR_RESUMED;
+		flow_set(flow, WEIR_RESUMED);
 	if (!share_is_first_in_turn(flow, port, state, now_ns))
 		return;
 	if (!share_is_active(flow, port, state, now_ns)) {
-		flow->flags |= WEIR_RESUMED;
+		flow_set(flow, WEIR_RESUMED);
 		if (flow->flags & (WEIR_ASKED | WEIR_IDLE)) {
 			flow->out_before_resume = flow->out_bytes;
 			use_forget(flow);

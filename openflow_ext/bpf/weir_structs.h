@@ -234,7 +234,8 @@ enum weir_flow_flag {
 	WEIR_PUSHED = 134217728,    /* its last payload left with PSH because it may have one segment in flight */
 	WEIR_TIMED = 268435456,     /* the ACK of its watched segment ends a round trip (weir_limit.h) */
 	WEIR_RELEASED = 536870912,  /* no longer punished, but not yet free (weir_release.h) */
-	WEIR_WATCHES_USE = 1073741824 /* the watch asks whether the flow uses little of its window */
+	WEIR_WATCHES_USE = 1073741824, /* the watch asks whether the flow uses little of its window */
+	WEIR_GIVES_WAY = 2147483648    /* it is removed to make room for a newer flow that is being opened */
 };
 
 struct weir_offer {
@@ -256,7 +257,7 @@ struct weir_flow {
 	__u64 last_ns;         /* of the last segment in either direction */
 	__u64 last_payload_ns; /* of the last payload that left by the port */
 	__u64 out_bytes;       /* bytes that left by the port, headers included */
-	__u32 flags;           /* enum weir_flow_flag */
+	__u32 flags;           /* enum weir_flow_flag; changed atomically, as the other direction has another CPU */
 	__u32 last_turn;       /* the port's turn in which this flow was last counted as an active sender */
 	struct weir_edges local_edges;
 	struct weir_edges remote_edges;

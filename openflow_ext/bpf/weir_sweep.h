@@ -10,6 +10,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "weir_flow.h"
+#include "weir_flow_bits.h"
 #include "weir_flow_table.h"
 #include "weir_maps.h"
 #include "weir_port.h"
@@ -151,7 +152,7 @@ static __always_inline void sweep_reoffer(const struct weir_flow_key *key, struc
 	aside = bpf_map_lookup_elem(&reoffers, key);
 	if (aside && port_elapsed_ns(s->now_ns, aside->first_ns) < s->opening_ns)
 		return;
-	flow->flags &= ~WEIR_REOFFERED;
+	flow_clear(flow, WEIR_REOFFERED);
 	bpf_map_delete_elem(&reoffers, key);
 }
 

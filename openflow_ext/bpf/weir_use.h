@@ -18,6 +18,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "weir_consts.h"
+#include "weir_flow_bits.h"
 #include "weir_structs.h"
 
 static __always_inline __u32 use_step(const struct weir_flow *flow, enum weir_use which)
@@ -84,7 +85,7 @@ static __always_inline void use_note_counted(struct weir_flow *flow, bool sent_b
 	if (!(flow->member & WEIR_ALL_USE))
 		return;
 	if (next < last)
-		flow->flags |= WEIR_RESUMED;
+		flow_set(flow, WEIR_RESUMED);
 	use_set_step(flow, WEIR_USE_BEFORE, sent_before ? last : next);
 	use_set_step(flow, WEIR_USE_LAST, next);
 }

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from openflow_ext.switch.dataplane.interface import HostSettings, SweepTimes
+from openflow_ext.switch.dataplane.structs import constants
 from tests.support.data_plane.bench import PORT, Bench, reverse, syn
 from tests.support.data_plane.ni_reference import Reference
 from tests.support.data_plane.packets import ACK, FIN, RST, SYN, Offer, Segment
@@ -280,3 +281,16 @@ def test_n_i_is_the_number_of_counted_flows_after_the_papers_integer(bench: Benc
     assert bench.counters.n_i == 1
     bench.egress(replace(OUT, flags=FIN | ACK))
     assert bench.counters.n_i == 0
+
+
+def test_a_flow_that_makes_room_in_the_reserve_is_not_counted(bench: Bench) -> None:
+    """Its handshake ends while another CPU removes it: nothing would take it out of N_i again."""
+    bench.count_by_flags()
+    bench.opening(LOCAL_6)
+    flows = bench.plane.pinned.maps["other_flows"]
+    [(key, flow)] = flows.items()
+    flow.flags |= constants.WEIR_GIVES_WAY
+    flows.put(key, flow)
+    bench.ingress(LOCAL_6)
+    flows.delete(key)  # as the other CPU does
+    assert (bench.counters.n_i, bench.counters.untracked) == (0, 1)

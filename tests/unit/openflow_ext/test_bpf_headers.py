@@ -1,7 +1,8 @@
-"""Each header of the BPF programs includes all that it uses: it compiles alone."""
+"""The sources of the BPF programs: each header includes all that it uses, and flags change atomically."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -25,3 +26,15 @@ def test_header_compiles_alone(header: Path) -> None:
     )
 
     assert compiled.returncode == 0, compiled.stderr
+
+
+def test_flags_of_flows_change_atomically() -> None:
+    """Two CPUs may handle segments of one flow at the same time."""
+    stores = re.compile(r"\bflow->(flags|member)\s*([|&^+-]?=)(?!=)")
+    found = [
+        f"{source.name}:{number}"
+        for source in sorted((PROJECT / "openflow_ext" / "bpf").glob("*.[ch]"))
+        for number, line in enumerate(source.read_text().splitlines(), 1)
+        if stores.search(line)
+    ]
+    assert not found, "use weir_flow_bits.h"
