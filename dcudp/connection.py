@@ -163,7 +163,7 @@ class Connection:
     async def close(self) -> None:
         """Let the sent data arrive, then end. Messages and streams that arrive meanwhile are dropped.
 
-        Raises ConnectionLost if the peer did not confirm it in time.
+        Raises ConnectionLost if the peer did not confirm all of it: in time, or before it closed too.
         """
         if self._ended is None:
             self.drop_data()

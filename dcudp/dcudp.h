@@ -56,7 +56,8 @@ enum dcudp_kind {
 	DCUDP_FILE_FAILED = 8,   /* the same; text: why */
 	DCUDP_LOAD_DONE = 9,     /* done: bytes; elapsed_us, cpu_us: of the receiver */
 	DCUDP_LOAD_REFUSED = 10,
-	DCUDP_CLOSED = 11, /* text: why, or NULL if both ends wished it. No event of the connection follows. */
+	DCUDP_CLOSED = 11, /* text: why, and how many bytes the peer did not confirm; NULL if both ends wished the end
+			      and all data arrived. No event of the connection follows. */
 	DCUDP_BROKEN = 12  /* text: why. The node has ended. */
 };
 

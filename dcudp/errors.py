@@ -19,11 +19,14 @@ class AddressError(DcudpError):
 
 
 class ConnectionEnded(DcudpError):
-    """The connection is over, as both ends wished."""
+    """The connection is over, as both ends wished, and all data has arrived."""
 
 
 class ConnectionLost(ConnectionEnded):
-    """The connection ended with an error: the handshake failed, the peer vanished, or it aborted."""
+    """The connection ended with an error: a failed handshake, or a peer that vanished, aborted or closed.
+
+    If the peer did not confirm all data, the message names the number of bytes.
+    """
 
 
 class TransferFailed(DcudpError):

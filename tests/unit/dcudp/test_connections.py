@@ -265,6 +265,18 @@ def test_close_lets_all_data_arrive() -> None:
     run(test())
 
 
+def test_a_close_that_the_peers_close_cuts_off_names_the_lost_bytes() -> None:
+    async def test() -> None:
+        async with pair(options=Options(mtu_bytes=1452)) as (client, server):
+            (await send_until_full(client)).cancel()
+            lost, _ = await asyncio.gather(client.close(), server.close(), return_exceptions=True)
+            assert isinstance(lost, ConnectionLost)
+            assert str(lost).startswith("the peer closed the connection: ")
+            assert str(lost).endswith(" bytes were not confirmed")
+
+    run(test())
+
+
 def test_abort_ends_both_ends() -> None:
     async def test() -> None:
         async with pair() as (client, server):

@@ -170,14 +170,18 @@ impl EventLoop {
             }
             Event::Writable => self.report(id, AppEvent::Writable),
             Event::ModeChanged(mode) => self.report(id, AppEvent::ModeChanged(mode)),
-            Event::Closed { reason } => {
+            Event::Closed { reason, unconfirmed_bytes } => {
                 let (error, text) = self.describe(&reason);
                 if let Some(connection) = self.connections.get_mut(&id) {
                     connection.end(&text);
                 }
                 self.report_all(id);
                 self.connections.remove(&id);
-                self.report(id, AppEvent::Closed { error: error.then_some(text) });
+                let error = match unconfirmed_bytes {
+                    0 => error.then_some(text),
+                    bytes => Some(format!("{text}: {bytes} bytes were not confirmed")),
+                };
+                self.report(id, AppEvent::Closed { error });
             }
         }
     }
@@ -365,10 +369,9 @@ impl EventLoop {
 /// Whether a connection ended with an error, and the sentence that states it.
 fn describe(reason: &CloseReason) -> (bool, String) {
     let text = match reason {
-        CloseReason::Local | CloseReason::Peer => return (false, "the connection was closed".to_owned()),
-        CloseReason::LocalUnacknowledged => {
-            "the peer did not confirm the last data before the time was over".to_owned()
-        }
+        CloseReason::Local => return (false, "the connection was closed".to_owned()),
+        CloseReason::Peer => return (false, "the peer closed the connection".to_owned()),
+        CloseReason::LocalUnacknowledged => "this end did not wait any longer".to_owned(),
         CloseReason::PeerAborted => "the peer ended the connection".to_owned(),
         CloseReason::Timeout => "the peer vanished: it sent nothing for too long".to_owned(),
         CloseReason::HandshakeTimeout => {

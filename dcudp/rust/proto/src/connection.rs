@@ -12,7 +12,7 @@ use crate::sender::{Progress, RateControl, Reaction};
 use crate::seq::Seq;
 use crate::wire::{
     decode_obs_change, encode_obs_change, Bits, ControlHeader, ControlType, DataHeader, Header, Report,
-    Shutdown, HEADER_BYTES, MESSAGE_NUMBERS, REPORT_BYTES, VERSION,
+    Shutdown, HEADER_BYTES, MESSAGE_NUMBERS, REPORT_BYTES, SHUTDOWN_BYTES, VERSION,
 };
 use crate::{
     CloseReason, Config, Ecn, Event, MessageId, Micros, Mode, Protect, SendError, Statistics, Transmit,
@@ -349,7 +349,12 @@ impl Connection {
 
     fn end(&mut self, reason: CloseReason) {
         self.life = Life::Ended;
-        self.push_event(Event::Closed { reason });
+        self.push_closed(reason);
+    }
+
+    fn push_closed(&mut self, reason: CloseReason) {
+        let unconfirmed_bytes = self.send.unconfirmed_bytes();
+        self.push_event(Event::Closed { reason, unconfirmed_bytes });
     }
 
     fn push_event(&mut self, event: Event) {
@@ -465,7 +470,7 @@ impl Connection {
                 }
             },
             ControlType::Shutdown => match Shutdown::decode(body) {
-                Ok(kind) => self.on_shutdown(now, kind),
+                Ok(kind) => self.on_shutdown(now, kind, &body[SHUTDOWN_BYTES..]),
                 Err(_) => {
                     self.drop_packet();
                 }
@@ -563,7 +568,12 @@ impl Connection {
         }
     }
 
-    fn on_shutdown(&mut self, now: Micros, kind: Shutdown) {
+    /// A shutdown, and the report in it. It confirms data whose report is still due or was lost.
+    fn on_shutdown(&mut self, now: Micros, kind: Shutdown, report: &[u8]) {
+        if let Ok(report) = Report::decode(report) {
+            // A report that contradicts what was sent changes nothing, and the connection ends all the same.
+            let _ = self.send.acknowledge(report.next_expected, report.end, report.window_end);
+        }
         match (kind, self.life.clone()) {
             (Shutdown::Answer, Life::Closing { reason, .. }) => self.end(reason),
             (Shutdown::Answer, _) => {}
@@ -573,7 +583,7 @@ impl Connection {
                 self.due.shutdown_answer = true;
                 let until_us = now + u64::from(SHUTDOWNS) * self.shutdown_interval_us();
                 self.life = Life::Answering { until_us };
-                self.push_event(Event::Closed { reason });
+                self.push_closed(reason);
             }
             _ => self.due.shutdown_answer = true,
         }
@@ -771,17 +781,7 @@ impl Connection {
         // Two words for each range.
         let limit = (self.payload_bytes() - REPORT_BYTES) / 8;
         let losses = self.receive.due_losses(now, repeat_us, limit);
-        let report = Report {
-            next_expected: self.receive.next_expected(),
-            end: self.receive.end(),
-            window_end: self.receive.window_end(),
-            next_sequence: self.send.sequence(self.send.next_position()),
-            rtt_us: self.observer.reported_rtt_us(now).map_or(0, |rtt| rtt.min(f64::from(u32::MAX)) as u32),
-            reply: self.due.reply,
-            no_ecn: self.ecn_bleached() || self.marks_are_missing(),
-            no_ack2,
-            losses,
-        };
+        let report = Report { reply: self.due.reply, no_ack2, losses, ..self.arrivals(now) };
         self.due.reply = false;
         self.due.keep_alive = false;
         self.unreported = 0;
@@ -791,9 +791,25 @@ impl Connection {
         self.control(now, kind, sequence, bits, body)
     }
 
+    /// A report that asks for nothing.
+    fn arrivals(&self, now: Micros) -> Report {
+        Report {
+            next_expected: self.receive.next_expected(),
+            end: self.receive.end(),
+            window_end: self.receive.window_end(),
+            next_sequence: self.send.sequence(self.send.next_position()),
+            rtt_us: self.observer.reported_rtt_us(now).map_or(0, |rtt| rtt.min(f64::from(u32::MAX)) as u32),
+            reply: false,
+            no_ecn: self.ecn_bleached() || self.marks_are_missing(),
+            no_ack2: false,
+            losses: Vec::new(),
+        }
+    }
+
     fn shutdown(&mut self, now: Micros, kind: Shutdown) -> Transmit {
         let mut body = Vec::new();
         kind.encode(&mut body);
+        self.arrivals(now).encode(&mut body);
         let sequence = self.next_control();
         self.control(now, ControlType::Shutdown, sequence, Bits::default(), body)
     }

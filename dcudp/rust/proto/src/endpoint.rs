@@ -55,7 +55,7 @@ pub enum CloseReason {
     Local,
     /// This host called `close`, and `linger_us` ended before all data was acknowledged.
     LocalUnacknowledged,
-    /// The peer closed after all its data was acknowledged.
+    /// The peer closed after all its data was acknowledged. Data of this host may be unconfirmed.
     Peer,
     /// The peer ended the connection early.
     PeerAborted,
@@ -96,6 +96,8 @@ pub enum Event {
     Closed {
         /// Why.
         reason: CloseReason,
+        /// Bytes of messages that this host accepted for sending and the peer did not acknowledge as a whole.
+        unconfirmed_bytes: usize,
     },
 }
 
@@ -543,7 +545,9 @@ impl Endpoint {
 
     fn end_call(&mut self, id: u32, reason: CloseReason) {
         self.remove(id);
-        self.events.push_back((ConnectionId(id), Queued { event: Event::Closed { reason }, packets: 0 }));
+        // Before the end of the handshake no message is accepted.
+        let event = Event::Closed { reason, unconfirmed_bytes: 0 };
+        self.events.push_back((ConnectionId(id), Queued { event, packets: 0 }));
     }
 
     fn remove(&mut self, id: u32) {
@@ -695,12 +699,13 @@ impl Endpoint {
     }
 
     /// Closes a connection after all its data is acknowledged. `Event::Closed` follows. Data that the peer
-    /// still sends is lost: an application that needs it waits for it before it closes.
+    /// still sends is lost, and the peer's `Event::Closed` counts it: an application that needs it waits for it
+    /// before it closes.
     pub fn close(&mut self, now: Micros, id: ConnectionId) {
         self.stop(now, id, Connection::close);
     }
 
-    /// Ends a connection at once; data that is not acknowledged is lost. `Event::Closed` follows.
+    /// Ends a connection at once; data that is not acknowledged is lost. `Event::Closed` follows and counts it.
     pub fn abort(&mut self, now: Micros, id: ConnectionId) {
         self.stop(now, id, Connection::abort);
     }

@@ -38,6 +38,8 @@ pub struct SendBuffer {
     lost: BTreeSet<u64>,
     arrived: u64,
     bytes: usize,
+    /// Acknowledged bytes of the oldest message that is not acknowledged as a whole.
+    begun_bytes: usize,
     messages: u64,
 }
 
@@ -53,6 +55,7 @@ impl SendBuffer {
             lost: BTreeSet::new(),
             arrived: 0,
             bytes: 0,
+            begun_bytes: 0,
             messages: 0,
         }
     }
@@ -60,6 +63,11 @@ impl SendBuffer {
     /// Bytes in the buffer. Each packet counts as at least 64, so that empty messages are bounded too.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Bytes of messages that the peer did not acknowledge as a whole. Without its rest a message is lost.
+    pub fn unconfirmed_bytes(&self) -> usize {
+        self.begun_bytes + self.bytes - 64 * self.packets.len()
     }
 
     /// The bytes that a message takes in the buffer.
@@ -179,6 +187,7 @@ impl SendBuffer {
         for _ in 0..acknowledged {
             if let Some(packet) = self.packets.pop_front() {
                 self.bytes -= packet.payload.len() + 64;
+                self.begun_bytes = if packet.last { 0 } else { self.begun_bytes + packet.payload.len() };
             }
         }
         self.base += acknowledged;

@@ -451,7 +451,10 @@ fn decode_losses(list: &[u8]) -> Result<Vec<LossRange>, WireError> {
     Ok(losses)
 }
 
-/// The body of a shutdown.
+/// The bytes of a shutdown before its report.
+pub const SHUTDOWN_BYTES: usize = 4;
+
+/// The body of a shutdown. A report follows; shutdowns of earlier versions of this crate lack it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shutdown {
     /// All data of the sender was acknowledged.
@@ -475,7 +478,7 @@ impl Shutdown {
 
     /// Reads a body.
     pub fn decode(bytes: &[u8]) -> Result<Shutdown, WireError> {
-        let codes: [u8; 4] = array(bytes, 0)?;
+        let codes: [u8; SHUTDOWN_BYTES] = array(bytes, 0)?;
         match codes[0] {
             0 => Ok(Shutdown::Close),
             1 => Ok(Shutdown::Abort),

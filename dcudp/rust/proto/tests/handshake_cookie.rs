@@ -126,7 +126,7 @@ fn refused(client: Endpoint, server: Endpoint) -> Vec<Event> {
 fn different_keys_are_refused_with_a_reason() {
     let server = endpoint(Config::default(), true, 2, Some(2));
     let events = refused(endpoint(Config::default(), false, 1, Some(1)), server);
-    assert_eq!(events, [Event::Closed { reason: CloseReason::Authentication }]);
+    assert_eq!(events, [Event::Closed { reason: CloseReason::Authentication, unconfirmed_bytes: 0 }]);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_key_at_one_end_only_does_not_connect() {
 fn an_endpoint_that_serves_nobody_lets_the_handshake_time_out() {
     let server = endpoint(Config::default(), false, 2, None);
     let events = refused(endpoint(Config::default(), false, 1, None), server);
-    assert_eq!(events, [Event::Closed { reason: CloseReason::HandshakeTimeout }]);
+    assert_eq!(events, [Event::Closed { reason: CloseReason::HandshakeTimeout, unconfirmed_bytes: 0 }]);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_full_endpoint_says_that_it_is_busy() {
         sim.connect(1, 0);
     }
     sim.run_until(1_000_000);
-    let busy = Event::Closed { reason: CloseReason::Busy };
+    let busy = Event::Closed { reason: CloseReason::Busy, unconfirmed_bytes: 0 };
     assert_eq!(sim.hosts[1].events.iter().filter(|(_, _, event)| *event == busy).count(), 1);
     assert_eq!(sim.hosts[0].endpoint.endpoint_statistics().connections, 2);
 }
@@ -172,7 +172,10 @@ fn an_unknown_version_is_refused_with_the_known_one() {
     assert_eq!(refusal.len(), HEADER_BYTES + HANDSHAKE_BYTES);
     assert!(matches!(Header::decode(&refusal), Ok(Header::Control(header)) if header.version == 1));
     client.handle(20, address(0), Ecn::NotEct, &refusal);
-    assert_eq!(client.poll_event(20), Some((id, Event::Closed { reason: CloseReason::Version(1) })));
+    assert_eq!(
+        client.poll_event(20),
+        Some((id, Event::Closed { reason: CloseReason::Version(1), unconfirmed_bytes: 0 }))
+    );
 }
 
 #[test]

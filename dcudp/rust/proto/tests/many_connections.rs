@@ -31,13 +31,13 @@ fn ten_thousand_connections_leave_nothing_behind() {
         let until = sim.now_us + 400_000;
         sim.run_until(until);
         let events = std::mem::take(&mut sim.hosts[1].events);
-        let closed = Event::Closed { reason: CloseReason::Local };
+        let closed = Event::Closed { reason: CloseReason::Local, unconfirmed_bytes: 0 };
         assert_eq!(events.iter().filter(|(_, _, event)| *event == closed).count(), AT_ONCE, "round {round}");
     }
     let until = sim.now_us + 2_000_000;
     sim.run_until(until);
     assert_eq!(sim.messages(0).len(), CONNECTIONS);
-    let closed = Event::Closed { reason: CloseReason::Peer };
+    let closed = Event::Closed { reason: CloseReason::Peer, unconfirmed_bytes: 0 };
     assert_eq!(sim.hosts[0].events.iter().filter(|(_, _, event)| *event == closed).count(), CONNECTIONS);
     for host in [0, 1] {
         let statistics = sim.hosts[host].endpoint.endpoint_statistics();

@@ -89,7 +89,7 @@ impl Pair {
                         self.id = Some(id);
                     }
                 }
-                Event::Closed { reason } => {
+                Event::Closed { reason, .. } => {
                     assert!(!self.keyed, "hostile datagrams ended an authenticated connection: {reason:?}");
                     if self.id == Some(id) {
                         self.id = None;
