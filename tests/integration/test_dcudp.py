@@ -123,6 +123,24 @@ def test_a_file_passes_a_link(host: str, path: Path3, key: Path, folder: Path, t
     assert (folder / "file").read_bytes() == file.read_bytes()
 
 
+@pytest.mark.parametrize(("host", "any_address"), [("10.1.0.9", "0.0.0.0"), ("fd01::9", "::")])
+def test_a_receiver_at_all_addresses_answers_from_the_one_that_was_asked(
+    host: str, any_address: str, path: Path3, key: Path, folder: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(os.urandom(1_000_000))
+    # The kernel chooses a deprecated address only if the application names it.
+    prefix, more = (64, ("nodad", "preferred_lft", "0")) if ":" in host else (24, ())
+    path.receiver.run("ip", "addr", "add", f"{host}/{prefix}", "dev", "c0", *more)
+    try:
+        with running(*path.receiver.inside(*recv(any_address, folder, key))):
+            done = send(path.sender, file, host, key)
+    finally:
+        path.receiver.run("ip", "addr", "del", f"{host}/{prefix}", "dev", "c0")
+    assert done.returncode == 0, done.stderr
+    assert (folder / "file").read_bytes() == file.read_bytes()
+
+
 def test_a_full_disk_is_one_clear_error(path: Path3, key: Path, folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(os.urandom(3_000_000))

@@ -121,7 +121,7 @@ impl EventLoop {
     fn receive(&mut self) -> io::Result<()> {
         for _ in 0..RECEIVES_MAX {
             let (endpoint, now) = (&mut self.endpoint, sys::now_us());
-            if !self.socket.receive(|from, ecn, datagram| endpoint.handle(now, from, ecn, datagram))? {
+            if !self.socket.receive(|route, ecn, datagram| endpoint.handle(now, route, ecn, datagram))? {
                 break;
             }
         }

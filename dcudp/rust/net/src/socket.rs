@@ -6,6 +6,10 @@
 //! that the kernel or the interface divides, and with UDP_GRO (Linux 5.0) the kernel gives received packets
 //! joined. The kernel joins packets only if their ECN fields are equal, so no mark is lost.
 //!
+//! A socket that is bound to all addresses learns from IP_PKTINFO or IPV6_PKTINFO (RFC 3542, section 6) to which
+//! address a packet was sent, and sends from the address that a `Transmit` names. Otherwise the kernel would choose
+//! the primary address of the interface, which the peer does not expect.
+//!
 //! A socket has one address family. IP_MTU_DISCOVER is PROBE: packets are not fragmented, and the kernel's own
 //! opinion of the path MTU does not refuse them. `allow_fragments` is the remedy if a path's MTU shrinks later.
 
@@ -16,7 +20,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::unix::io::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
-use dcudp_proto::{Ecn, Transmit};
+use dcudp_proto::{Ecn, Route, Transmit};
 
 use crate::sys::checked;
 
@@ -115,13 +119,16 @@ impl UdpSocket {
         // SAFETY: socket takes no pointer; the descriptor is new, so nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(checked(libc::socket(family, kind, 0))?) };
         let raw = fd.as_raw_fd();
+        let is_any = libc::c_int::from(address.ip().is_unspecified());
         if address.is_ipv4() {
             set(raw, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
             set(raw, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
+            set(raw, libc::IPPROTO_IP, libc::IP_PKTINFO, is_any)?;
         } else {
             set(raw, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
             set(raw, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
             set(raw, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
+            set(raw, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, is_any)?;
         }
         for (forced, limited) in
             [(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF), (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)]
@@ -276,6 +283,9 @@ impl UdpSocket {
             } else {
                 control.put(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::c_int::from(head.ecn.bits()));
             }
+            if let Some(source) = &head.from {
+                control.put_source(source);
+            }
             if *packets > 1 {
                 control.put(SOL_UDP, UDP_SEGMENT, head.contents.len() as u16);
             }
@@ -294,10 +304,10 @@ impl UdpSocket {
         checked(sent).map(|sent| sent as usize)
     }
 
-    /// Receive once, up to 32 messages. `take` gets each packet with its source and ECN codepoint.
+    /// Receive once, up to 32 messages. `take` gets each packet with its way and ECN codepoint.
     ///
     /// Returns whether more may be waiting.
-    pub fn receive(&mut self, mut take: impl FnMut(SocketAddr, Ecn, &[u8])) -> io::Result<bool> {
+    pub fn receive(&mut self, mut take: impl FnMut(Route, Ecn, &[u8])) -> io::Result<bool> {
         let size = self.buffers.len() / MESSAGES_MAX;
         // SAFETY: all zeroes is a valid value of these C structures.
         let mut names: [libc::sockaddr_storage; MESSAGES_MAX] = unsafe { mem::zeroed() };
@@ -340,11 +350,12 @@ impl UdpSocket {
             },
         };
         for (index, message) in messages[..count].iter().enumerate() {
-            let from = match from_raw(&names[index]) {
-                Some(from) if message.msg_hdr.msg_flags & libc::MSG_TRUNC == 0 => from,
+            let peer = match from_raw(&names[index]) {
+                Some(peer) if message.msg_hdr.msg_flags & libc::MSG_TRUNC == 0 => peer,
                 _ => continue,
             };
-            let (ecn, segment_bytes) = read_control(&message.msg_hdr);
+            let Control { ecn, segment_bytes, local } = read_control(&message.msg_hdr, self.local.port());
+            let route = Route { peer, local };
             let bytes = &self.buffers[index * size..index * size + message.msg_len as usize];
             let packets = bytes.chunks(segment_bytes.unwrap_or(bytes.len()).max(1));
             self.counters.joined_received += u64::from(packets.len() > 1);
@@ -353,7 +364,7 @@ impl UdpSocket {
             if ecn == Ecn::Ce {
                 self.counters.ce_received += packets.len() as u64;
             }
-            packets.for_each(|packet| take(from, ecn, packet));
+            packets.for_each(|packet| take(route, ecn, packet));
         }
         Ok(count == MESSAGES_MAX)
     }
@@ -361,7 +372,7 @@ impl UdpSocket {
 
 /// How many packets from the queue's front each message carries.
 ///
-/// The packets of a message have one destination, one ECN codepoint and one size; the last may be smaller.
+/// The packets of a message have one way, one ECN codepoint and one size; the last may be smaller.
 fn group(queue: &VecDeque<Transmit>, segments_max: usize, timed: bool) -> Vec<usize> {
     let mut groups = Vec::with_capacity(MESSAGES_MAX);
     let mut first = 0;
@@ -373,7 +384,8 @@ fn group(queue: &VecDeque<Transmit>, segments_max: usize, timed: bool) -> Vec<us
         while packets < segments_max && first + packets < queue.len() {
             let next = &queue[first + packets];
             let length = next.contents.len();
-            let same = next.to == head.to && next.ecn == head.ecn && length <= size && length > 0;
+            let same_way = (next.to, next.from) == (head.to, head.from);
+            let same = same_way && next.ecn == head.ecn && length <= size && length > 0;
             let same_time = !timed || next.not_before_us == head.not_before_us;
             if !same || !same_time || bytes + length > MESSAGE_BYTES_MAX {
                 break;
@@ -407,7 +419,7 @@ impl ControlWriter {
 
     fn put<T: Copy>(&mut self, level: libc::c_int, kind: libc::c_int, value: T) {
         let bytes = mem::size_of::<T>() as libc::c_uint;
-        // SAFETY: three small messages fit into the buffer, which outlives this writer.
+        // SAFETY: four small messages fit into the buffer, which outlives this writer.
         unsafe {
             assert!(!self.next.is_null(), "the control buffer holds every message of a packet");
             (*self.next).cmsg_level = level;
@@ -418,32 +430,77 @@ impl ControlWriter {
             self.next = libc::CMSG_NXTHDR(self.header, self.next);
         }
     }
+
+    /// The source address (ip(7), RFC 3542 section 6.2). Only a link-local address names its interface.
+    fn put_source(&mut self, source: &SocketAddr) {
+        match source {
+            SocketAddr::V4(v4) => {
+                let address = libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) };
+                let any = libc::in_addr { s_addr: libc::INADDR_ANY };
+                let source = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: address, ipi_addr: any };
+                self.put(libc::IPPROTO_IP, libc::IP_PKTINFO, source);
+            }
+            SocketAddr::V6(v6) => {
+                let address = libc::in6_addr { s6_addr: v6.ip().octets() };
+                let source = libc::in6_pktinfo { ipi6_addr: address, ipi6_ifindex: v6.scope_id() };
+                self.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, source);
+            }
+        }
+    }
 }
 
-/// The ECN codepoint of a received message, and the size of the packets that the kernel joined in it.
-fn read_control(header: &libc::msghdr) -> (Ecn, Option<usize>) {
-    let (mut ecn, mut segment_bytes) = (Ecn::NotEct, None);
+/// What the kernel states about a received message.
+struct Control {
+    ecn: Ecn,
+    /// The size of the packets that the kernel joined.
+    segment_bytes: Option<usize>,
+    /// Where the peer sent it, on a socket that is bound to all addresses.
+    local: Option<SocketAddr>,
+}
+
+fn read_control(header: &libc::msghdr, port: u16) -> Control {
+    let mut control = Control { ecn: Ecn::NotEct, segment_bytes: None, local: None };
     // SAFETY: the kernel has written the control messages, and the header describes them.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(header) };
     while !next.is_null() {
         // SAFETY: `next` is a control message within the buffer. The kernel sends IP_TOS as one byte, IPV6_TCLASS
-        // and UDP_GRO as an int.
+        // and UDP_GRO as an int, and the others as their structures.
         unsafe {
             let data = libc::CMSG_DATA(next);
             match ((*next).cmsg_level, (*next).cmsg_type) {
-                (libc::IPPROTO_IP, libc::IP_TOS) => ecn = Ecn::from_bits(ptr::read(data)),
+                (libc::IPPROTO_IP, libc::IP_TOS) => control.ecn = Ecn::from_bits(ptr::read(data)),
                 (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                    ecn = Ecn::from_bits(ptr::read_unaligned(data.cast::<libc::c_int>()) as u8);
+                    control.ecn = Ecn::from_bits(ptr::read_unaligned(data.cast::<libc::c_int>()) as u8);
                 }
                 (SOL_UDP, UDP_GRO) => {
-                    segment_bytes = Some(ptr::read_unaligned(data.cast::<libc::c_int>()) as usize);
+                    control.segment_bytes = Some(ptr::read_unaligned(data.cast::<libc::c_int>()) as usize);
+                }
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    control.local = Some(local_v4(&ptr::read_unaligned(data.cast()), port));
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    control.local = local_v6(&ptr::read_unaligned(data.cast()), port);
                 }
                 _ => {}
             }
             next = libc::CMSG_NXTHDR(header, next);
         }
     }
-    (ecn, segment_bytes)
+    control
+}
+
+/// This host's address for a packet: of a broadcast, the interface's.
+fn local_v4(source: &libc::in_pktinfo, port: u16) -> SocketAddr {
+    let ip = Ipv4Addr::from(source.ipi_spec_dst.s_addr.to_ne_bytes());
+    SocketAddr::V4(SocketAddrV4::new(ip, port))
+}
+
+/// None for a multicast address, which is no source.
+fn local_v6(source: &libc::in6_pktinfo, port: u16) -> Option<SocketAddr> {
+    let ip = Ipv6Addr::from(source.ipi6_addr.s6_addr);
+    let is_link_local = ip.segments()[0] & 0xffc0 == 0xfe80;
+    let scope = if is_link_local { source.ipi6_ifindex } else { 0 };
+    (!ip.is_multicast()).then(|| SocketAddr::V6(SocketAddrV6::new(ip, port, 0, scope)))
 }
 
 fn set(fd: RawFd, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
@@ -521,7 +578,7 @@ mod tests {
     const NONE: Offloads = Offloads { segment: false, gro: false };
 
     fn packet(to: SocketAddr, ecn: Ecn, contents: &[u8]) -> Transmit {
-        Transmit { to, ecn, contents: contents.to_vec(), not_before_us: 0 }
+        Transmit { to, from: None, ecn, contents: contents.to_vec(), not_before_us: 0 }
     }
 
     fn exchange(
@@ -536,7 +593,7 @@ mod tests {
         assert_eq!(sender.send(&mut queue), Sent::All);
         let mut got = Vec::new();
         while got.len() < packets.len() {
-            receiver.receive(|from, ecn, bytes| got.push((from, ecn, bytes.to_vec()))).unwrap();
+            receiver.receive(|route, ecn, bytes| got.push((route.peer, ecn, bytes.to_vec()))).unwrap();
         }
         assert!(got.iter().all(|(from, ..)| *from == sender.local()));
         assert_eq!(sender.counters.packets_sent, packets.len() as u64);
@@ -576,6 +633,7 @@ mod tests {
         let mut queue: VecDeque<Transmit> = (0..3u8)
             .map(|n| Transmit {
                 to: receiver.local(),
+                from: None,
                 ecn: Ecn::Ect0,
                 contents: vec![n; 100],
                 not_before_us: crate::sys::now_us() + u64::from(n) * 1_000,
@@ -590,8 +648,41 @@ mod tests {
         assert_eq!(sender.counters.joined_sent, 0);
     }
 
+    /// One route: what `socket` gets with the packets that wait.
+    fn received(socket: &mut UdpSocket) -> Route {
+        let mut got = Vec::new();
+        while got.is_empty() {
+            socket.receive(|route, _, _| got.push(route)).unwrap();
+        }
+        got[0]
+    }
+
     #[test]
-    fn a_group_has_one_destination_codepoint_and_size() {
+    fn a_socket_at_all_addresses_answers_from_the_one_that_was_asked() {
+        for (any, client, asked) in [
+            ("0.0.0.0:0", "127.0.0.1:0", "127.0.0.2"),
+            ("0.0.0.0:0", "127.0.0.2:0", "127.0.0.3"),
+            ("[::]:0", V6, "::1"),
+        ] {
+            for offloads in [NONE, Offloads::default()] {
+                let mut server = UdpSocket::bind(any.parse().unwrap(), offloads).unwrap();
+                let mut client = UdpSocket::bind(client.parse().unwrap(), offloads).unwrap();
+                let asked = SocketAddr::new(asked.parse().unwrap(), server.local().port());
+                let question: VecDeque<Transmit> = [packet(asked, Ecn::NotEct, b"?")].into();
+                assert_eq!(client.send(&mut question.clone()), Sent::All);
+                let route = received(&mut server);
+                assert_eq!(route, Route { peer: client.local(), local: Some(asked) });
+                let mut answer: VecDeque<Transmit> = (0..3u8)
+                    .map(|n| Transmit { from: route.local, ..packet(route.peer, Ecn::Ect0, &[n; 100]) })
+                    .collect();
+                assert_eq!(server.send(&mut answer), Sent::All);
+                assert_eq!(received(&mut client), Route { peer: asked, local: None }, "{any} {offloads:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_group_has_one_way_codepoint_and_size() {
         let (one, other): (SocketAddr, SocketAddr) =
             ("1.2.3.4:5".parse().unwrap(), "1.2.3.4:6".parse().unwrap());
         let queue: VecDeque<Transmit> = [
@@ -602,11 +693,12 @@ mod tests {
             packet(one, Ecn::NotEct, &[0; 9]),
             packet(other, Ecn::NotEct, &[0; 9]),
             packet(other, Ecn::NotEct, &[0; 10]),
+            Transmit { from: Some(one), ..packet(other, Ecn::NotEct, &[0; 10]) },
         ]
         .into_iter()
         .collect();
-        assert_eq!(group(&queue, SEGMENTS_MAX, false), [3, 1, 1, 1, 1]);
-        assert_eq!(group(&queue, 1, false), [1; 7]);
+        assert_eq!(group(&queue, SEGMENTS_MAX, false), [3, 1, 1, 1, 1, 1]);
+        assert_eq!(group(&queue, 1, false), [1; 8]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::wire::{
     Shutdown, HEADER_BYTES, MESSAGE_NUMBERS, REPORT_BYTES, SHUTDOWN_BYTES, VERSION,
 };
 use crate::{
-    CloseReason, Config, Ecn, Event, MessageId, Micros, Mode, Protect, SendError, Statistics, Transmit,
+    CloseReason, Config, Ecn, Event, MessageId, Micros, Mode, Protect, Route, SendError, Statistics, Transmit,
 };
 
 /// A sender that is late by at most this time catches up with a burst.
@@ -50,8 +50,8 @@ const MAX_BACKOFF: u32 = 6;
 pub struct Opening {
     /// The peer's number of the connection.
     pub peer_id: u32,
-    /// The peer's address.
-    pub peer: SocketAddr,
+    /// The peer's address, and this host's if the peer has chosen it.
+    pub route: Route,
     /// This host's first data sequence number.
     pub initial_sequence: Seq,
     /// The peer's.
@@ -130,7 +130,7 @@ struct Due {
 pub struct Connection {
     config: Arc<Config>,
     peer_id: u32,
-    peer: SocketAddr,
+    route: Route,
     protect: Box<dyn Protect + Send>,
     life: Life,
     started_us: Micros,
@@ -182,7 +182,7 @@ impl Connection {
         rate.set_rtt(opening.rtt_us.unwrap_or(FIRST_RTT_US));
         Connection {
             peer_id: opening.peer_id,
-            peer: opening.peer,
+            route: opening.route,
             largest_payload: opening.mtu_bytes,
             protect: opening.protect,
             life: Life::Open,
@@ -224,7 +224,7 @@ impl Connection {
 
     /// The peer's address.
     pub fn peer(&self) -> SocketAddr {
-        self.peer
+        self.route.peer
     }
 
     /// The peer's number of the connection.
@@ -236,7 +236,7 @@ impl Connection {
     pub fn accept(&mut self, now: Micros, answer: &Answer, window_packets: u32, length: usize) -> Transmit {
         let packet = answer.packet(self.peer_id, window_packets);
         let contents = handshake::seal(self.protect.as_mut(), packet, length);
-        Transmit { to: self.peer, ecn: Ecn::NotEct, contents, not_before_us: now }
+        self.route.handshake(now, contents)
     }
 
     /// The next event.
@@ -845,7 +845,7 @@ impl Connection {
         contents.extend_from_slice(&header);
         contents.extend_from_slice(&body);
         self.last_sent_us = self.last_sent_us.max(at);
-        Transmit { to: self.peer, ecn, contents, not_before_us: at }
+        self.route.transmit(ecn, contents, at)
     }
 
     fn poll_data(&mut self, now: Micros) -> Option<Transmit> {

@@ -26,11 +26,40 @@ pub struct ConnectionId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MessageId(pub u64);
 
+/// The two ends of a datagram's way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// The peer's address.
+    pub peer: SocketAddr,
+    /// This host's address, if the socket is bound to all addresses and the peer has chosen one.
+    pub local: Option<SocketAddr>,
+}
+
+impl From<SocketAddr> for Route {
+    fn from(peer: SocketAddr) -> Route {
+        Route { peer, local: None }
+    }
+}
+
+impl Route {
+    /// A datagram of a handshake that takes this way back.
+    pub(crate) fn handshake(&self, now: Micros, contents: Vec<u8>) -> Transmit {
+        self.transmit(Ecn::NotEct, contents, now)
+    }
+
+    /// A datagram that takes this way back.
+    pub(crate) fn transmit(&self, ecn: Ecn, contents: Vec<u8>, not_before_us: Micros) -> Transmit {
+        Transmit { to: self.peer, from: self.local, ecn, contents, not_before_us }
+    }
+}
+
 /// A datagram to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transmit {
     /// The destination.
     pub to: SocketAddr,
+    /// The source; None is the one that the socket or the kernel chooses.
+    pub from: Option<SocketAddr>,
     /// The ECN field to set.
     pub ecn: Ecn,
     /// The UDP payload.
@@ -317,13 +346,16 @@ impl Endpoint {
         Ok(ConnectionId(id))
     }
 
-    /// Takes a datagram from the network. Anything malformed, forged or unexpected is counted and dropped.
-    pub fn handle(&mut self, now: Micros, from: SocketAddr, ecn: Ecn, datagram: &[u8]) {
+    /// Takes a datagram from the network. Anything malformed, forged or unexpected is counted and dropped. Answers
+    /// of a handshake, and the connection of a responder, have the source to which the peer sent the handshake.
+    pub fn handle(&mut self, now: Micros, route: impl Into<Route>, ecn: Ecn, datagram: &[u8]) {
+        let route = route.into();
+        let from = route.peer;
         let used = match Header::decode(datagram) {
             Ok(Header::Control(header)) if header.kind == ControlType::Handshake => {
                 match Handshake::decode(&datagram[crate::wire::HEADER_BYTES..]) {
                     Ok(body) if header.connection == 0 => {
-                        self.on_call(now, from, header.version, &body, datagram)
+                        self.on_call(now, route, header.version, &body, datagram)
                     }
                     Ok(body) => self.on_answer(now, from, header.connection, header.version, &body, datagram),
                     Err(_) => false,
@@ -381,60 +413,54 @@ impl Endpoint {
     }
 
     /// REQUEST or CONFIRM of an initiator. Nothing is stored before the cookie returns and the key fits.
-    fn on_call(
-        &mut self,
-        now: Micros,
-        from: SocketAddr,
-        version: u8,
-        body: &Handshake,
-        datagram: &[u8],
-    ) -> bool {
+    fn on_call(&mut self, now: Micros, route: Route, version: u8, body: &Handshake, datagram: &[u8]) -> bool {
         if !self.server || body.id == 0 {
             return false;
         }
         if version != crate::wire::VERSION {
-            self.refuse(now, from, body, Refusal::Version);
+            self.refuse(now, route, body, Refusal::Version);
             return true;
         }
         match body.step {
             Step::Request => {
-                let answer = handshake::cookie(now, &self.cookies, from, body);
-                self.answer(Transmit { to: from, ecn: Ecn::NotEct, contents: answer, not_before_us: now });
+                let contents = handshake::cookie(now, &self.cookies, route.peer, body);
+                self.answer(route.handshake(now, contents));
                 true
             }
-            Step::Confirm => self.on_confirm(now, from, body, datagram),
+            Step::Confirm => self.on_confirm(now, route, body, datagram),
             _ => false,
         }
     }
 
-    fn on_confirm(&mut self, now: Micros, from: SocketAddr, body: &Handshake, datagram: &[u8]) -> bool {
+    fn on_confirm(&mut self, now: Micros, route: Route, body: &Handshake, datagram: &[u8]) -> bool {
+        let from = route.peer;
         if datagram.len() < BASE_MTU_BYTES || !handshake::returns_cookie(now, &self.cookies, from, body) {
             return false;
         }
         if !handshake::opens(self.factory.as_ref(), body, datagram) {
-            self.refuse(now, from, body, Refusal::Authentication);
+            self.refuse(now, route, body, Refusal::Authentication);
             return true;
         }
         let known = self.incoming.get(&(from, body.id)).copied();
         let id = match known {
             Some(id) => id,
             None if self.entries.len() >= self.config.max_connections => {
-                self.refuse(now, from, body, Refusal::Busy);
+                self.refuse(now, route, body, Refusal::Busy);
                 return true;
             }
-            None => self.accept(now, from, body, datagram.len()),
+            None => self.accept(now, route, body, datagram.len()),
         };
         self.repeat_accept(now, id, body, datagram.len())
     }
 
-    fn accept(&mut self, now: Micros, from: SocketAddr, body: &Handshake, length: usize) -> u32 {
+    fn accept(&mut self, now: Micros, route: Route, body: &Handshake, length: usize) -> u32 {
         let id = self.new_id();
         let responder_nonce = self.random.bytes();
         let initial_sequence = self.new_sequence();
         let nonces = [&body.initiator_nonce, &responder_nonce];
         let opening = Opening {
             peer_id: body.id,
-            peer: from,
+            route,
             initial_sequence,
             peer_initial_sequence: body.initial_sequence,
             peer_window_packets: body.window_packets,
@@ -448,7 +474,7 @@ impl Endpoint {
         let until_us = now + self.config.handshake_timeout_us;
         let incoming = Incoming { answer, confirmed: false, until_us };
         self.entries.insert(id, Entry::new(Phase::Open(Box::new(connection)), Some(incoming)));
-        self.incoming.insert((from, body.id), id);
+        self.incoming.insert((route.peer, body.id), id);
         self.settle(now, id);
         id
     }
@@ -474,10 +500,9 @@ impl Endpoint {
         }
     }
 
-    fn refuse(&mut self, now: Micros, from: SocketAddr, body: &Handshake, refusal: Refusal) {
+    fn refuse(&mut self, now: Micros, route: Route, body: &Handshake, refusal: Refusal) {
         self.refused += 1;
-        let contents = handshake::refusal(body, refusal);
-        self.answer(Transmit { to: from, ecn: Ecn::NotEct, contents, not_before_us: now });
+        self.answer(route.handshake(now, handshake::refusal(body, refusal)));
     }
 
     fn answer(&mut self, transmit: Transmit) {
@@ -533,7 +558,7 @@ impl Endpoint {
     }
 
     fn open_call(&mut self, now: Micros, id: u32, opening: Opening) {
-        let peer = opening.peer;
+        let peer = opening.route.peer;
         let mut connection = Connection::new(now, Arc::clone(&self.config), opening);
         connection.greet();
         if let Some(entry) = self.entries.get_mut(&id) {

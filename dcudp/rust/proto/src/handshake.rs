@@ -16,7 +16,7 @@ use crate::wire::{
     Bits, ControlHeader, ControlType, Handshake, Header, Refusal, Step, HANDSHAKE_BYTES, HEADER_BYTES,
     VERSION,
 };
-use crate::{CloseReason, Config, Ecn, Micros, Protect, ProtectFactory, Stage, Transmit};
+use crate::{CloseReason, Config, Micros, Protect, ProtectFactory, Route, Stage, Transmit};
 
 /// The first wait for an answer. Each further wait is twice as long, up to `LONGEST_WAIT_US`.
 const FIRST_WAIT_US: Micros = 50_000;
@@ -223,7 +223,7 @@ impl Calling {
             }
         };
         self.tries += 1;
-        Ok(Some(Transmit { to: self.peer, ecn: Ecn::NotEct, contents, not_before_us: now }))
+        Ok(Some(Route::from(self.peer).handshake(now, contents)))
     }
 
     fn request(&self) -> Handshake {
@@ -293,7 +293,7 @@ impl Calling {
         let rtt_us = if self.tries == 1 { Some(now.saturating_sub(returned.sent_us)) } else { None };
         Some(Opening {
             peer_id: answer.id,
-            peer: self.peer,
+            route: self.peer.into(),
             initial_sequence: self.initial_sequence,
             peer_initial_sequence: answer.initial_sequence,
             peer_window_packets: answer.window_packets,

@@ -23,8 +23,8 @@ pub mod wire;
 
 pub use config::{Config, ConfigError};
 pub use endpoint::{
-    CloseReason, ConnectError, ConnectionId, Endpoint, EndpointStatistics, Event, MessageId, Mode, SendError,
-    Statistics, Transmit,
+    CloseReason, ConnectError, ConnectionId, Endpoint, EndpointStatistics, Event, MessageId, Mode, Route,
+    SendError, Statistics, Transmit,
 };
 pub use protect::{Plain, Protect, ProtectError, ProtectFactory, Stage};
 

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use common::keys::Keys;
 use common::{address, Network, Rng, Sim};
 use dcudp_proto::wire::{Handshake, Header, Step, HANDSHAKE_BYTES, HEADER_BYTES};
-use dcudp_proto::{CloseReason, Config, Ecn, Endpoint, Event, Plain, ProtectFactory, Transmit};
+use dcudp_proto::{CloseReason, Config, Ecn, Endpoint, Event, Plain, ProtectFactory, Route, Transmit};
 
 fn endpoint(config: Config, server: bool, seed: u8, key: Option<u8>) -> Endpoint {
     let factory: Box<dyn ProtectFactory + Send> = match key {
@@ -194,4 +194,27 @@ fn handshakes_survive_loss_reordering_and_duplication() {
         let connected = |event: &Event| matches!(event, Event::Connected { .. });
         assert_eq!(sim.hosts[host].events.iter().filter(|(_, _, event)| connected(event)).count(), 200);
     }
+}
+
+#[test]
+fn a_responder_answers_from_the_address_that_was_asked() {
+    let mut server = endpoint(Config::default(), true, 1, None);
+    let mut client = endpoint(Config::default(), false, 2, None);
+    let asked = Route { peer: address(1), local: Some(address(7)) };
+    let mut sources = Vec::new();
+    client.connect(0, address(0)).expect("space");
+    for now in [0, 10] {
+        let question = one(&mut client, now);
+        assert_eq!(question.from, None);
+        server.handle(now + 5, asked, Ecn::NotEct, &question.contents);
+        let answer = one(&mut server, now + 5);
+        sources.push(answer.from);
+        client.handle(now + 10, address(0), Ecn::NotEct, &answer.contents);
+    }
+    let greeting = one(&mut client, 20);
+    server.handle(25, Route { local: Some(address(8)), ..asked }, Ecn::NotEct, &greeting.contents);
+    let (id, _) = server.poll_event(25).expect("a connection");
+    server.send_message(25, id, b"data").expect("space");
+    sources.push(server.poll_transmit(25).expect("data").from);
+    assert_eq!(sources, [asked.local; 3]);
 }
