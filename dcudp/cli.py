@@ -104,8 +104,8 @@ def recv_command(
     report = _report_json if as_json else _report_text
     options = _options(key_file, rate_mbps, link_mbps, folder=folder)
     with _one_sentence(), showing_progress(enabled=not as_json) as progress:
-        failures = asyncio.run(receive_files(listen, options, once, report, progress))
-    if once and failures:
+        first_arrived = asyncio.run(receive_files(listen, options, once, report, progress))
+    if once and first_arrived is False:
         raise SystemExit(1)
 
 

@@ -14,6 +14,9 @@ from dcudp.errors import ConnectionEnded, ConnectionLost, TransferFailed
 from dcudp.events import FileState
 from dcudp.node import Node, Options
 
+PEER_CLOSES_S = 5.0
+"""How long `weir dcudp recv --once` waits for the peer to close."""
+
 
 class Report(Protocol):
     """Takes what happened, for a person or a program."""
@@ -59,23 +62,27 @@ async def serve(
 
 async def receive_files(
     address: str, options: Options, once: bool, report: Report, progress: Callable[[FileState], None]
-) -> int:
-    """Receive files until a signal, or until the first file if `once`. Returns how many failed."""
-    failures = 0
+) -> bool | None:
+    """Receive files until a signal, or until the first file if `once`.
+
+    Returns whether the first file arrived; None if there was none.
+    """
+    first_arrived: bool | None = None
 
     async with until_signal() as stop, await listen(address, options) as node:
         report("listening", address=str(node.address))
 
         async def attend(connection: Connection) -> None:
-            nonlocal failures
+            nonlocal first_arrived
             connection.drop_data()
             connection.on_file_progress = progress
             try:
                 while True:
-                    failures += not await _receive_one(connection, report)
+                    arrived = await _receive_one(connection, report)
+                    if first_arrived is None:
+                        first_arrived = arrived
                     if once:
-                        with suppress(ConnectionEnded):
-                            await connection.wait_ended()
+                        await _end(connection)
                         stop.set()
                         return
             except ConnectionLost as error:
@@ -84,7 +91,15 @@ async def receive_files(
                 pass
 
         await serve(node, stop, attend)
-    return failures
+    return first_arrived
+
+
+async def _end(connection: Connection) -> None:
+    """Let the peer close, which reads its statistics first. Close a connection that it leaves open."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(connection.wait_ended(), PEER_CLOSES_S)
+    with suppress(ConnectionEnded):
+        await connection.close()
 
 
 async def _receive_one(connection: Connection, report: Report) -> bool:

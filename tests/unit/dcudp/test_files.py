@@ -21,7 +21,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import dcudp
-from dcudp import FileState, Options, TransferFailed
+from dcudp import DcudpError, FileState, Options, TransferFailed, receiving
 from dcudp.cli import dcudp as command
 from dcudp.progress import showing_progress
 from tests.support.dcudp.relay import relay_to
@@ -235,6 +235,31 @@ def test_once_ends_after_one_file(source: Path, folder: Path) -> None:
     with receiver("--dir", str(folder), "--once") as (process, address):
         assert send(source, address).exit_code == 0
         assert process.wait(DEADLINE_S) == 0
+
+
+def test_once_ends_after_the_first_file_while_its_peer_stays_and_another_fails(
+    source: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "PEER_CLOSES_S", 1.0)
+    (folder / "taken").write_bytes(b"another file")
+
+    async def test() -> None:
+        events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+        def report(event: str, **fields: Any) -> None:
+            events.put_nowait({"event": event, **fields})
+
+        ending = receiving.receive_files(V4, Options(folder=folder), True, report, lambda _: None)
+        receives = asyncio.create_task(ending)
+        address = (await events.get())["address"]
+        first, second = await dcudp.connect(address), await dcudp.connect(address)
+        await first.send_file(source)
+        with pytest.raises(DcudpError):
+            await second.send_file(source, "taken")
+        assert await receives is True
+        assert str(await first.wait_ended()) == "the connection is closed"
+
+    run(test())
 
 
 def test_the_command_makes_a_key_that_both_ends_use(source: Path, folder: Path, tmp_path: Path) -> None:
