@@ -164,8 +164,8 @@ impl Connection {
                 }
             }
             Record::Failed { reason } => {
-                if let Some(mut receiver) = self.receiving.remove(&transfer) {
-                    receiver.discard();
+                // The part stays: the next transfer compares it with its file.
+                if let Some(receiver) = self.receiving.remove(&transfer) {
                     let why = format!("the sender gave up: {reason}");
                     self.events.push(AppEvent::FileFailed(incoming(transfer, &receiver), why));
                 }
@@ -421,6 +421,22 @@ mod tests {
         let offer = channel::file(&Record::Offer { size: 1, hash: [0; 32], name: b"a" }.encode(1));
         let answers = (0..).take_while(|_| connection.receive(offer.clone(), 1, 1).is_ok()).count();
         assert_eq!(answers, ANSWERS_MAX);
+    }
+
+    #[test]
+    fn a_sender_that_gives_up_leaves_the_part_for_the_next_transfer() {
+        let folder = testing::Folder::new();
+        let mut connection = connection(Some(Arc::new(Folder::open(folder.path()).unwrap())));
+        let offer = Record::Offer { size: 10, hash: [0; 32], name: b"file" };
+        let records = [offer, Record::Start { offset: 0 }, Record::Data { offset: 0, bytes: b"begin" }];
+        let failed = Record::Failed { reason: "it cannot read the file".to_owned() };
+        for record in records.iter().chain([&failed]) {
+            connection.receive(channel::file(&record.encode(1)), 1, 1).unwrap();
+            while connection.work(1, true, &mut |_| true) {}
+        }
+        let last = connection.take_events().pop().unwrap();
+        assert!(matches!(last, AppEvent::FileFailed(_, why) if why.contains("the sender gave up")));
+        assert_eq!(std::fs::read(folder.path().join("file.part")).unwrap(), b"begin");
     }
 
     #[test]
