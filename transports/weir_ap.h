@@ -149,7 +149,7 @@ WEIR_INLINE weir_u32 weir_ap_interval_ns(const struct weir_ap_path *path, weir_u
 	if (w == 1)
 		return most_ns;
 	excess_bytes = arriving_bytes - path->buffer_bytes;
-	if (excess_bytes > WEIR_AP_MOST_EXCESS_BYTES) /* 18 GB: far more than any link forwards in the longest RTT */
+	if (excess_bytes > WEIR_AP_MOST_EXCESS_BYTES) /* 18 GB: more than 137 Gbit/s forward in the longest RTT */
 		return most_ns;
 	wanted_ns = excess_bytes * WEIR_NS_PER_S / (path->bytes_per_s * (w - 1));
 	return wanted_ns < most_ns ? wanted_ns : most_ns;
