@@ -27,7 +27,7 @@ def showing_progress(*, enabled: bool) -> Iterator[Callable[[FileState], None]]:
         yield lambda _: None
         return
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),

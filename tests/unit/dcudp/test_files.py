@@ -217,11 +217,12 @@ def test_ctrl_c_at_either_end_leaves_the_part(interrupted: str, source: Path, fo
     assert [path.name for path in folder.iterdir()] == ["data.bin.part"]
 
 
-def test_a_terminal_shows_the_progress_of_each_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
+
+def test_a_terminal_shows_the_progress_of_each_file(monkeypatch: pytest.MonkeyPatch) -> None:
     for enabled, terminal in ((True, Terminal()), (False, Terminal()), (True, io.StringIO())):
         monkeypatch.setattr(sys, "stderr", terminal)
         with showing_progress(enabled=enabled) as progress:
@@ -229,6 +230,13 @@ def test_a_terminal_shows_the_progress_of_each_file(monkeypatch: pytest.MonkeyPa
         shown = terminal.getvalue()
         assert ("data.bin" in shown and "1.0/2.0 MB" in shown) == (enabled and terminal.isatty())
         assert (enabled and terminal.isatty()) or shown == ""
+
+
+def test_the_progress_shows_a_name_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    with showing_progress(enabled=True) as progress:
+        progress(FileState("[red]x", 2_000_000, 1_000_000, 0, b""))
+    assert "[red]x" in terminal.getvalue()
 
 
 def test_once_ends_after_one_file(source: Path, folder: Path) -> None:
