@@ -310,6 +310,18 @@ def test_nobody_there_is_one_clear_error() -> None:
     run(test())
 
 
+def test_a_refused_packet_explains_only_the_timeout_of_its_connection() -> None:
+    async def test() -> None:
+        options = Options(handshake_timeout_s=0.3)
+        async with Node(resolve(V4), options, listens=False) as clients:
+            # The kernel sends no packet to port 0.
+            for peer, reason in (("127.0.0.1:0", "cannot send some packets"), ("127.0.0.1:9", "is the peer listening")):
+                with pytest.raises(ConnectionLost, match=f"no answer.*{reason}"):
+                    await clients.connect(resolve(peer))
+
+    run(test())
+
+
 def exchange_through(
     arrange: Callable[[Any], None],
     check: Callable[[Connection, Connection], Awaitable[None] | None],

@@ -1,6 +1,7 @@
 //! A connection as the event loop sees it: transfers, loads, and messages that wait for room.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -48,6 +49,8 @@ struct Load {
 
 /// One connection.
 pub struct Connection {
+    /// The peer's address.
+    pub peer: SocketAddr,
     services: Services,
     sending: BTreeMap<u32, FileSender>,
     receiving: BTreeMap<u32, FileReceiver>,
@@ -65,8 +68,9 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(services: Services) -> Connection {
+    pub fn new(peer: SocketAddr, services: Services) -> Connection {
         Connection {
+            peer,
             services,
             sending: BTreeMap::new(),
             receiving: BTreeMap::new(),
@@ -389,7 +393,8 @@ mod tests {
     const MESSAGES: u32 = 100_000;
 
     fn connection(folder: Option<Arc<Folder>>) -> Connection {
-        Connection::new(Services { folder, counts_load: true, notify: Arc::new(|| {}) })
+        let services = Services { folder, counts_load: true, notify: Arc::new(|| {}) };
+        Connection::new("127.0.0.1:9".parse().unwrap(), services)
     }
 
     /// Random records that are mostly well-formed, as a hostile peer with the key may send them.

@@ -156,7 +156,7 @@ impl EventLoop {
         let now = sys::now_us();
         match event {
             Event::Connected { peer, incoming } => {
-                self.connections.entry(id).or_insert_with(|| Connection::new(self.services.clone()));
+                self.connections.entry(id).or_insert_with(|| Connection::new(peer, self.services.clone()));
                 self.report(id, AppEvent::Connected { peer, incoming });
             }
             Event::Message { data, .. } => {
@@ -171,7 +171,7 @@ impl EventLoop {
             Event::Writable => self.report(id, AppEvent::Writable),
             Event::ModeChanged(mode) => self.report(id, AppEvent::ModeChanged(mode)),
             Event::Closed { reason, unconfirmed_bytes } => {
-                let (error, text) = self.describe(&reason);
+                let (error, text) = self.describe(id, &reason);
                 if let Some(connection) = self.connections.get_mut(&id) {
                     connection.end(&text);
                 }
@@ -198,9 +198,12 @@ impl EventLoop {
         }
     }
 
-    fn describe(&self, ended: &CloseReason) -> (bool, String) {
+    fn describe(&self, id: ConnectionId, ended: &CloseReason) -> (bool, String) {
+        let peer = self.connections.get(&id).map(|connection| connection.peer);
         match (ended, &self.socket.last_refusal) {
-            (CloseReason::HandshakeTimeout | CloseReason::Timeout, Some(error)) => {
+            (CloseReason::HandshakeTimeout | CloseReason::Timeout, Some((to, error)))
+                if peer == Some(*to) =>
+            {
                 (true, format!("no answer, and this host cannot send some packets: {}", reason(error)))
             }
             _ => describe(ended),
@@ -309,7 +312,7 @@ impl EventLoop {
 
     pub fn connect(&mut self, to: SocketAddr) -> Result<u32, String> {
         let id = self.endpoint.connect(sys::now_us(), to).map_err(|error| error.to_string())?;
-        self.connections.insert(id, Connection::new(self.services.clone()));
+        self.connections.insert(id, Connection::new(to, self.services.clone()));
         Ok(id.0)
     }
 

@@ -107,8 +107,9 @@ pub struct UdpSocket {
     buffers: Vec<u8>,
     /// What the socket has done.
     pub counters: Counters,
-    /// The last refusal of a packet, for messages to people.
-    pub last_refusal: Option<io::Error>,
+    /// The last refusal of a packet and its destination, for messages to people. A packet that is sent there later
+    /// removes it.
+    pub last_refusal: Option<(SocketAddr, io::Error)>,
 }
 
 impl UdpSocket {
@@ -233,6 +234,7 @@ impl UdpSocket {
     }
 
     fn count_sent(&mut self, queue: &mut VecDeque<Transmit>, packets: usize) {
+        self.last_refusal = self.last_refusal.take().filter(|(to, _)| *to != queue[0].to);
         let bytes: usize = queue.drain(..packets).map(|packet| packet.contents.len()).sum();
         self.counters.packets_sent += packets as u64;
         self.counters.bytes_sent += bytes as u64;
@@ -240,12 +242,13 @@ impl UdpSocket {
     }
 
     fn refuse(&mut self, queue: &mut VecDeque<Transmit>, packets: usize, large: bool, why: io::Error) {
+        let to = queue[0].to;
         queue.drain(..packets);
         if large {
             self.counters.too_large += packets as u64;
         } else {
             self.counters.refused += packets as u64;
-            self.last_refusal = Some(why);
+            self.last_refusal = Some((to, why));
         }
     }
 
@@ -727,6 +730,22 @@ mod tests {
             receiver.receive(|_, _, bytes| got.push(bytes.to_vec())).unwrap();
         }
         assert_eq!(got, packets);
+    }
+
+    #[test]
+    fn a_refusal_is_known_until_a_packet_is_sent_to_the_same_destination() {
+        let mut socket = UdpSocket::bind("0.0.0.0:0".parse().unwrap(), NONE).unwrap();
+        let (to, other): (SocketAddr, SocketAddr) =
+            ("127.0.0.1:9".parse().unwrap(), "127.0.0.2:9".parse().unwrap());
+        // No host has this address (RFC 5737).
+        let foreign = Some("192.0.2.1:9".parse().unwrap());
+        let refused = Transmit { from: foreign, ..packet(to, Ecn::NotEct, &[7]) };
+        for (sent, known) in [(refused, true), (packet(other, Ecn::NotEct, &[7]), true), (packet(to, Ecn::NotEct, &[7]), false)]
+        {
+            socket.send(&mut [sent].into());
+            assert_eq!(socket.last_refusal.as_ref().map(|(to, _)| *to), known.then_some(to));
+        }
+        assert_eq!((socket.counters.refused, socket.counters.packets_sent), (1, 2));
     }
 
     #[test]
