@@ -266,7 +266,10 @@ impl Connection {
 
     /// The handshake found that the path carries only smaller datagrams.
     pub fn lower_mtu(&mut self, mtu_bytes: usize) {
-        self.mtu_bytes = self.mtu_bytes.min(mtu_bytes);
+        if mtu_bytes < self.mtu_bytes {
+            self.rate.shrink_packets(self.mtu_bytes as f64 / mtu_bytes as f64);
+            self.mtu_bytes = mtu_bytes;
+        }
     }
 
     fn rtt_us(&self) -> Micros {

@@ -191,6 +191,14 @@ impl RateControl {
         self.rtt_us.max(self.smooth_us)
     }
 
+    /// Packets become `times` as small before data is sent. The same rates are as many times more packets.
+    pub fn shrink_packets(&mut self, times: f64) {
+        self.link_pps *= times;
+        self.limit_pps *= times;
+        self.rate_pps *= times;
+        self.rate_max_pps *= times;
+    }
+
     /// Whether the receiver sees the ECN field as it was sent, and marks before losses.
     pub fn set_ecn_works(&mut self, works: bool) {
         self.ecn_works = works;

@@ -26,6 +26,17 @@ fn a_black_hole_leads_to_the_base_size() {
 }
 
 #[test]
+fn both_ends_have_their_whole_rate_at_the_base_size() {
+    let config = Config { mtu_bytes: 8952, ..Config::default() };
+    let (sim, ids) = connected(Network { path_mtu: 1452, ..Network::plain(100) }, &config, 1, 1);
+    for (host, id) in [(1, ids[0]), (0, sim.hosts[0].events[0].1)] {
+        let statistics = sim.hosts[host].endpoint.statistics(id).expect("open");
+        let rate_bps = statistics.rate_pps * 8.0 * statistics.mtu_bytes as f64;
+        assert!((rate_bps / config.max_rate_bps as f64 - 1.0).abs() < 1e-6, "host {host}: {rate_bps} bit/s");
+    }
+}
+
+#[test]
 fn different_settings_meet_at_the_smaller_one() {
     let mut sim = common::Sim::new(Network::plain(100), 1);
     sim.host(Config { mtu_bytes: 1300, ..Config::default() }, true);
