@@ -496,6 +496,7 @@ impl Connection {
         self.last_feedback(now);
         if self.last_report.map_or(true, |last| last.before(header.sequence)) {
             self.last_report = Some(header.sequence);
+            self.rate.on_report(header.sequence);
             self.rate.set_ecn_works(!report.no_ecn);
             self.due.keep_alive |= report.reply;
             // Packets with a later sending time may have been handed out before the report was.

@@ -53,6 +53,8 @@ const CUT_RTTS: f64 = 2.0;
 const ARRIVAL_WEIGHT: f64 = 0.5;
 /// So many packets tell whether a queue grows.
 const LEAST_PACKETS: u64 = 4;
+/// An ACK is forgotten after this part of all sequence numbers: a quarter, because half of them compare as earlier.
+const ACK_MEMORY: i32 = 1 << 29;
 /// A queue neither grows nor drains if the packets sent and arrived differ by less than this factor.
 const STEADY: f64 = 1.25;
 
@@ -230,6 +232,12 @@ impl RateControl {
             self.ceiling_pps = self.rate_pps.max(self.floor_pps());
         }
         self.lossy = false;
+    }
+
+    /// The newest report has this number. ACKs share their numbers with other reports, so in a long UDP Mode the
+    /// numbers wrap without an ACK. Then each new ACK would seem older than the last one.
+    pub fn on_report(&mut self, sequence: Seq) {
+        self.last_ack = self.last_ack.filter(|last| last.offset(sequence) < ACK_MEMORY);
     }
 
     /// An ACK. Its sequence number orders the receiver's wishes: a late copy of an earlier ACK must not bring

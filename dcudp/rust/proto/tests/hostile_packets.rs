@@ -8,7 +8,7 @@ use dcudp_proto::seq::Seq;
 use dcudp_proto::wire::{
     Bits, ControlHeader, ControlType, DataHeader, Header, LossRange, Report, Shutdown, HEADER_BYTES, VERSION,
 };
-use dcudp_proto::{Config, ConnectionId, Ecn, Event};
+use dcudp_proto::{Config, ConnectionId, Ecn, Event, Mode};
 
 fn keyed() -> (Sim, ConnectionId) {
     let mut sim = Sim::new(Network::plain(100), 1);
@@ -172,6 +172,26 @@ fn reports_about_data_that_was_never_sent_are_dropped_as_a_whole() {
     liar.sim.run_until(until);
     let after = liar.sim.hosts[1].endpoint.statistics(liar.id).expect("open");
     assert_eq!(after.retransmitted, before.retransmitted);
+}
+
+#[test]
+fn an_ack_is_new_however_many_other_reports_came_before() {
+    let mut liar = Liar::new();
+    liar.sim.hosts[0].gone = true;
+    let mode = |liar: &Liar| liar.sim.hosts[1].endpoint.statistics(liar.id).expect("open").mode;
+    let mut body = Vec::new();
+    report(1000, 1000, &[]).encode(&mut body);
+    liar.report(&report(1000, 1000, &[]));
+    assert_eq!(mode(&liar), Mode::Congestion);
+    liar.control(ControlType::Ack, Bits::default(), &body);
+    assert_eq!(mode(&liar), Mode::Udp);
+    // More than half of all sequence numbers.
+    for _ in 0..6 {
+        liar.next += 1 << 28;
+        liar.control(ControlType::KeepAlive, Bits::default(), &body);
+    }
+    liar.report(&report(1000, 1000, &[]));
+    assert_eq!(mode(&liar), Mode::Congestion);
 }
 
 #[test]
