@@ -15,6 +15,7 @@ import pytest
 from mininet_topos.machine.programs import wait_until
 from tests.support.lab import lab_command
 from tests.support.lab.leftovers import assert_nothing_left, machine, processes_of
+from tests.support.signals import handling
 
 pytestmark = pytest.mark.lab_beside_others
 
@@ -73,7 +74,7 @@ def test_an_interrupted_lab_leaves_nothing_behind(
 
 def test_a_lab_whose_terminal_is_closed_leaves_nothing_behind(tmp_path: Path, before: dict[str, Any]) -> None:
     out = tmp_path / "out"
-    with _start(out) as lab:
+    with handling(signal.SIGHUP, signal.SIG_DFL), _start(out) as lab:
         _await(lab, out, "raw/incast-sccp-1/traffic.jsonl")
         lab.send_signal(signal.SIGHUP)
         lab.communicate(timeout=BOUND_S)

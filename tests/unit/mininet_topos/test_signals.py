@@ -9,16 +9,24 @@ import pytest
 
 from mininet_topos.cli.terminal import Terminated, errors_in_a_line, signals_unwind
 from mininet_topos.machine.signals import undisturbed
+from tests.support.signals import handling
 
 
 @pytest.fixture
 def ignored() -> Iterator[None]:
     """Ignore SIGHUP, as nohup does."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    yield
-    signal.signal(signal.SIGHUP, before)
+    with handling(signal.SIGHUP, signal.SIG_IGN):
+        yield
 
 
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Hear SIGHUP, even if the tests run under nohup."""
+    with handling(signal.SIGHUP, signal.SIG_DFL):
+        yield
+
+
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_command_with_its_status(number: signal.Signals) -> None:
     before = signal.getsignal(number)
@@ -28,6 +36,7 @@ def test_a_signal_ends_the_command_with_its_status(number: signal.Signals) -> No
     assert signal.getsignal(number) is before
 
 
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_removal_ends_before_the_signal_is_heard(number: signal.Signals) -> None:
     removed = []
