@@ -315,7 +315,8 @@ def test_a_refused_packet_explains_only_the_timeout_of_its_connection() -> None:
         options = Options(handshake_timeout_s=0.3)
         async with Node(resolve(V4), options, listens=False) as clients:
             # The kernel sends no packet to port 0.
-            for peer, reason in (("127.0.0.1:0", "cannot send some packets"), ("127.0.0.1:9", "is the peer listening")):
+            reasons = {"127.0.0.1:0": "cannot send some packets", "127.0.0.1:9": "is the peer listening"}
+            for peer, reason in reasons.items():
                 with pytest.raises(ConnectionLost, match=f"no answer.*{reason}"):
                     await clients.connect(resolve(peer))
 
