@@ -740,8 +740,11 @@ mod tests {
         // No host has this address (RFC 5737).
         let foreign = Some("192.0.2.1:9".parse().unwrap());
         let refused = Transmit { from: foreign, ..packet(to, Ecn::NotEct, &[7]) };
-        for (sent, known) in [(refused, true), (packet(other, Ecn::NotEct, &[7]), true), (packet(to, Ecn::NotEct, &[7]), false)]
-        {
+        for (sent, known) in [
+            (refused, true),
+            (packet(other, Ecn::NotEct, &[7]), true),
+            (packet(to, Ecn::NotEct, &[7]), false),
+        ] {
             socket.send(&mut [sent].into());
             assert_eq!(socket.last_refusal.as_ref().map(|(to, _)| *to), known.then_some(to));
         }
