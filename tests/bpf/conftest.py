@@ -11,6 +11,7 @@ import pytest
 from openflow_ext.switch.dataplane.interface import HostSettings, PortSettings
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
 from tests.support.data_plane.bench import BRIDGE, OFPORT, PORT, Bench
+from tests.support.data_plane.bridged_hosts import Host, bridged_hosts
 from tests.support.data_plane.slow_port import SLOW_BRIDGE, slow_port
 
 
@@ -25,6 +26,13 @@ def plane() -> Iterator[KernelDataPlane]:
         yield plane
     finally:
         plane.destroy()
+
+
+@pytest.fixture
+def hosts() -> Iterator[tuple[Host, Host]]:
+    """Two hosts behind a Linux bridge, removed at the end."""
+    with bridged_hosts() as made:
+        yield made
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
 from openflow_ext.switch.dataplane.structs import constants as c
-from tests.support.data_plane.bridged_hosts import Host, bridged_hosts
+from tests.support.data_plane.bridged_hosts import Host
 
 pytestmark = pytest.mark.beside_others
 
@@ -32,12 +32,6 @@ class Seen:
 
     by_host: bool
     by_model: bool
-
-
-@pytest.fixture
-def hosts() -> Iterator[tuple[Host, Host]]:
-    with bridged_hosts() as made:
-        yield made
 
 
 @pytest.fixture

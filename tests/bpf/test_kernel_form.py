@@ -17,7 +17,7 @@ import pytest
 
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
 from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
-from tests.support.data_plane.bridged_hosts import Host, bridged_hosts
+from tests.support.data_plane.bridged_hosts import Host
 from tests.support.data_plane.scripted_wire import MSS
 
 pytestmark = pytest.mark.beside_others
@@ -27,12 +27,6 @@ BYTES = 1 << 20
 WINDOW_BYTES = 8 * MSS
 TCP_INFO = 11
 SND_WND = struct.Struct("228xI")  # of struct tcp_info, since Linux 5.4
-
-
-@pytest.fixture
-def hosts() -> Iterator[tuple[Host, Host]]:
-    with bridged_hosts() as made:
-        yield made
 
 
 @pytest.fixture
