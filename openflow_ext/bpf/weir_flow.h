@@ -197,7 +197,7 @@ static __always_inline void flow_note_request(struct weir_flow *flow, const stru
 {
 	if (!flow->max_payload)
 		return;
-	if (ato_makes_interactive(flow, port, now_ns - flow->last_payload_ns))
+	if (!(flow->member & WEIR_INTERACTIVE) && ato_makes_interactive(flow, port, now_ns - flow->last_payload_ns))
 		flow_join(flow, WEIR_INTERACTIVE);
 	if (flow->member & (WEIR_INTERACTIVE | WEIR_DELAYS_ACKS))
 		flow_grant_larger(flow, port, state, flow->max_payload);
