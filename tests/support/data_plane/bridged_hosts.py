@@ -52,6 +52,8 @@ def bridged_hosts() -> Iterator[tuple[Host, Host]]:
             undo.callback(host.space.close)
             name = host.space.name
             run(*f"ip link add {host.port} type veth peer name eth0 netns {name}".split())
+            # `ip netns delete` returns before the links are gone, and the next test needs their names.
+            undo.callback(run, "ip", "link", "del", host.port)
             run(*f"ethtool -K {host.port} tx off".split())
             run(*f"ip link set {host.port} master {bridge} up".split())
             run(*f"ip -n {name} address add {host.address}/24 dev eth0".split())
