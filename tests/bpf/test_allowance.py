@@ -80,6 +80,19 @@ def test_the_allowance_begins_at_capacity_times_common_rtt(bench: Bench) -> None
     assert bench.counters.allowance_limit == "handshake"
 
 
+@pytest.mark.parametrize(
+    ("capacity_bps", "common_rtt_us"),
+    [(10_000_000_000, 3_435_974), (2**64 - 1, 2**32 - 1)],
+    ids=["4 GB and 204 bytes", "the largest settings"],
+)
+def test_capacity_times_common_rtt_is_at_most_4_gb(
+    bench: Bench, capacity_bps: int, common_rtt_us: int
+) -> None:
+    bench.begin_anew(replace(SETTINGS, common_rtt_us=common_rtt_us), capacity_bps, BUFFER_BYTES)
+    bench.handshake(replace(FLOW, src_port=2))
+    assert bench.counters.allowance_bytes == 2**32 - 1
+
+
 def test_it_begins_with_the_shortest_rtt_of_the_handshakes(bench: Bench) -> None:
     bench.begin_anew(SETTINGS, CAPACITY_BPS, BUFFER_BYTES)
     slow, slower, quick = (replace(FLOW, src_port=number) for number in (2, 3, 4))

@@ -186,6 +186,7 @@ class DataPlane(Protocol):
     ) -> None:
         """Set a port's settings, the rate in force (never 0) and the size of its queue (0: unknown).
 
+        Capacity x common RTT counts as at most 4 GB.
         ``no_share``: if it is not NONE, the port sets no fair share, whatever its settings are.
         ``observes``: the port changes no packet, except that it translates windows of connections whose
         window scale it has changed earlier. It counts the packets that it would change.

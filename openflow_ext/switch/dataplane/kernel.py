@@ -291,7 +291,7 @@ class KernelDataPlane:
         port.no_share = no_share
         port.buffer_bytes = min(buffer_bytes, _U32_MAX)
         port.capacity_bps, port.asked_capacity_bps = capacity_bps, settings.capacity_bps
-        bdp = bdp_bytes(capacity_bps, settings.common_rtt_us)
+        bdp = min(bdp_bytes(capacity_bps, settings.common_rtt_us), _U32_MAX)  # as much as an allowance can be
         port.bdp_bytes = 0 if no_share else bdp
         without_turns = settings.omits & int(constants.WEIR_OMIT_ACTIVE_SENDERS)
         port.turn_shift = 0 if without_turns else turn_shift(capacity_bps, buffer_bytes, bdp)
