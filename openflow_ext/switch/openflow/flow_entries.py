@@ -90,8 +90,6 @@ class FlowEntries:
         self, act: Callable[[ModifyTargets], Verdict] | None, targets: ModifyTargets, reply: bytes, last: bool
     ) -> Verdict:
         try:
-            if not reply:
-                raise ValueError("Open vSwitch does not report its flow entries")
             targets.learn(flow_stats.flows(reply))
         except (Refused, ValueError) as error:
             targets.failure = str(error)
@@ -258,7 +256,7 @@ class FlowEntries:
             for flow in flow_stats.flows(reply):
                 if entry := self._table.learn(flow):
                     suspects.pop(entry.key, None)
-            if reply and last:
+            if last:
                 young = {key: one for key, one in suspects.items() if one.since > settled}
                 self._suspects |= young
                 self._check_suspects_at = time.monotonic() + SETTLED_S

@@ -57,7 +57,12 @@ def request(version: int, xid: int, selected_by: FlowMod | None = None) -> bytes
 
 
 def flows(message: bytes) -> Iterator[Flow]:
-    """The entries in a reply. Raises ValueError if a length field is wrong."""
+    """The entries in a reply; an empty one stands for an error.
+
+    Raises ValueError for an error, and if a length field is wrong.
+    """
+    if not message:
+        raise ValueError("Open vSwitch does not report its flow entries")
     read = _flow_15 if message[0] >= of.OFP15 else _flow_13
     at = _REPLY_HEADER_SIZE
     while at < len(message):

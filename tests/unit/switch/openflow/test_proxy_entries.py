@@ -132,6 +132,23 @@ def test_entries_that_open_vswitch_lost_are_removed_at_reconnection(play: Play) 
     play(script)
 
 
+def test_an_error_instead_of_the_entries_removes_none_and_ends_no_session(play: Play) -> None:
+    async def script(bench: Bench) -> None:
+        switch, controller = await bench.join()
+        controller.send(flow_mod(actions=[SET, output(3)], table_id=3))
+        await switch.message()
+        object.__setattr__(next(iter(bench.bridge.table)), "since", -100.0)
+        again, other = await bench.join()
+        again.send(FEATURES)
+        assert await other.message() == FEATURES
+        again.send(port_descriptions(of.HEADER.unpack_from(await again.message())[3]))
+        again.send(of.error(flow_stats.request(4, await own_request(again)), 1, 1), echo(9))
+        assert await other.message() == echo(9)
+        assert len(bench.plane.held) == 1
+
+    play(script)
+
+
 def removal(reason: int, age_ms: int) -> bytes:
     """FLOW_REMOVED of an entry that Open vSwitch had for so long."""
     body = struct.pack("!QHBBIIHHQQ", 0, 5, reason, 3, 0, age_ms * 1_000_000, 0, 0, 1, 2) + MATCH
