@@ -7,6 +7,7 @@ import contextlib
 import logging
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
@@ -440,7 +441,7 @@ def check_running(rundir: Path, bridge: str) -> None:
 
 
 def links_of(db: Ovsdb, bridge_name: str, known: Collection[Link]) -> list[Link]:
-    """The ports of a bridge that can carry programs: those with a device, except the bridge's own port.
+    """The ports of a bridge that can carry programs: with a device of their own, but not the bridge's own.
 
     OVSDB does not store interface numbers. When its server has restarted, they are missing until Open vSwitch
     has stated them again. Until then the ports that are ``known`` keep theirs.
@@ -452,6 +453,7 @@ def links_of(db: Ovsdb, bridge_name: str, known: Collection[Link]) -> list[Link]
     uuids = [uuid for port in ports if port for uuid in as_list(port["interfaces"])]
     rows = [row for uuid in uuids if (row := db.tables["Interface"].get(uuid))]
     numbers = {(link.name, link.ofport): link.ifindex for link in known}
+    shared = _shared_devices(db)
     links = []
     for row in rows:
         name, ofport, ifindex = row["name"], row["ofport"], row["ifindex"]
@@ -459,9 +461,19 @@ def links_of(db: Ovsdb, bridge_name: str, known: Collection[Link]) -> list[Link]
             continue
         if not isinstance(ifindex, int):
             ifindex = numbers.get((name, ofport), 0)
-        if ifindex > 0:
+        if ifindex > 0 and ifindex not in shared:
             links.append(Link(ifindex, name, ofport))
     return links
+
+
+def _shared_devices(db: Ovsdb) -> set[int]:
+    """The devices of several ports. In the kernel datapath all tunnels of a type have one device.
+
+    The programs could not distinguish the packets of these ports.
+    """
+    rows = db.tables["Interface"].values()
+    ports = Counter(row["ifindex"] for row in rows if row["type"] and isinstance(row["ifindex"], int))
+    return {ifindex for ifindex, count in ports.items() if count > 1}
 
 
 async def detach(settings: SwitchSettings, remove_dataplane: Callable[[str], None]) -> list[str]:

@@ -167,6 +167,25 @@ def test_links_are_the_ports_with_a_device_and_a_number() -> None:
     assert links_of(db, "s9", ()) == []
 
 
+def test_tunnels_that_share_a_device_are_no_links() -> None:
+    """Open vSwitch states the device vxlan_sys_4789 for each VXLAN port of the kernel datapath."""
+
+    def tunnels(*numbers: int) -> Any:
+        names = {f"i{n}": f"vxlan{n}" for n in numbers}
+        return replica(
+            Bridge={"b": bridge(ports=["p"])},
+            Port={"p": {"name": "tunnels", "interfaces": list(names)}},
+            Interface={
+                uuid: {"name": name, "ofport": n, "ifindex": 20, "type": "vxlan"}
+                for (uuid, name), n in zip(names.items(), numbers, strict=True)
+            },
+        )
+
+    one = Link(20, "vxlan1", 1)
+    assert links_of(tunnels(1), "s1", ()) == [one]
+    assert links_of(tunnels(1, 2), "s1", [one]) == []
+
+
 def test_a_known_port_keeps_its_interface_number_while_ovsdb_does_not_state_it() -> None:
     def described(ofport: int, ifindex: Any) -> Any:
         interface = {"name": "s1-eth1", "ofport": ofport, "ifindex": ifindex, "type": ""}
