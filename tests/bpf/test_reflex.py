@@ -63,7 +63,8 @@ def test_arming_replaces_and_reads_back(bench: Bench) -> None:
 def test_only_mod_window_on_one_connection_can_be_armed(bench: Bench) -> None:
     good = reflex_entry(LOCAL)
     bench.plane.arm(PORT, 3, [good])
-    for bad in (replace(good, match=TcpMatch()), replace(good, window_op=WindowOp.SET_WINDOW)):
+    wild, set_window = replace(good, match=TcpMatch()), replace(good, window_op=WindowOp.SET_WINDOW)
+    for bad in (wild, set_window, replace(good, table_id=32)):
         with pytest.raises(UnsupportedMatch):
             bench.plane.arm(PORT, 3, [bad])
     assert [rule for rule, _ in bench.plane.armed(PORT)] == [good]

@@ -66,7 +66,7 @@ class RuleMaps:
 
     def put(self, bridge: int, rule: Rule) -> None:
         """Add or replace a rule. Raises TableFull, UnsupportedMatch; nothing has changed then."""
-        self._refuse_unsupported(rule)
+        _refuse_unsupported(rule)
         directions: list[int] = []
         if self._goes_exact(bridge, rule):
             self._put_exact(bridge, rule)
@@ -248,16 +248,15 @@ class RuleMaps:
     def _counted(self, index: int) -> RuleStats:
         return stats_of(*(self._counts.get(self._counts.key(index)) or ()))
 
-    # -- rules of both kinds -----------------------------------------------------------------------
 
-    @staticmethod
-    def _refuse_unsupported(rule: Rule) -> None:
-        if rule.table_id > MAX_TABLE:
-            raise UnsupportedMatch(
-                f"table {rule.table_id}: an extension entry must be in one of the tables 0 to {MAX_TABLE}"
-            )
-        if rule.count_op is not CountOp.NONE and rule.match.in_port is not None:
-            raise UnsupportedMatch("in_port with a count action: a packet's input port is unknown at egress")
+def _refuse_unsupported(rule: Rule) -> None:
+    """Raises UnsupportedMatch if the programs cannot carry out a rule, listed, exact or armed."""
+    if rule.table_id > MAX_TABLE:
+        raise UnsupportedMatch(
+            f"table {rule.table_id}: an extension entry must be in one of the tables 0 to {MAX_TABLE}"
+        )
+    if rule.count_op is not CountOp.NONE and rule.match.in_port is not None:
+        raise UnsupportedMatch("in_port with a count action: a packet's input port is unknown at egress")
 
 
 def _add_expiry(expiry_times: ExpiryTimes, key: Any, value: Any) -> None:
@@ -287,6 +286,7 @@ class ArmedMaps:
     def replace(self, bridge: int, ifindex: int, rules: Sequence[Rule]) -> None:
         """Replace the reflex entries of a port. If it raises TableFull or UnsupportedMatch, none changed."""
         for rule in rules:
+            _refuse_unsupported(rule)
             if not rule.match.exact or rule.window_op is not WindowOp.MOD_WINDOW:
                 raise UnsupportedMatch("a reflex entry must be MOD_WINDOW on the 5-tuple of one connection")
             held = self._armed.get(exact_key(bridge, rule.match))
