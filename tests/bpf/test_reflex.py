@@ -44,6 +44,7 @@ def test_entry_is_active_while_its_rank_is_below_the_level(bench: Bench) -> None
     assert windows() == [4 * 181, 65535]
     at_level(bench, 2, epoch=1)
     assert windows() == [3 * 181, 4 * 181]
+    assert bench.plane.reflex_level(PORT) == 2
     at_level(bench, 0, epoch=1)
     assert windows() == [65535, 65535]
     at_level(bench, 1, epoch=2)

@@ -239,6 +239,9 @@ class DataPlane(Protocol):
     def armed(self, ifindex: int) -> list[tuple[Rule, RuleStats]]:
         """A port's reflex entries in the order of their rank."""
 
+    def reflex_level(self, ifindex: int) -> int:
+        """How many of a port's reflex entries are active, from rank 0 on. Raises NoSuchPort."""
+
     def sweep_is_due(self, times: SweepTimes) -> bool:
         """Whether a sweep may find anything to do. False if nothing has passed and no time has come."""
 

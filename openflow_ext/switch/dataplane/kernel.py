@@ -399,6 +399,11 @@ class KernelDataPlane:
     def armed(self, ifindex: int) -> list[tuple[Rule, RuleStats]]:
         return self._armed.of(ifindex)
 
+    def reflex_level(self, ifindex: int) -> int:
+        key, _ = self.pinned.find_port(ifindex)
+        state: Any = self._maps["port_states"].get(key)
+        return int(state.reflex_level)
+
     # -- flows and reports -------------------------------------------------------------------------
 
     def sweep_is_due(self, times: SweepTimes) -> bool:

@@ -201,6 +201,7 @@ class Ports:
             if adopted:
                 port.settings, _ = self._dataplane.settings(link.ifindex)
                 port.armed = tuple(rule for rule, _ in self._dataplane.armed(link.ifindex))
+                port.reflex_level = self._dataplane.reflex_level(link.ifindex)
             self._dataplane.attach(
                 link.ifindex, link.name, self._bridge, link.ofport, kernel_datapath=self.kernel_datapath
             )

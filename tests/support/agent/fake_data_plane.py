@@ -53,6 +53,7 @@ class FakeDataPlane:
         self._reader, self._writer = os.pipe()
         self.host = HostSettings()
         self.armings: dict[int, list[Rule]] = {}
+        self.levels: dict[int, int] = {}
         self._reports: dict[int, bytes] = {}
         self._lost = 0
         self._report_reader, self._report_writer = os.pipe()
@@ -148,6 +149,9 @@ class FakeDataPlane:
 
     def armed(self, ifindex: int) -> list[tuple[Rule, RuleStats]]:
         return [(rule, RuleStats()) for rule in self.armings.get(ifindex, [])]
+
+    def reflex_level(self, ifindex: int) -> int:
+        return self.levels.get(ifindex, 0)
 
     def now_ns(self) -> int:
         return self.clock_ns

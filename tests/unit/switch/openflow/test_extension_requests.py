@@ -20,6 +20,8 @@ from openflow_ext.switch.dataplane.interface import (
     DataPlaneError,
     NoShare,
     PortSettings,
+    QueueEvent,
+    QueueEventKind,
     TableFull,
     UnsupportedMatch,
 )
@@ -446,6 +448,17 @@ def test_an_adopted_port_keeps_its_settings() -> None:
     ports.configure(1, common_rtt_us=300)
     assert plane.configured[11] == (dataclasses.replace(earlier, common_rtt_us=300), 3 * MBIT)
     assert ports.in_force(2)[0] == PortSettings()
+
+
+def test_the_end_of_an_alarm_releases_the_entries_that_an_earlier_agent_reported() -> None:
+    plane = FakeDataPlane()
+    plane.attach(11, "s1-eth1", 1, 1)
+    plane.configure(11, PortSettings(), 5 * MBIT)
+    plane.levels[11] = 3
+    ports = Ports(1, plane, adopted=[11])
+    ports.sync(LINKS, {})
+    end = QueueEvent(11, QueueEventKind.REFLEX_OFF, 0, 0, 0, 0)
+    assert [port.switched(end) for port in ports if port.link.ifindex == 11] == [range(3)]
 
 
 def test_ports_have_the_agents_settings_until_a_controller_changes_them() -> None:
