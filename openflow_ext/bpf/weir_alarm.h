@@ -192,21 +192,23 @@ static __always_inline void alarm_watch_queue(__u32 ifindex, struct weir_port *p
 }
 
 /*
- * Adds the drops of the root qdisc since the last call. It counts those of its children too. The first qdisc that is
+ * Adds the drops of the root qdisc since the last call. It counts drops of its children too. The first root that is
  * seen may have dropped packets before the port was entered: the agent has set qdisc_drops to that number. A smaller
- * number than before belongs to a new qdisc that was created at the address of the last one.
+ * number than before belongs to a new qdisc that was created at the address of the last one. A root with a qdisc for
+ * each transmit queue (mq) is never seen itself, only these qdiscs are.
  */
 static __always_inline void alarm_note_drops(const struct Qdisc *q, struct weir_port_state *state)
 {
+	__u64 root = (__u64)q->dev_queue->dev->qdisc;
 	__u32 drops = q->qstats.drops, before = state->qdisc_drops;
 
-	if (state->qdisc == (__u64)q && drops == before)
+	if (state->qdisc == root && (state->qdisc_per_cpu || drops == before))
 		return;
-	if (state->qdisc != (__u64)q) {
+	if (state->qdisc != root) {
 		if (state->qdisc)
 			before = 0;
-		state->qdisc = (__u64)q;
-		state->qdisc_per_cpu = q->flags & TCQ_F_CPUSTATS || q->parent != TC_H_ROOT;
+		state->qdisc = root;
+		state->qdisc_per_cpu = q->flags & TCQ_F_CPUSTATS || root != (__u64)q;
 		if (state->qdisc_per_cpu)
 			state->qdisc_drops = before;
 	}

@@ -110,7 +110,6 @@
 
 /* ---- qdiscs (linux/pkt_sched.h, net/sch_generic.h) -------------------------------------------------- */
 
-#define TC_H_ROOT 0xffffffff
 #define TCQ_F_CPUSTATS 0x20
 
 #endif

@@ -148,9 +148,9 @@ struct weir_port_state {
 	__u64 burst_start_ns;  /* when that burst began */
 	__u64 next_growth_ns;  /* no flow's share may grow before this time (share_may_grow) */
 	__u64 drops;           /* packets that the port's qdiscs dropped, as far as the tracepoints saw them */
-	__u64 qdisc;           /* the qdisc that the tracepoints saw last (its address); 0: none */
+	__u64 qdisc;           /* the root of the qdisc that the tracepoints saw last (its address); 0: none */
 	__u32 qdisc_drops;     /* drops of that qdisc that are in `drops`, or came before the port was entered */
-	__u32 qdisc_per_cpu; /* 1: it is not the root qdisc or counts per CPU: netlink has the sum, struct Qdisc not */
+	__u32 qdisc_per_cpu;   /* 1: each queue has its own, or it counts per CPU: only netlink has the sum */
 	/* The allowance and its current interval (weir_allowance.h). */
 	__u64 link_free_ns;      /* when the link has sent all that departed so far */
 	__u64 emptied_ns;        /* when the queue last became empty */

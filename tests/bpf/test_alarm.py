@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import socket
 import subprocess
 import time
@@ -11,7 +12,7 @@ import pytest
 
 from openflow_ext.switch.dataplane.interface import PortSettings, QueueEventKind
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
-from openflow_ext.switch.dataplane.netlink import Netlink
+from openflow_ext.switch.dataplane.netlink import Netlink, TcObject
 from openflow_ext.switch.dataplane.structs import constants
 from tests.support.data_plane.bench import reflex_entry
 from tests.support.data_plane.packets import Segment
@@ -23,6 +24,7 @@ from tests.support.data_plane.slow_port import (
     await_empty_queue,
     await_queue_seen_empty,
     events_until_normal,
+    run,
     send_frames,
 )
 from tests.support.waiting import wait_until
@@ -259,6 +261,38 @@ def test_drops_from_before_the_port_was_entered_do_not_count(port: tuple[str, Ke
     assert plane.counters(ifindex).drops == 0
     send_frames(name, 60)
     assert 0 < plane.counters(ifindex).drops <= 60
+
+
+def root_of(plane: KernelDataPlane, ifindex: int) -> TcObject:
+    root = plane.pinned.qdiscs.root(ifindex)
+    assert root is not None
+    return root
+
+
+def test_earlier_drops_of_several_queues_do_not_count(plane: KernelDataPlane) -> None:
+    """The tracepoints see the qdisc of each queue, in turns, and never the root (mq), which has the sum."""
+    name = f"wq{os.getpid() % 100000}"
+    run("ip", "link", "add", name, "numtxqueues", "2", "type", "veth", "peer", "name", f"{name}p")
+    try:
+        for end in (name, f"{name}p"):
+            run("sysctl", "-q", "-w", f"net.ipv6.conf.{end}.disable_ipv6=1")
+            run("ip", "link", "set", end, "up")
+        run(*f"tc qdisc add dev {name} root handle 1: mq".split())
+        for queue in ("1:1", "1:2"):
+            run(*f"tc qdisc replace dev {name} parent {queue} tbf rate 1mbit burst 1600 limit 4000".split())
+        ifindex = socket.if_nametoindex(name)
+        frames = [Segment(src_port=port, payload=bytes(1000)).pack() for port in range(1, 31)]
+        send_frames(name, 20, frames[0])
+        wait_until(lambda: not root_of(plane, ifindex).queue_pkts, "the queues are empty")
+        assert root_of(plane, ifindex).drops
+        plane.attach(ifindex, name, SLOW_BRIDGE, 1)
+        for frame in frames:
+            send_frames(name, 1, frame)
+            wait_until(lambda: not root_of(plane, ifindex).queue_pkts, "the queues are empty")
+        assert plane.counters(ifindex).drops == 0
+        plane.detach(ifindex)
+    finally:
+        run("ip", "link", "del", name)
 
 
 def test_data_plane_outlives_its_agent(port_apart: tuple[str, KernelDataPlane]) -> None:
