@@ -46,7 +46,8 @@ class Extended:
     """One bridge that the agent extends, with a proxy for each of its controllers.
 
     ``bypassed``: somebody has given the bridge other controllers. ``insecure``: or another fail mode.
-    ``noted_off``: OVSDB notes that the bridge is off.
+    ``noted_off``: OVSDB notes that the bridge is off. ``uuid`` and ``noted``: the row that was taken over,
+    and the external_ids that it got.
     """
 
     def __init__(self, bridge: Bridge, controllers: list[Controller], rundir: Path) -> None:
@@ -54,6 +55,8 @@ class Extended:
         self.bypassed = False
         self.insecure = False
         self.noted_off = bridge.ports.off
+        self.uuid = ""
+        self.noted: dict[str, str] = {}
         self.proxies = [
             Proxy(socket_path(rundir, bridge.name, index), controller, partial(Session, bridge))
             for index, controller in enumerate(controllers)
@@ -193,7 +196,8 @@ class Agent:
 
     async def _take_over(self, extended: Extended) -> None:
         settings, bridge = self._settings, extended.bridge
-        await takeover.take_over(
+        uuid, _ = takeover.require(self._db, bridge.name)
+        extended.noted = await takeover.take_over(
             self._db,
             bridge.name,
             extended.targets,
@@ -201,7 +205,9 @@ class Agent:
             settings.name,
             bridge.number,
             settings.packet_ins_per_s,
+            extended.noted if uuid == extended.uuid else {},
         )
+        extended.uuid = uuid
 
     async def _serve(self, dataplane: DataPlane, stop: asyncio.Event) -> None:
         """Handle changes of Open vSwitch and of links, queue events and timers until ``stop``."""
@@ -318,11 +324,14 @@ class Agent:
             found = takeover.find_bridge(self._db, extended.bridge.name)
             if found is None:
                 continue
-            _, row = found
+            uuid, row = found
             extended.bridge.ports.kernel_datapath = row["datapath_type"] != "netdev"
             if takeover.NAME not in row["external_ids"]:
-                log.warning("bridge %s was created again: taking it over", row["name"])
-                extended.bridge.table.purge()
+                if uuid == extended.uuid:
+                    log.warning("bridge %s lost the agent's external_ids: writing them again", row["name"])
+                else:
+                    log.warning("bridge %s was created again: taking it over", row["name"])
+                    extended.bridge.table.purge()
                 extended.noted_off = takeover.is_off(row)  # it stays off, and this is noted again
                 await self._take_over(extended)
                 continue

@@ -141,6 +141,23 @@ def test_a_bridge_that_was_created_again_starts_without_the_old_rules(
     assert bench.rules() == []
 
 
+def test_external_ids_that_somebody_removes_are_written_again(bench: Bench, controller: Controller) -> None:
+    bench.ovs.vsctl("set-controller", bench.bridge, "tcp:127.0.0.1:1")
+    agent = bench.ready_agent(controller)
+    put_rule(controller)
+    before = bench.rules()
+    bench.ovs.vsctl("clear", "bridge", bench.bridge, "external_ids")
+
+    def external_ids() -> str:
+        return bench.ovs.vsctl("get", "bridge", bench.bridge, "external_ids")
+
+    wait_until(lambda: "weir-name" in external_ids(), "the agent has written its external_ids")
+    assert bench.rules() == before != []
+    assert agent.end() == 0
+    assert bench.controllers() == ["tcp:127.0.0.1:1"]
+    assert bench.leftovers() == []
+
+
 def test_the_agent_survives_a_restart_of_open_vswitch(bench: Bench, controller: Controller) -> None:
     agent = bench.ready_agent(controller)
     controller.accept()

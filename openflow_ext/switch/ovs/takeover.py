@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from openflow_ext.switch.errors import SwitchError
@@ -164,13 +164,16 @@ async def take_over(
     name: str,
     number: int,
     packet_ins_per_s: int,
-) -> None:
+    noted: Mapping[str, str],
+) -> dict[str, str]:
     """Make the agent's sockets ``ours`` the bridge's controllers, and its fail mode ``secure``.
 
     ``packet_ins_per_s``: the limit of packet-ins for each controller, if the controllers before had none.
-    Raises OvsdbError, SwitchError.
+    ``noted``: the external_ids of an earlier call, in case that somebody has removed them since then.
+    Returns the external_ids. Raises OvsdbError, SwitchError.
     """
     uuid, bridge = require(db, bridge_name)
+    bridge = bridge | {"external_ids": {**noted, **bridge["external_ids"]}}
     ids = {NAME: name, NUMBER: str(number), FAIL_MODE: _fail_mode_to_restore(bridge)}
     if is_ours(db, bridge, rundir):
         ids[CONTROLLERS] = bridge["external_ids"].get(CONTROLLERS, "[]")
@@ -185,6 +188,7 @@ async def take_over(
         _on_bridge(uuid, "update", row={"fail_mode": SECURE}),
         *_set_ids(uuid, ids),
     )
+    return ids
 
 
 def _fail_mode_to_restore(bridge: Row) -> str:
