@@ -25,9 +25,10 @@ SWEEP_LATEST_NS = 30_000_000_000
 class _Switch:
     """A connected switch. ``table``: the entries that it was sent.
 
-    ``copies``: whether segments that open or close flows are copied to the controller for all hosts. For
-    unknown hosts they always are. A host with its neighbours' addresses in its cache sends no ARP, so these
-    copies are the way to learn it; frames to a host that was never heard are flooded.
+    ``reports``: whether it reports its flows. If not, and in reactive mode, segments that open or close flows
+    are copied to the controller for all hosts. For unknown hosts they always are. A host with its neighbours'
+    addresses in its cache sends no ARP, so these copies are the way to learn it; frames to a host that was
+    never heard are flooded.
 
     ``limited``: the ports that get meters. A port keeps them while it is down, so that a port that flaps
     costs the switch nothing.
@@ -39,7 +40,7 @@ class _Switch:
     """
 
     up_ns: int
-    copies: bool = True
+    reports: bool = False
     table: Table = field(default_factory=dict)
     limited: set[int] = field(default_factory=set)
     was_links: set[int] = field(default_factory=set)
@@ -142,10 +143,15 @@ class Network:
             self.discovery.was_link(PortKey(dpid, port_no))
 
     def reports_flows(self, dpid: int) -> None:
-        """A switch reports its flows: segments are copied only in reactive mode."""
+        """A switch reports its flows."""
         if switch := self._switches.get(dpid):
-            switch.copies = self.entries.reactive
+            switch.reports = True
             self._versions = _NEVER
+
+    def is_reporting(self, dpid: int) -> bool:
+        """Whether a switch reports its flows."""
+        switch = self._switches.get(dpid)
+        return switch is not None and switch.reports
 
     @property
     def edges(self) -> dict[int, tuple[int, ...]]:
@@ -360,8 +366,8 @@ class Network:
     def _for_host(self, dpid: int, host: Host) -> Iterator[Entry]:
         if entry := self._to_host(dpid, host):
             yield entry
-        copied = self._switches[dpid].copies or self.tracking.is_unheard(host.mac)
-        if host.port.dpid == dpid and not copied:
+        spared = self._switches[dpid].reports and not self.entries.reactive
+        if host.port.dpid == dpid and spared and not self.tracking.is_unheard(host.mac):
             yield self.entries.known_host(host.mac, host.port.port_no)
 
     def _to_host(self, dpid: int, host: Host) -> Entry | None:

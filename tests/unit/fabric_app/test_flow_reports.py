@@ -15,7 +15,7 @@ from fabric_app.paths import UNKNOWN_PORT
 from flowdb.flow import FiveTuple, Flow, FlowState, Hop, PortKey
 from openflow_ext.wire import SCALE_UNKNOWN, CloseReason, FlowKind, FlowRecord
 from tests.support.controllers.fake_network import SECOND, FakeNetwork, diamond, link, meet
-from tests.support.openflow.scripted_switch import arp, handshake
+from tests.support.openflow.scripted_switch import ACK, FIN, RST, arp, handshake, segment
 
 KEY = FiveTuple("10.0.0.1", "10.0.0.3", 1000, 80)
 OPENED = FlowRecord(
@@ -65,6 +65,20 @@ def test_copied_segments_and_reports_give_one_flow(net: FakeNetwork) -> None:
     (changed,) = tell(net, 4, scale_src=9, scale_dst=7, handshake_rtt_us=250)
     assert isinstance(changed, Changed)
     assert (len(net.core.connections), changed.flow.handshake_rtt_us) == (1, 250)
+
+
+@pytest.mark.parametrize("flags", [RST, RST | ACK, FIN | ACK])
+def test_a_copied_segment_ends_no_flow_of_a_switch_that_reports_flows(net: FakeNetwork, flags: int) -> None:
+    """The switch copies segments of unknown hosts, so a forged source MAC address is enough."""
+    for dpid in net.switches:
+        net.core.network.reports_flows(dpid)
+    net.run(0.1)
+    flow = tell_all(net)
+    forged = bytearray(segment(1, 3, flags))
+    forged[6:12] = bytes.fromhex("0000000000aa")
+    net.inject(net.hosts[1], bytes(forged))
+    assert [at for at, _ in net.told] == [net.hosts[1]]
+    assert net.core.connections.get(KEY) == flow
 
 
 def test_a_report_may_arrive_before_the_syn_ack(net: FakeNetwork) -> None:
