@@ -176,7 +176,7 @@ class Fabric:
             decisions += self._answer(frame, data, at)
         sender = self.network.hosts.get(frame.src_mac)
         if isinstance(frame.content, Segment) and sender is not None and sender.port == at:
-            if self._believes(at):
+            if self._believes(frame.content, at):
                 decisions += self._with_consequences(self.connections.on_segment(frame.content, at, now_ns))
             if frame.content.flags & RST:  # the path of a refused connection, which opened no flow
                 decisions += self.reactive_paths.end(frame.content.key)
@@ -219,12 +219,14 @@ class Fabric:
         """Take over the open flows of an earlier controller."""
         self.connections.adopt(flows)
 
-    def _believes(self, at: PortKey) -> bool:
+    def _believes(self, segment: Segment, at: PortKey) -> bool:
         """Whether a segment that was copied at a port may open and end flows.
 
-        The controller cannot check its sequence number. A switch that reports its flows has done so.
+        The controller cannot check its sequence number. A switch that reports its flows has done so. At
+        another switch the source address may not belong to a host at another port.
         """
-        return not self.network.is_reporting(at.dpid)
+        owner = self.network.hosts.with_ip(segment.key.src)
+        return not self.network.is_reporting(at.dpid) and (owner is None or owner.port == at)
 
     def _allows(self, at: PortKey, limit: Reason, now_ns: int) -> bool:
         """Whether a port may have one more frame handled."""

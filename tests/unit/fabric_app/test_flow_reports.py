@@ -15,7 +15,7 @@ from fabric_app.paths import UNKNOWN_PORT
 from flowdb.flow import FiveTuple, Flow, FlowState, Hop, PortKey
 from openflow_ext.wire import SCALE_UNKNOWN, CloseReason, FlowKind, FlowRecord
 from tests.support.controllers.fake_network import SECOND, FakeNetwork, diamond, link, meet
-from tests.support.openflow.scripted_switch import ACK, FIN, RST, arp, handshake, segment
+from tests.support.openflow.scripted_switch import ACK, FIN, RST, arp, handshake, mac, segment
 
 KEY = FiveTuple("10.0.0.1", "10.0.0.3", 1000, 80)
 OPENED = FlowRecord(
@@ -79,6 +79,20 @@ def test_a_copied_segment_ends_no_flow_of_a_switch_that_reports_flows(net: FakeN
     net.inject(net.hosts[1], bytes(forged))
     assert [at for at, _ in net.told] == [net.hosts[1]]
     assert net.core.connections.get(KEY) == flow
+
+
+def test_a_copied_segment_with_the_address_of_another_port_ends_no_flow(net: FakeNetwork) -> None:
+    """These switches report no flows."""
+    for number, frame in zip((1, 3), handshake(1, 3), strict=True):
+        net.inject(net.hosts[number], frame)
+    flow = net.core.connections.get(KEY)
+    forged = bytearray(segment(1, 3, RST))
+    forged[6:12] = bytes.fromhex(mac(2).replace(":", ""))
+    net.inject(net.hosts[2], bytes(forged))
+    assert [at for at, _ in net.told] == [net.hosts[2]]
+    assert net.core.connections.get(KEY) == flow
+    net.inject(net.hosts[1], segment(1, 3, RST))
+    assert net.core.connections.get(KEY) is None
 
 
 def test_a_report_may_arrive_before_the_syn_ack(net: FakeNetwork) -> None:
