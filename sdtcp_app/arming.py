@@ -4,8 +4,8 @@ A port is armed with the clamps of its next alarms, in rank order. When the queu
 activates the first armed entry and reports it. The controller then replaces it by a clamp of its own and
 disarms the port: from there on the controller chooses. The port is armed again after the end of its alarm.
 
-A port is armed again only after a change: flows came or went, a window changed by a segment, or alpha is
-another. Arming the same port is limited to once in an interval.
+A port is armed again only after a change: flows came or went, a window changed by a segment, or alpha or the
+hard timeout is another. Arming the same port is limited to once in an interval.
 """
 
 from __future__ import annotations
@@ -44,13 +44,17 @@ Request: TypeAlias = AskCapacity | Arm
 
 @dataclass(slots=True)
 class _Port:
-    """``before``: the clamps that were armed earlier. A report of one of these may still be under way."""
+    """``before``: the clamps that were armed earlier. A report of one of these may still be under way.
+
+    ``hard_limit_ns``: the hard timeout of the armed entries.
+    """
 
     rate_bps: int | None = None
     asked: bool = False
     due_ns: int = 0
     armed: tuple[Punish, ...] = ()
     before: tuple[Punish, ...] = ()
+    hard_limit_ns: int = 0
 
 
 class ArmedPorts:
@@ -125,12 +129,12 @@ class ArmedPorts:
         return next((one for one in known if self._cookie_of(one.flow.id) == cookie), None)
 
     def _arm(self, port: PortKey, there: _Port, ranks: int) -> list[Request]:
-        k_pkts = self._core.parameters.k_pkts
+        k_pkts, hard_limit_ns = self._core.parameters.k_pkts, self._core.parameters.hard_limit_ns
         at_k = Alarm(port, k_pkts * _FRAME_BYTES, there.rate_bps or 0, queue_pkts=k_pkts)
         clamps = tuple(self._core.armed(at_k, ranks))
-        if _alike(clamps, there.armed):
+        if _alike(clamps, there.armed) and (hard_limit_ns == there.hard_limit_ns or not clamps):
             return []
-        there.before, there.armed = there.armed, clamps
+        there.before, there.armed, there.hard_limit_ns = there.armed, clamps, hard_limit_ns
         return [Arm(port, clamps)]
 
 

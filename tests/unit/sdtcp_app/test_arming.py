@@ -72,6 +72,20 @@ def test_a_changed_alpha_is_sent(bench):
     assert bench.due(2 * S) == []
 
 
+def test_a_changed_hard_timeout_is_sent(bench):
+    bench.core.parameters = replace(bench.core.parameters, hard_limit_ns=9 * S)
+    assert bench.armed(S) == [1, 2, 3]
+    assert bench.due(2 * S) == []
+
+
+def test_a_changed_hard_timeout_is_not_sent_to_ports_without_armed_entries():
+    bench = Bench(flows=0)
+    bench.ports.set_capacity(PORT, 10**8)
+    assert bench.due(0) == []
+    bench.core.parameters = replace(bench.core.parameters, hard_limit_ns=9 * S)
+    assert bench.due(S) == []
+
+
 def test_all_ports_are_checked_once_a_second(bench):
     bench.index.remove(2)
     assert bench.armed(S - 1) is None
