@@ -6,7 +6,9 @@ flow; the reports of the other switches confirm its path. Contradictions are res
 - *Path*: the topology holds until a switch contradicts it. Then the switch is believed for itself, because it
   saw the data leave. The path is put together from the reports alone, and the contradiction is logged
   (``Doubt``). If a report agrees with the topology and the known path does not, a host has moved: the path
-  of the topology holds again. Reports from before a reroute or a move are old.
+  of the topology holds again. So does it if it is a part of the known path: the sender has moved to a switch
+  that its flow crossed, and no switch will report another port. Reports from before a reroute or a move are
+  old.
 - *End*: a FIN or RST at one switch ends the flow. An older or late report of another switch changes nothing;
   a report of data more than ``GRACE_NS`` later opens the flow again. Silence ends the flow only when every
   switch that reported it has reported silence.
@@ -175,15 +177,17 @@ class Reports:
     def _has_moved(self, dpid: int, flow: Flow, record: FlowRecord) -> bool:
         """Whether a host of a flow has moved: a report agrees with the topology, but not with the known path.
 
-        The path of a doubted flow is put together from contradicting reports. There the topology must have
-        changed since the doubt.
+        If it agrees with both, the topology's path must be a part of the known one. The path of a doubted
+        flow is put together from contradicting reports. There the topology must have changed since the doubt.
         """
-        if _is_on_path(flow.path, dpid, record) and flow.id not in self._doubted:
-            return False
         if record.last_ns < self._led_ns.get(flow.id, 0) + GRACE_NS:
             return False
         path = self._path_of_hosts(flow.key)
-        return path != self._doubted.get(flow.id, flow.path) and _is_on_path(path, dpid, record)
+        if path == self._doubted.get(flow.id, flow.path) or not _is_on_path(path, dpid, record):
+            return False
+        if flow.id in self._doubted or not _is_on_path(flow.path, dpid, record):
+            return True
+        return {hop.port for hop in path} < {hop.port for hop in flow.path}
 
     def _merge(self, dpid: int, flow: Flow, record: FlowRecord, now_ns: int) -> list[FlowEvent | Doubt]:
         after = flow

@@ -141,6 +141,36 @@ def test_a_flow_whose_host_moves_to_another_switch_loses_its_old_hops(
     assert net.core.reports.doubts == reported_first
 
 
+def test_a_flow_whose_sender_moves_to_the_receiver_s_switch_loses_its_old_hops(net: FakeNetwork) -> None:
+    """The receiver's switch reports the same port as before."""
+    *old, last = tell_all(net).path
+    net.do(net.core.port_down(net.hosts[1], net.now_ns))
+    net.hosts[1] = PortKey(4, 2)
+    net.inject(net.hosts[1], arp(1, 1, 200))
+    (changed,) = tell(net, 4, kind=FlowKind.ACTIVE, out_port=last.out_port, last_ns=net.now_ns)
+    assert changed.flow.path == path(net) == (Hop(4, 2, 1),)
+    for hop in old:
+        late = {"out_port": hop.out_port, "last_ns": net.now_ns - SECOND}
+        assert tell(net, hop.dpid, kind=FlowKind.IDLE, **late) == []
+        assert tell(net, hop.dpid, kind=FlowKind.CLOSED, reason=CloseReason.SILENT, **late) == []
+    silent = {"kind": FlowKind.CLOSED, "reason": CloseReason.SILENT, "last_ns": net.now_ns}
+    assert tell(net, 4, out_port=last.out_port, **silent) == [Closed(changed.flow, "silent")]
+
+
+def test_a_flow_whose_sender_is_found_where_it_is_not_keeps_its_path(net: FakeNetwork) -> None:
+    """Its first switch contradicts that, and is believed."""
+    planned = tell_all(net).path
+    net.do(net.core.port_down(net.hosts[1], net.now_ns))
+    net.inject(PortKey(4, 2), arp(1, 1, 200))
+    for round_s in range(2, 8, 2):
+        for hop in planned:
+            seen = {"out_port": hop.out_port, "last_ns": net.now_ns + round_s * SECOND}
+            tell(net, hop.dpid, kind=FlowKind.ACTIVE, **seen)
+    ports = [hop.port for hop in net.core.connections.get(KEY).path]
+    assert ports == [hop.port for hop in planned]
+    assert net.core.reports.doubts == 2, "once for each switch that the topology leaves out"
+
+
 def test_a_contradiction_that_lasts_changes_a_path_once(net: FakeNetwork) -> None:
     planned = tell_all(net).path
     other = 5 - planned[1].dpid
