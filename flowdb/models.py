@@ -292,8 +292,8 @@ class PortSampleRow(Base):
     """A port's counters at a time. ``weir_base.port_counters`` defines them.
 
     A counter that queries use has a column of its own. ``other_counters`` holds the others by name, if they
-    are not 0. It is NULL in rows that an older version wrote. Counters that only grow count from the start
-    of the switch's data plane.
+    are not 0, and ALARM_UP, also if it is 0: an older version did not write it. ``other_counters`` is NULL in
+    rows of a still older version. Counters that only grow count from the start of the switch's data plane.
     """
 
     __tablename__ = "port_samples"
@@ -321,9 +321,8 @@ class PortSampleRow(Base):
     def split(counters: Mapping[str, int]) -> dict[str, Any]:
         """Counters by name as the columns of a row."""
         columns: dict[str, Any] = {name: counters[name] for name in COUNTER_COLUMNS}
-        names = (*_OTHER_COUNTERS, OBSERVES, ALARM_UP)
-        others = {name: counters[name] for name in names if counters.get(name)}
-        return columns | {"other_counters": others}
+        others = {name: counters[name] for name in (*_OTHER_COUNTERS, OBSERVES) if counters.get(name)}
+        return columns | {"other_counters": others | {ALARM_UP: counters.get(ALARM_UP, 0)}}
 
     @staticmethod
     def join(columns: Mapping[str, Any]) -> dict[str, int]:
@@ -341,8 +340,7 @@ class PortSampleRow(Base):
     @staticmethod
     def alarm_over(columns: Mapping[str, Any]) -> bool:
         """Whether the port of a row's columns had no alarm. A row of an older version does not say so."""
-        others = columns["other_counters"]
-        return others is not None and not others.get(ALARM_UP)
+        return (columns["other_counters"] or {}).get(ALARM_UP) == 0
 
 
 OBSERVES = "observes"

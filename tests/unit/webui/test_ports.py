@@ -161,9 +161,17 @@ def test_an_alarm_counts_until_its_end_or_its_age_limit(open_db, url, tmp_path, 
         (3, {ALARM_UP: 1}, True),
         (0.5, {}, True),
         (-3, {}, True),
+        (3, ALARM_UP, True),
         (3, None, True),
     ],
-    ids=["over", "lasts", "perhaps from before the alarm", "from before the alarm", "of an older version"],
+    ids=[
+        "over",
+        "lasts",
+        "perhaps from before the alarm",
+        "from before the alarm",
+        "of an older version",
+        "of a still older version",
+    ],
 )
 def test_a_sample_shows_the_end_of_an_alarm_if_its_message_was_lost(
     open_db, url, tmp_path, after_s, counters, is_up
@@ -172,9 +180,11 @@ def test_a_sample_shows_the_end_of_an_alarm_if_its_message_was_lost(
     db.merge(PortRow, **PORT, name="s5-eth1", hw_addr="", up=True, last_seen_ns=0)
     at_ns = db.clock.now_ns() - 10 * NS_PER_S
     Story(db).alarm(at_ns, 40)
-    sample = PortSampleRow.split(NO_COUNTS | (counters or {}))
+    sample = PortSampleRow.split(NO_COUNTS | (counters if isinstance(counters, dict) else {}))
     if counters is None:
         del sample["other_counters"]
+    elif counters == ALARM_UP:
+        del sample["other_counters"][ALARM_UP]
     db.merge(PortSampleRow, **PORT, at_ns=at_ns + int(after_s * NS_PER_S), **sample)
     wait_written(db)
     client = make(url, tmp_path).test_client()
