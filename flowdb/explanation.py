@@ -5,15 +5,17 @@ NoSuchFlow   the database holds no such flow
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sqlalchemy import Row, Select, func, select
 from sqlalchemy.orm import Session
 
+from flowdb.clock import Clock
 from flowdb.flow import FiveTuple
-from flowdb.models import AlarmRow, Base, ClampRow, CommandRow, DecisionRow, FlowRow, HopRow
+from flowdb.models import AlarmRow, Base, ClampRow, CommandRow, DecisionRow, FlowRow, HopRow, RunRow
+from flowdb.runs import RUN_SHIFT, is_gone
 
 MOST_FLOWS = 10
 MOST_EVENTS = 100
@@ -54,7 +56,8 @@ class ClampTotals:
 class FlowExplanation:
     """A flow, its path from the sender on, the decisions, clamps and commands, each newest first.
 
-    ``totals`` are of all clamps of the flow, also of the older ones that ``clamps`` leaves out.
+    ``totals`` are of all clamps of the flow, also of the older ones that ``clamps`` leaves out. ``left_open``:
+    when the controller was last seen of each clamp, by its id, whose controller is gone and did not lift it.
     """
 
     flow: Values
@@ -63,6 +66,7 @@ class FlowExplanation:
     clamps: tuple[Values, ...]
     commands: tuple[Values, ...]
     totals: ClampTotals
+    left_open: Mapping[int, int]
 
     @property
     def standing_clamp(self) -> Values | None:
@@ -82,7 +86,10 @@ class FlowExplanation:
                 }
                 for one in reversed(self.decisions)
             ],
-            "clamps": [as_json(clamp) for clamp in reversed(self.clamps)],
+            "clamps": [
+                as_json(clamp) | {"left_open_ns": self.left_open.get(clamp.id)}
+                for clamp in reversed(self.clamps)
+            ],
             "commands": [as_json(command) for command in reversed(self.commands)],
         }
 
@@ -138,19 +145,21 @@ def explain_flow(
         .order_by(DecisionRow.decided_ns.desc(), DecisionRow.id.desc())
         .limit(most_decisions)
     )
-    clamps = (
+    newest = (
         _values(ClampRow)
         .where(ClampRow.flow_id == flow_id)
         .order_by(ClampRow.pushed_ns.desc(), ClampRow.id.desc())
         .limit(most_clamps)
     )
+    clamps = tuple(session.execute(newest))
     return FlowExplanation(
         flow,
         tuple(session.execute(path)),
         tuple(_with_causes(session, session.execute(decisions).all())),
-        tuple(session.execute(clamps)),
+        clamps,
         tuple(_commands_about(session, flow_id)),
         _clamp_totals(session, flow_id),
+        _left_open(session, clamps),
     )
 
 
@@ -170,6 +179,19 @@ def _clamp_totals(session: Session, flow_id: int) -> ClampTotals:
         select(func.count(), lasted).where(ClampRow.flow_id == flow_id)
     ).one()
     return ClampTotals(count, int(lifted_after_ns or 0))
+
+
+def _left_open(session: Session, clamps: Iterable[Values]) -> dict[int, int]:
+    """The clamps that stand although their controller is gone, with the time at which it was last seen.
+
+    The next controller records their end.
+    """
+    run_of = {clamp.id: clamp.id >> RUN_SHIFT for clamp in clamps if clamp.lifted_ns is None}
+    if not run_of:
+        return {}
+    clock, runs = Clock(), session.execute(_values(RunRow).where(RunRow.id.in_(set(run_of.values()))))
+    last_seen_ns = {run.id: run.last_seen_ns for run in runs if is_gone(run, clock)}
+    return {clamp_id: last_seen_ns[run] for clamp_id, run in run_of.items() if run in last_seen_ns}
 
 
 def _with_causes(session: Session, decisions: Iterable[Values]) -> Iterable[ExplainedDecision]:

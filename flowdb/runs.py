@@ -162,6 +162,11 @@ def is_ahead(run: RunRow | Row[Any], clock: Clock) -> bool:
     return silent_ns(run, clock) < -ALIVE_FOR_S * NS_PER_S
 
 
+def is_gone(run: RunRow | Row[Any], clock: Clock) -> bool:
+    """Whether a run has ended, or was not seen for longer than a live one stays silent."""
+    return run.ended_ns is not None or silent_ns(run, clock) > ALIVE_FOR_S * NS_PER_S
+
+
 def most_behind_ns(connection: Connection, clock: Clock, within_ns: int) -> int:
     """How far the clock of a run of this boot was behind ``clock`` at most; 0 if none was.
 

@@ -91,7 +91,7 @@ def rendered(found: FlowExplanation, width: int) -> RenderableType:
     for one in reversed(found.decisions):
         lines += [Text(), *_decision(one, width)]
     if found.clamps:
-        lines += [Text(), _clamp_table(found.clamps, width)]
+        lines += [Text(), _clamp_table(found, width)]
     return Group(*lines, Text())
 
 
@@ -169,15 +169,25 @@ def _equation(decision: Values) -> list[str]:
     return lines
 
 
-def _clamp_table(clamps: Iterable[Values], width: int) -> Padding:
-    rows = [clamp._asdict() for clamp in reversed(tuple(clamps))]
+def _clamp_table(found: FlowExplanation, width: int) -> Padding:
+    rows = [
+        clamp._asdict() | {"left_open_ns": found.left_open.get(clamp.id)} for clamp in reversed(found.clamps)
+    ]
     return Padding(tables.render(_CLAMP_COLUMNS, rows, width - _INDENT), (0, 0, 0, _INDENT))
 
 
 def _duration(clamp: tables.Row) -> str:
+    if clamp["left_open_ns"] is not None:
+        return f"{max(clamp['left_open_ns'] - clamp['pushed_ns'], 0) / NS_PER_S:.0f} s or more"
     if not clamp["lifted_ns"]:
         return "until now"
     return f"{(clamp['lifted_ns'] - clamp['pushed_ns']) / NS_PER_S:.3f} s"
+
+
+def _lift_reason(clamp: tables.Row) -> str:
+    if clamp["left_open_ns"] is not None:
+        return f"not lifted: its controller is gone, last seen {_local_time(clamp['left_open_ns'])}"
+    return str(clamp["lift_reason"] or "not lifted")
 
 
 def _local_time(at_ns: int) -> str:
@@ -210,6 +220,6 @@ _CLAMP_COLUMNS = (
         heading="reason for the lift",
         align="left",
         fold_at=20,
-        text=lambda row: row["lift_reason"] or "not lifted",
+        text=_lift_reason,
     ),
 )

@@ -8,8 +8,10 @@ from click.testing import CliRunner
 from sqlalchemy import delete, insert, select, update
 
 from flowdb import schema
+from flowdb.clock import Clock
 from flowdb.engine import SchemaMismatch, open_engine
-from flowdb.models import AlarmRow, ClampRow, DecisionRow, FlowRow, HopRow
+from flowdb.flow import NS_PER_S
+from flowdb.models import AlarmRow, ClampRow, DecisionRow, FlowRow, HopRow, RunRow
 from tests.support.controllers.sdtcp_history import KEY, record
 from weir.cli import weir
 
@@ -77,6 +79,25 @@ def test_a_punishment_by_hand_names_its_requester(recorded):
     assert "4000 bytes, as requested" in text
     assert "answer    none yet" in text
     assert "not lifted" in text
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "ended", "is_gone"), [(0, False, False), (60, False, True), (0, True, True)]
+)
+def test_a_clamp_whose_controller_is_gone_does_not_last_until_now(recorded, silent_s, ended, is_gone):
+    """No other controller has started since, so nobody recorded its end."""
+    last_seen_ns = Clock().now_ns() - silent_s * NS_PER_S
+    with open_engine(f"sqlite:///{recorded}").begin() as connection:
+        times = {"last_seen_ns": last_seen_ns, "ended_ns": last_seen_ns if ended else None}
+        connection.execute(update(RunRow).values(times))
+        connection.execute(update(ClampRow).values(pushed_ns=last_seen_ns - 7 * NS_PER_S))
+    text = explain(recorded, "2", columns=80)
+    assert ("until now" in text) is not is_gone
+    assert ("7 s or more" in text) is is_gone
+    assert ("its controller is gone" in " ".join(text.split())) is is_gone
+    assert max(map(len, text.splitlines())) <= 80
+    (clamp,) = json.loads(explain(recorded, "2", "--json"))["flows"][0]["clamps"]
+    assert clamp["left_open_ns"] == (last_seen_ns if is_gone else None)
 
 
 def test_the_text_fits_80_columns(recorded):
