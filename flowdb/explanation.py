@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sqlalchemy import Row, Select, func, select
+from sqlalchemy import ColumnElement, Row, Select, and_, func, select
 from sqlalchemy.orm import Session
 
 from flowdb.clock import Clock
@@ -56,13 +56,15 @@ class ClampTotals:
 class FlowExplanation:
     """A flow, its path from the sender on, the decisions, clamps and commands, each newest first.
 
-    ``totals`` are of all clamps of the flow, also of the older ones that ``clamps`` leaves out. ``left_open``:
-    when the controller was last seen of each clamp, by its id, whose controller is gone and did not lift it.
+    ``all_decisions``: their number, also of the older ones that ``decisions`` leaves out. ``totals`` are of
+    all clamps of the flow, also of the older ones that ``clamps`` leaves out. ``left_open``: of clamps whose
+    controller is gone and did not lift them, when it was last seen, by the clamp's id.
     """
 
     flow: Values
     path: tuple[Values, ...]
     decisions: tuple[ExplainedDecision, ...]
+    all_decisions: int
     clamps: tuple[Values, ...]
     commands: tuple[Values, ...]
     totals: ClampTotals
@@ -78,6 +80,7 @@ class FlowExplanation:
         return {
             "flow": as_json(self.flow),
             "path": [as_json(hop) for hop in self.path],
+            "all_decisions": self.all_decisions,
             "decisions": [
                 as_json(one.decision)
                 | {
@@ -103,29 +106,29 @@ def limiting_clamp(clamps: Iterable[AnyClamp]) -> AnyClamp | None:
     return min(standing, key=lambda clamp: clamp.window_bytes, default=None)
 
 
-def find_flows(session: Session, name: str) -> list[int]:
-    """The ids of the flows that ``name``, an id or a 5-tuple, means: the newest ten.
+def find_flows(session: Session, name: str) -> tuple[list[int], int]:
+    """The ids of the flows that ``name``, an id or a 5-tuple, means: the newest ten, and the number of all.
 
     Raises NoSuchFlow, and ValueError if ``name`` is neither.
     """
     unknown = NoSuchFlow(f"the flow database holds no flow {name}; `weir db stats` shows what it holds")
-    statement = select(FlowRow.id)
     if name.isdecimal():
         if len(name) > len(str(LARGEST_ID)) or int(name) > LARGEST_ID:
             raise unknown
-        statement = statement.where(FlowRow.id == int(name))
+        is_named = FlowRow.id == int(name)
     else:
         key = FiveTuple.parse(name)
-        statement = statement.where(
+        is_named = and_(
             FlowRow.src == key.src,
             FlowRow.dst == key.dst,
             FlowRow.src_port == key.src_port,
             FlowRow.dst_port == key.dst_port,
         )
-    found = session.scalars(statement.order_by(FlowRow.opened_ns.desc()).limit(MOST_FLOWS)).all()
+    newest = select(FlowRow.id).where(is_named).order_by(FlowRow.opened_ns.desc()).limit(MOST_FLOWS)
+    found = session.scalars(newest).all()
     if not found:
         raise unknown
-    return list(found)
+    return list(found), _count(session, is_named)
 
 
 def explain_flow(
@@ -156,6 +159,7 @@ def explain_flow(
         flow,
         tuple(session.execute(path)),
         tuple(_with_causes(session, session.execute(decisions).all())),
+        _count(session, DecisionRow.flow_id == flow_id),
         clamps,
         tuple(_commands_about(session, flow_id)),
         _clamp_totals(session, flow_id),
@@ -171,6 +175,11 @@ def as_json(values: Values) -> dict[str, Any]:
 
 def _values(row: type[Base]) -> Select[*tuple[Any, ...]]:
     return select(*row.__table__.columns)
+
+
+def _count(session: Session, condition: ColumnElement[bool]) -> int:
+    """The number of rows that meet a condition on the columns of their table."""
+    return session.scalar(select(func.count()).where(condition)) or 0
 
 
 def _clamp_totals(session: Session, flow_id: int) -> ClampTotals:

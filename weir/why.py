@@ -67,17 +67,19 @@ def why(flow: str, last: int, config: str | None, db: str | None, as_json: bool)
     with reporting_errors(url, "read"), Session(engine) as session:
         schema.require_newest(session.connection(), url)
         try:
-            ids = find_flows(session, flow)
+            ids, all_flows = find_flows(session, flow)
         except (NoSuchFlow, ValueError) as error:
             raise click.ClickException(str(error)) from error
         explained = [explain_flow(session, flow_id, last, most_clamps=None) for flow_id in ids]
     found = [one for one in explained if one is not None]
     if as_json:
-        click.echo(json.dumps({"flows": [one.as_dict() for one in found]}))
+        click.echo(json.dumps({"flows": [one.as_dict() for one in found], "all_flows": all_flows}))
         return
     console = tables.console()
     for one in found:
         console.print(rendered(one, console.width))
+    if all_flows > len(ids):
+        console.print(f"{all_flows - len(ids)} older flows have this 5-tuple. Name one by its id.")
 
 
 def rendered(found: FlowExplanation, width: int) -> RenderableType:
@@ -88,6 +90,9 @@ def rendered(found: FlowExplanation, width: int) -> RenderableType:
             lines.append(Text(_NO_DECISION))
         elif all(one.decision.entry.get("observed") for one in found.decisions):
             lines.append(Text("  SDTCP observed, and did not slow it down. Its decisions:"))
+    if older := found.all_decisions - len(found.decisions):
+        of_all = f"{older} of {found.all_decisions} decisions"
+        lines.append(Text(f"  Not shown: {of_all}, the oldest; raise --last"))
     for one in reversed(found.decisions):
         lines += [Text(), *_decision(one, width)]
     if found.clamps:

@@ -19,7 +19,7 @@ def session(tmp_path):
 
 
 def test_a_flow_is_found_by_its_id_and_by_its_5_tuple(session):
-    assert find_flows(session, "1") == find_flows(session, str(KEY)) == [1]
+    assert find_flows(session, "1") == find_flows(session, str(KEY)) == ([1], 1)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,7 @@ def test_the_newest_decisions_and_clamps_are_kept(session):
     newest = explain_flow(session, 2, most_decisions=1, most_clamps=1)
     assert newest.decisions == whole.decisions[:1]
     assert newest.clamps == whole.clamps[:1]
+    assert newest.all_decisions == whole.all_decisions == len(whole.decisions)
     assert newest.totals == whole.totals
     assert whole.totals.count == len(whole.clamps)
     lasted = [one.lifted_ns - one.pushed_ns for one in whole.clamps if one.lifted_ns]

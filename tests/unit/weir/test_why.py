@@ -160,6 +160,33 @@ def test_what_is_unknown_of_a_flow_is_named_so(recorded):
     assert "receiver's window scale unknown; path unknown\n" in explain(recorded, "4")
 
 
+def test_the_number_of_older_decisions_is_stated(recorded):
+    assert "Not shown" not in explain(recorded, "1")
+    with open_engine(f"sqlite:///{recorded}").begin() as connection:
+        newest = connection.execute(select(DecisionRow).where(DecisionRow.flow_id == 1)).mappings().one()
+        for number in range(1, 4):
+            later = {"id": newest["id"] + number * 10**6, "decided_ns": newest["decided_ns"] + number}
+            connection.execute(insert(DecisionRow).values({**newest, **later}))
+    text = explain(recorded, "1", "--last", "3")
+    assert "Not shown: 1 of 4 decisions, the oldest; raise --last" in text
+    (about,) = json.loads(explain(recorded, "1", "--last", "3", "--json"))["flows"]
+    assert (len(about["decisions"]), about["all_decisions"]) == (3, 4)
+
+
+def test_the_number_of_older_flows_is_stated(recorded):
+    assert "older flows" not in explain(recorded, str(KEY))
+    with open_engine(f"sqlite:///{recorded}").begin() as connection:
+        flow = connection.execute(select(FlowRow).where(FlowRow.id == 1)).mappings().one()
+        for number in range(1, 12):
+            later = {"id": flow["id"] + number * 10**6, "opened_ns": flow["opened_ns"] + number}
+            connection.execute(insert(FlowRow).values({**flow, **later}))
+    text = explain(recorded, str(KEY))
+    assert text.count(f"  {KEY}\n") == 10
+    assert "2 older flows have this 5-tuple. Name one by its id." in text
+    found = json.loads(explain(recorded, str(KEY), "--json"))
+    assert (len(found["flows"]), found["all_flows"]) == (10, 12)
+
+
 def test_at_least_one_decision_is_shown(recorded):
     done = CliRunner().invoke(weir, ["why", "1", "--last", "0", "--db", recorded])
     assert done.exit_code == 2
