@@ -26,6 +26,7 @@ from openflow_ext.engine import (
     ofproto_v1_5,
     set_ev_cls,
 )
+from weir_base.log_limit import LogLimit
 from weir_base.settings import Section, load_or_exit
 
 registry.install()
@@ -40,6 +41,10 @@ _TICK_MARGIN_S = 0.001
 """A tick may be this late."""
 _LOOK_S = 1.0
 """How often the thread of ticks looks whether a tick that it has sent was handled."""
+
+
+_WARN_EVERY_S = 1.0
+"""The time between two warnings about messages of a switch."""
 
 
 class EventTick(EventBase):
@@ -80,6 +85,7 @@ class ControllerApp(App, Generic[SettingsT]):
         flowdb.note_settings(self.DECLARATION.name, self.settings)
         self.metrics = AppMetrics(self.DECLARATION, flowdb)
         self.datapaths: dict[int, Any] = {}
+        self._warnings = LogLimit(_WARN_EVERY_S)
         self._tick_waits = False
         self._tick_due_s = 0.0
         self._due_changed = hub.Queue()  # os-ken's Event does not wake up after a timeout
@@ -145,6 +151,13 @@ class ControllerApp(App, Generic[SettingsT]):
         if now_s + interval_s < self._tick_due_s - _TICK_MARGIN_S:
             self._tick_due_s = now_s + interval_s
             self._due_changed.put(None)
+
+    def warn_of_switch(self, dpid: int, text: str) -> None:
+        """Log ``text`` about a message of a switch. The switch may send any number of such messages."""
+        held_back = self._warnings.passes(dpid, time.monotonic())
+        if held_back is not None:
+            more = f" ({held_back} more were not logged)" if held_back else ""
+            self.logger.warning("%s%s", text, more)
 
     def switch_connected(self, datapath: Any) -> None:
         """A session with a switch began; ``datapaths`` has it."""

@@ -216,7 +216,7 @@ class FabricApp(ControllerApp[FabricSettings]):
             return
         if self.fleet_switch.answered(dpid, refusal.xid, carried_out=False):
             return
-        self.logger.warning("switch %016x refuses message %#x: %s", dpid, refusal.xid, refusal)
+        self.warn_of_switch(dpid, f"switch {dpid:016x} refuses message {refusal.xid:#x}: {refusal}")
 
     def tick_interval_s(self) -> float:
         rest_s = (self.core.due_ns() - self._now_ns()) / NS_PER_S

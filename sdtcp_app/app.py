@@ -174,7 +174,8 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
         if flow_id is not None:
             self.executor.carry_out(self.core.on_refused(flow_id, refusal.dpid, time.monotonic_ns()))
         elif port := self.executor.refused_arming(refusal.dpid, refusal.xid):
-            self.logger.warning("port %s was not armed; the controller tries again", port)
+            text = f"port {port} was not armed; the controller tries again"
+            self.warn_of_switch(refusal.dpid, text)
             self.armed_ports.forget(port)
 
     def tick_interval_s(self) -> float:
@@ -204,8 +205,9 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
         if 0 < msg.port_rate_bps <= _LARGEST_RATE_BPS and msg.crossing_ns <= _LARGEST_TIME_NS:
             return PortKey(msg.datapath.id, msg.port.port_no)
         self.metrics.count("alarms", "malformed")
-        text = "switch %016x port %d: alarm dropped: impossible rate %d bit/s or time %d ns"
-        self.logger.warning(text, msg.datapath.id, msg.port.port_no, msg.port_rate_bps, msg.crossing_ns)
+        port = PortKey(msg.datapath.id, msg.port.port_no)
+        values = f"impossible rate {msg.port_rate_bps} bit/s or time {msg.crossing_ns} ns"
+        self.warn_of_switch(port.dpid, f"port {port}: alarm dropped: {values}")
         return None
 
     def _warn_without_decision(self, alarm: Alarm) -> None:

@@ -177,6 +177,16 @@ def test_refusals_are_counted_for_each_port_and_logged_once(app, caplog):
     ]
 
 
+def test_error_messages_of_a_switch_are_logged_once_a_second(app, caplog):
+    """A hostile switch sends as many as it likes, and another one has lines of its own."""
+    for dpid in (1, 2):
+        datapath = FakeDatapath(dpid)
+        for xid in range(100, 1100):
+            app.on_error(event(datapath, xid=xid, type=1, code=2))
+    lines = [record.getMessage() for record in caplog.records if "refuses" in record.getMessage()]
+    assert lines == [f"switch {dpid:016x} refuses message 0x64: type 1 code 2" for dpid in (1, 2)]
+
+
 def test_a_host_that_is_gone_loses_its_entries_and_its_row(app, tmp_path):
     datapath = FakeDatapath()
     come(app, datapath, 1, 2)

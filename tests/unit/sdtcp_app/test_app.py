@@ -395,6 +395,17 @@ def test_an_impossible_alarm_is_counted_and_dropped(app, datapath, changed):
     assert app.metrics.registry.get_sample_value("weir_sdtcp_alarms_total", {"outcome": "malformed"}) == 2
 
 
+def test_impossible_alarms_are_logged_once_a_second(app, datapath, caplog, monkeypatch):
+    """A hostile switch sends as many as it likes."""
+    for now_s, number in ((100.0, 1000), (101.0, 1)):
+        monkeypatch.setattr("app_base.app.time.monotonic", lambda now_s=now_s: now_s)
+        for _ in range(number):
+            app.on_alarm(alarm(datapath, port_rate_bps=0))
+    lines = [record.getMessage() for record in caplog.records]
+    text = "port 0000000000000001:3: alarm dropped: impossible rate 0 bit/s or time 5 ns"
+    assert lines == [text, f"{text} (999 more were not logged)"]
+
+
 def test_the_largest_alarm_can_still_be_sent(app, datapath):
     app.index.add(make_flow(key=V4))
     app.on_alarm(alarm(datapath, port_rate_bps=10**15, port_buf_bytes=2**32 - 1, n_i=1))
