@@ -31,6 +31,8 @@ from weir_base.settings import SettingsError, Watch
 
 _LARGEST_RATE_BPS = 10**15
 _LARGEST_TIME_NS = 2**63 - 1
+_MOST_PORTS = 4096
+"""The ports of a switch whose alarms are heard. An agent's data plane has no more (WEIR_MAX_PORTS)."""
 _SHORTEST_TICK_S, _LONGEST_TICK_S, _IDLE_TICK_S = 0.001, 0.05, 0.25
 _NS_PER_MS = 1_000_000
 _CONFIRM_EVERY_NS = 20_000_000
@@ -65,6 +67,7 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
         )
         self._watch = Watch("sdtcp", SdtcpSettings)
         self._settings_due_ns = self._confirm_due_ns = 0
+        self._heard_ports: dict[int, set[int]] = {}
         self._ports_without_flows: set[PortKey] = set()
         self._non_tcp_lines = LogLimit(_LOG_EVERY_S)
         flowdb.index.rank_by(self._rank())
@@ -75,13 +78,13 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
 
     def switch_connected(self, datapath: Any) -> None:
         self.executor.switch_connected(datapath)
-        self.armed_ports.forget_switch(datapath.id)
+        self._forget_ports(datapath.id)
         self.executor.carry_out(self.core.on_switch(datapath.id, time.monotonic_ns()))
         self._touch_all()
 
     def switch_disconnected(self, dpid: int) -> None:
         self.executor.switch_disconnected(dpid)
-        self.armed_ports.forget_switch(dpid)
+        self._forget_ports(dpid)
         self.executor.carry_out(self.core.on_switch_gone(dpid, time.monotonic_ns()))
 
     @set_ev_cls(ofp_event.EventOFPBufAlarm, MAIN_DISPATCHER)
@@ -156,10 +159,19 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
         if key := messages.clamped_flow(msg.match):
             self.executor.carry_out(self.core.on_entry_gone(msg.datapath.id, key))
 
+    @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
+    def on_port_status(self, ev: Any) -> None:
+        if ev.msg.reason == ev.msg.datapath.ofproto.OFPPR_DELETE:
+            port = PortKey(ev.msg.datapath.id, ev.msg.desc.port_no)
+            self._heard_ports.get(port.dpid, set()).discard(port.port_no)
+            self._ports_without_flows.discard(port)
+            self.recorder.port_gone(port)
+
     @set_ev_cls(ofp_event.EventOFPPortConfigReply, MAIN_DISPATCHER)
     def on_port_config(self, ev: Any) -> None:
-        if self.settings.arms_ports and 0 < ev.msg.capacity_bps <= _LARGEST_RATE_BPS:
-            port = PortKey(ev.msg.datapath.id, ev.msg.port_no)
+        port = PortKey(ev.msg.datapath.id, ev.msg.port_no)
+        is_possible = 0 < ev.msg.capacity_bps <= _LARGEST_RATE_BPS
+        if self.settings.arms_ports and is_possible and self._hears(port):
             self.armed_ports.set_capacity(port, ev.msg.capacity_bps)
 
     @set_ev_cls(ofp_event.EventOFPBarrierReply, CONNECTED)
@@ -202,13 +214,29 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
 
     def _port(self, msg: Any) -> PortKey | None:
         """The port of an alarm or its end; None, counted and logged, if the values are impossible."""
-        if 0 < msg.port_rate_bps <= _LARGEST_RATE_BPS and msg.crossing_ns <= _LARGEST_TIME_NS:
-            return PortKey(msg.datapath.id, msg.port.port_no)
-        self.metrics.count("alarms", "malformed")
         port = PortKey(msg.datapath.id, msg.port.port_no)
-        values = f"impossible rate {msg.port_rate_bps} bit/s or time {msg.crossing_ns} ns"
-        self.warn_of_switch(port.dpid, f"port {port}: alarm dropped: {values}")
+        if not (0 < msg.port_rate_bps <= _LARGEST_RATE_BPS and msg.crossing_ns <= _LARGEST_TIME_NS):
+            why = f"impossible rate {msg.port_rate_bps} bit/s or time {msg.crossing_ns} ns"
+        elif not self._hears(port):
+            why = f"{_MOST_PORTS} other ports of the switch have raised alarms"
+        else:
+            return port
+        self.metrics.count("alarms", "malformed")
+        self.warn_of_switch(port.dpid, f"port {port}: alarm dropped: {why}")
         return None
+
+    def _hears(self, port: PortKey) -> bool:
+        """Whether messages about a port are taken. A switch cannot name port after port without end."""
+        heard = self._heard_ports.setdefault(port.dpid, set())
+        if len(heard) < _MOST_PORTS:
+            heard.add(port.port_no)
+        return port.port_no in heard
+
+    def _forget_ports(self, dpid: int) -> None:
+        """A session with a switch began or ended."""
+        self.armed_ports.forget_switch(dpid)
+        self._heard_ports.pop(dpid, None)
+        self._ports_without_flows = {port for port in self._ports_without_flows if port.dpid != dpid}
 
     def _warn_without_decision(self, alarm: Alarm) -> None:
         """Log an alarm that punishes no flow, if the operator has to know why.
@@ -225,7 +253,8 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
             self._ports_without_flows.discard(port)
         elif port not in self._ports_without_flows:
             self._ports_without_flows.add(port)
-            self.logger.warning("port %s raised an alarm, but no flow is known to leave through it", port)
+            text = f"port {port} raised an alarm, but no flow is known to leave through it"
+            self.warn_of_switch(port.dpid, text)
 
     def _rank(self, policy: str | None = None) -> Rank:
         return self.standings.ranked(self.settings.rank(self.commands.protected, policy))

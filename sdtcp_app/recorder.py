@@ -70,8 +70,19 @@ class Recorder:
                 self._begin(clamp, now_ns)
 
     def switch_gone(self, dpid: int) -> None:
-        """A switch disconnected: it is not known whether it is off."""
+        """A session with a switch began or ended: its alarms and whether it is off are unknown."""
         self._off.discard(dpid)
+        known = {*self._repeats, *self._recorded_ns, *self._without_alarm, *self._without_tcp}
+        for port in known:
+            if port.dpid == dpid:
+                self.port_gone(port)
+
+    def port_gone(self, port: PortKey) -> None:
+        """A port was removed: its alarm is unknown."""
+        self._repeats.pop(port, None)
+        self._recorded_ns.pop(port, None)
+        self._without_alarm.pop(port, None)
+        self._without_tcp.discard(port)
 
     def repeated(self, port: PortKey) -> None:
         """Count an alarm without a decision."""

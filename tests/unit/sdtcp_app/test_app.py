@@ -395,6 +395,27 @@ def test_an_impossible_alarm_is_counted_and_dropped(app, datapath, changed):
     assert app.metrics.registry.get_sample_value("weir_sdtcp_alarms_total", {"outcome": "malformed"}) == 2
 
 
+def test_a_switch_that_raises_alarms_of_port_after_port_takes_no_more_memory(app, monkeypatch, caplog):
+    monkeypatch.setattr("sdtcp_app.app._MOST_PORTS", 3)
+    for _ in range(2):
+        datapath = FakeDatapath()
+        app.on_switch(event(datapath))
+        for number in range(1, 100):
+            for percent in (0, 90, 0):
+                app.on_alarm(alarm(datapath, port=wire.OfpPort(number), non_tcp_percent=percent))
+    recorder = app.recorder
+    kept = (recorder._repeats, recorder._recorded_ns, recorder._without_tcp, app._ports_without_flows)
+    assert [{port.port_no for port in of_ports} for of_ports in kept] == [{1, 2, 3}] * 4
+    assert sample(app, "weir_sdtcp_alarms_total", outcome="malformed") == 2 * 3 * 96
+    assert len(caplog.records) < 10
+    gone = SimpleNamespace(port_no=2)
+    app.on_port_status(event(datapath, reason=datapath.ofproto.OFPPR_DELETE, desc=gone))
+    app.on_alarm(alarm(datapath, port=wire.OfpPort(50)))
+    assert {port.port_no for port in recorder._recorded_ns} == {1, 3, 50}, "a port that is gone makes room"
+    app.on_switch_gone(SimpleNamespace(datapath=datapath))
+    assert not any((*kept[:2], recorder._without_tcp, app._ports_without_flows))
+
+
 def test_impossible_alarms_are_logged_once_a_second(app, datapath, caplog, monkeypatch):
     """A hostile switch sends as many as it likes."""
     for now_s, number in ((100.0, 1000), (101.0, 1)):
