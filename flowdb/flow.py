@@ -11,6 +11,8 @@ from weir_base.window import MAX_WINDOW_FIELD
 NS_PER_S = 1_000_000_000
 NON_TCP_PERCENT = 50
 """From here on, packets that are not TCP fill a queue, and no flow is punished. As in the data plane."""
+_LARGEST_RATE_BPS = 10**12
+"""The sum of the rates of a million flows is an integer of SQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,8 @@ class Flow:
         """The flow after a flow report, with its rate since the report before.
 
         A report with fewer bytes or an earlier time than known changes only the state. Another switch may
-        send such a report, or a switch whose clock was set back.
+        send such a report, or a switch whose clock was set back. A rate above 1 Tbit/s is an error of two
+        reports that are too close: it is cut to that.
         """
         since_ns = self.opened_ns if self.last_active_ns is None else self.last_active_ns
         more_bytes, passed_ns = sent_bytes - self.sent_bytes, last_active_ns - since_ns
@@ -134,7 +137,7 @@ class Flow:
         return replace(
             self,
             sent_bytes=sent_bytes,
-            rate_bps=more_bytes * 8 * NS_PER_S // passed_ns,
+            rate_bps=min(more_bytes * 8 * NS_PER_S // passed_ns, _LARGEST_RATE_BPS),
             last_active_ns=last_active_ns,
             state=state,
         )

@@ -22,6 +22,12 @@ def test_a_contradicting_report_changes_only_the_state():
         assert known.with_report(sent_bytes, at_ns, FlowState.IDLE) == replace(known, state=FlowState.IDLE)
 
 
+def test_a_rate_is_bounded_so_that_rates_can_be_added():
+    """SQLite refuses a sum above 2**63, and the dashboard's topology adds the rates of a port."""
+    fast = FLOW.with_report(2**62, 10 * S + 1, FlowState.ACTIVE)
+    assert (fast.sent_bytes, fast.rate_bps) == (2**62, 10**12)
+
+
 def test_hop_at_finds_the_hop_of_a_switch():
     assert FLOW.hop_at(2) == Hop(2, 3, 4)
     assert FLOW.hop_at(3) is None
