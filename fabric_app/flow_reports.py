@@ -37,6 +37,8 @@ from flowdb.flow import FiveTuple, Flow, FlowState, Hop
 from openflow_ext.wire import SCALE_UNKNOWN, CloseReason, FlowKind, FlowRecord
 
 GRACE_NS = 1_000_000_000
+_LARGEST = 2**63 - 1
+"""SQL's largest integer. No time in nanoseconds and no number of bytes comes near it."""
 
 PathBySeen = Callable[[FiveTuple, Mapping[int, int]], tuple[Hop, ...]]
 """The path of a flow from the topology and the ports by which it leaves some switches (dpid to port)."""
@@ -111,6 +113,8 @@ class Reports:
     def on_record(self, dpid: int, record: FlowRecord, now_ns: int) -> list[FlowEvent | Doubt]:
         """One record of a report of the switch ``dpid``."""
         key = FiveTuple(str(record.src), str(record.dst), record.src_port, record.dst_port)
+        if max(record.first_ns, record.last_ns, record.sent_bytes) > _LARGEST:
+            return [*self._doubt(dpid, key, "with an impossible time or number of bytes: it is dropped")]
         if record.kind is FlowKind.CLOSED:
             return [*self._on_closed(dpid, key, record)]
         flow = self._connections.get(key)

@@ -265,6 +265,19 @@ def test_the_end_at_the_first_switch_states_the_last_bytes(net: FakeNetwork) -> 
     assert closed.flow.sent_bytes == 9_000_000
 
 
+@pytest.mark.parametrize("kind", [FlowKind.OPENED, FlowKind.ACTIVE, FlowKind.CLOSED])
+@pytest.mark.parametrize("field", ["first_ns", "last_ns", "sent_bytes"])
+def test_a_report_with_an_impossible_number_is_dropped(net: FakeNetwork, kind: FlowKind, field: str) -> None:
+    """The database could not hold it, and refused the row of the flow."""
+    flow = tell_all(net)
+    changed = {"kind": kind, "reason": CloseReason.FIN, "out_port": flow.path[0].out_port, field: 2**63}
+    (doubt,) = tell(net, 1, **changed)
+    assert doubt == Doubt(
+        f"switch {1:016x} reports flow {KEY} with an impossible time or number of bytes: it is dropped"
+    )
+    assert net.core.connections.get(KEY) == flow
+
+
 def test_an_end_may_arrive_before_the_opening(net: FakeNetwork) -> None:
     assert tell(net, 1, kind=FlowKind.CLOSED, reason=CloseReason.FIN, last_ns=2 * SECOND) == []
     assert tell(net, 4) == []
