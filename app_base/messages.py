@@ -44,5 +44,6 @@ def barrier(datapath: Any) -> Any:
 
 
 def port_name(port: Any) -> str:
-    """The name of a port, as the switch describes it."""
-    return str(port.name.decode(errors="replace").rstrip("\0"))
+    """The name of a port, as the switch describes it: up to its first NUL, and fit for a line of a log."""
+    name = str(port.name.partition(b"\0")[0].decode(errors="replace"))
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in name)
