@@ -140,7 +140,13 @@ class FabricApp(ControllerApp[FabricSettings]):
         msg, now_ns = ev.msg, self._now_ns()
         if msg.cookie & COOKIE_MASK != FABRIC_COOKIE:
             return
-        at = PortKey(msg.datapath.id, msg.match["in_port"])
+        in_port = msg.match.get("in_port")
+        if not isinstance(in_port, int):
+            self.core.malformed += 1
+            text = f"switch {msg.datapath.id:016x} sent a frame that names no port: it is dropped"
+            self._warn_rarely(self.core.malformed, text)
+            return
+        at = PortKey(msg.datapath.id, in_port)
         waits = msg.table_id == self.core.network.entries.tables.forwarding
         try:
             self._carry_out(self.core.on_packet(bytes(msg.data), at, now_ns, waits))

@@ -163,6 +163,14 @@ def test_packets_of_other_apps_and_malformed_frames_are_ignored(app, caplog):
     assert app.core.malformed == 3
 
 
+@pytest.mark.parametrize("match", [{}, {"in_port": (1, 1)}], ids=["none", "masked"])
+def test_a_frame_that_names_no_port_is_counted_and_dropped(app, match):
+    datapath = FakeDatapath()
+    frame = event(datapath, data=arp(1, 1, 3), cookie=FABRIC_COOKIE, match=match, table_id=2)
+    app.on_packet_in(frame)
+    assert (app.core.malformed, len(app.core.network.hosts), datapath.sent) == (1, 0, [])
+
+
 def test_refusals_are_counted_for_each_port_and_logged_once(app, caplog):
     datapath = FakeDatapath()
     come(app, datapath, 1, 2)
