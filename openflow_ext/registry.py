@@ -35,7 +35,7 @@ from openflow_ext.registry_classes import (
     counters_request_class,
     message_class,
 )
-from openflow_ext.sessions import guard
+from openflow_ext.sessions import guard, handler_errors
 from openflow_ext.sessions.guard import ended_sessions as ended_sessions
 from weir_base.log_limit import LogLimit
 
@@ -70,6 +70,7 @@ def install(name: str | None = None) -> None:
     name = name or engine.name
     native_threads.repair(name)
     guard.install(name)
+    handler_errors.limit(name)
     ofproto_parser = engine.load("ofproto.ofproto_parser", name)
     if hasattr(engine.load("ofproto.ofproto_v1_3_parser", name), "OFPBufAlarm"):
         return

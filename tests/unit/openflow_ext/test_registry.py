@@ -51,6 +51,23 @@ def test_received_messages_are_engine_objects_with_an_event(eng: Engine) -> None
             assert type(event) is getattr(eng.ofp_event, f"Event{type(msg).__name__}")
 
 
+def test_failures_of_a_handler_are_logged_once_a_second(
+    eng: Engine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, handler = engine.load("base.app_manager", eng.name).LOG, f"on_alarm of {eng.name} {eng.version}"
+    for now_s, failures in ((100.0, 1000), (101.0, 1)):
+        monkeypatch.setattr("openflow_ext.sessions.handler_errors.time.monotonic", lambda now_s=now_s: now_s)
+        for _ in range(failures):
+            try:
+                raise KeyError("in_port")
+            except KeyError:
+                log.exception("%s failed in %s", "app", handler)
+    log.error("%s failed in %s", "app", handler)
+    text = f"app failed in {handler}"
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines == [text, f"{text} (999 more were not logged)", text]
+
+
 def test_an_alarm_carries_a_port_of_the_engine(eng: Engine) -> None:
     msg = eng.receive(eng.encode(wire.BufAlarm(WIRE_PORT, 31, 46934, 10**8, n_i=4)))
     assert isinstance(msg.port, eng.parser.OFPPort)
