@@ -56,18 +56,32 @@ def claim_commands(
 ) -> list[Command]:
     """Claim the commands of some kinds that wait, oldest first.
 
-    Commands that waited too long are marked as failed.
+    Commands that waited too long are marked as failed. So are those whose arguments are not an object, because a
+    person wrote the row by hand. Their arguments become an empty object, which all readers can use.
     """
     unclaimed_ones = CommandRow.taken_ns.is_(None), CommandRow.kind.in_(kinds)
-    waiting = select(CommandRow).where(*unclaimed_ones).order_by(CommandRow.id)
+    columns = CommandRow.id, CommandRow.kind, CommandRow.asked_by, CommandRow.asked_ns
+    waiting = select(*columns).where(*unclaimed_ones).order_by(CommandRow.id)
     claimed = []
     for row in connection.execute(waiting).all():
         values: dict[str, Any] = {"taken_ns": now_ns, "taken_run_id": run_id}
-        if now_ns - row.asked_ns > EXPIRES_AFTER_S * NS_PER_S:
-            outcome = f"no controller took it within {EXPIRES_AFTER_S} s"
-            values |= {"done_ns": now_ns, "succeeded": False, "outcome": outcome}
+        failed = {"done_ns": now_ns, "succeeded": False}
+        arguments = _arguments(connection, row.id)
+        if arguments is None:
+            values |= failed | {"arguments": {}, "outcome": "its arguments are not a JSON object"}
+        elif now_ns - row.asked_ns > EXPIRES_AFTER_S * NS_PER_S:
+            values |= failed | {"outcome": f"no controller took it within {EXPIRES_AFTER_S} s"}
         unclaimed = (CommandRow.id == row.id) & CommandRow.taken_ns.is_(None)
         claim = update(CommandRow).where(unclaimed).values(values).returning(CommandRow.id)
         if connection.execute(claim).all() and "done_ns" not in values:
-            claimed.append(Command(row.id, row.kind, row.arguments, row.asked_by))
+            claimed.append(Command(row.id, row.kind, arguments or {}, row.asked_by))
     return claimed
+
+
+def _arguments(connection: Connection, command_id: int) -> dict[str, Any] | None:
+    """The arguments of a command; None if they are not a JSON object. SQLite keeps any text."""
+    try:
+        found = connection.execute(select(CommandRow.arguments).where(CommandRow.id == command_id)).scalar()
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

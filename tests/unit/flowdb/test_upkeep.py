@@ -112,6 +112,23 @@ def test_a_kind_that_is_taken_later_finds_commands_that_waited(url, open_db):
         assert [command.kind for command in found] == [kind]
 
 
+@pytest.mark.parametrize("arguments", ["[7]", "7", "null", '"flow"', "flow=7"])
+def test_a_command_with_wrong_arguments_is_refused_and_does_not_hold_back_others(url, open_db, arguments):
+    """A person wrote its row by hand. PostgreSQL refuses text that is not JSON."""
+    if arguments == "flow=7" and not url.startswith("sqlite"):
+        pytest.skip("PostgreSQL does not take it")
+    wrong = ask(url)
+    with open_engine(url).begin() as connection:
+        connection.execute(text("UPDATE commands SET arguments = :arguments"), {"arguments": arguments})
+    right = ask(url, flow=7)
+    db = open_db(url)
+    found = wait_until(db.take_commands, "the other command is claimed")
+    assert [(command.id, command.arguments) for command in found] == [(right, {"flow": 7})]
+    (row,) = (row for row in rows(url, CommandRow) if row.id == wrong)
+    assert (row.arguments, row.succeeded) == ({}, False)
+    assert row.outcome == "its arguments are not a JSON object"
+
+
 def test_commands_of_two_readers_of_one_inbox_are_kept_apart():
     inbox = CommandInbox()
     assert inbox.take(["off"]) == []
