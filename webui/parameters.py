@@ -88,7 +88,7 @@ class FlowParameters(PageParameters):
     switch: Dpid | None = None
     switch_port: PortNo | None = None
     state: State = "any"
-    policy: str | None = Field(default=None, max_length=64)
+    policy: str | None = Field(default=None, max_length=64, pattern=r"^[^\x00]*$")
     sort: Sort = "newest"
 
     @property

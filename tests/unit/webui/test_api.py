@@ -155,6 +155,12 @@ def test_destinations_that_cannot_be_are_refused(client, query, why):
     assert (refused.status_code, why in refused.json["detail"]) == (400, True), refused.json
 
 
+def test_a_policy_with_a_nul_is_refused(client):
+    """PostgreSQL takes none, and its error would be answered as if the database were down."""
+    refused = client.get("/api/v1/flows?policy=a%00b")
+    assert (refused.status_code, "policy: " in refused.json["detail"]) == (400, True)
+
+
 def test_a_bottleneck_states_b_and_the_allowance_and_needs_its_switch(tmp_path):
     """Windows carry n only if the port writes shares into them, and so does not observe."""
     with told_in(tmp_path, seconds=2) as story:
