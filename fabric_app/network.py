@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
+from itertools import islice
 
 from fabric_app.claims import Sighting
 from fabric_app.core_types import Decision, Learned, LinkDown, LinkUp, Lost, Put, SetMeters, Sweep
@@ -19,6 +20,9 @@ from flowdb.flow import FiveTuple, Hop, PortKey
 _NEVER = (-1, -1)
 SWEEP_LATEST_NS = 30_000_000_000
 """How long entries of an earlier controller stay while links that it knew are missing."""
+MOST_WAS_LINKS = 10_000
+MOST_GENERATIONS = 1_000
+"""Link ports and earlier controllers that the entries of a switch may name. It can invent any number."""
 
 
 @dataclass(slots=True)
@@ -73,6 +77,7 @@ class Network:
         self.paths = Paths(Graph())
         self.entries = entries
         self.meters = Meters(rates)
+        self._most_claims = limits.max_hosts
         self._switches: dict[int, _Switch] = {}
         self._last_sessions: dict[int, _LastSession] = {}
         self._numbers: dict[int, int] = {}
@@ -124,8 +129,8 @@ class Network:
     ) -> None:
         """Take over the content of earlier controllers' entries: hosts (MAC, port number) and link ports."""
         if switch := self._switches.get(dpid):
-            switch.claims += hosts
-            switch.generations.update(generations)
+            switch.claims += islice(hosts, _room(switch.claims, self._most_claims))
+            switch.generations.update(islice(generations, _room(switch.generations, MOST_GENERATIONS)))
             self._were_links(dpid, link_ports)
 
     def end_last_session(self, dpid: int, kept: bool) -> None:
@@ -138,8 +143,9 @@ class Network:
 
     def _were_links(self, dpid: int, port_nos: Iterable[int]) -> None:
         switch = self._switches[dpid]
-        switch.was_links.update(port_nos)
-        for port_no in switch.was_links:
+        named = list(islice(port_nos, _room(switch.was_links, MOST_WAS_LINKS)))
+        switch.was_links.update(named)
+        for port_no in named:
             self.discovery.was_link(PortKey(dpid, port_no))
 
     def reports_flows(self, dpid: int) -> None:
@@ -398,3 +404,8 @@ class Network:
         added, deleted = difference(self._switches[dpid].table, wanted)
         self._switches[dpid].table = wanted
         return [Put(dpid, tuple(added), tuple(deleted))] if added or deleted else []
+
+
+def _room(kept: Sized, most: int) -> int:
+    """How many more may be kept."""
+    return max(most - len(kept), 0)

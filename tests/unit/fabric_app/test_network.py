@@ -11,6 +11,7 @@ from fabric_app.connections import Changed, Closed, Opened
 from fabric_app.core import Options
 from fabric_app.core_types import LinkDown, LinkUp, Lost, Put
 from fabric_app.frames import Arp, parse
+from fabric_app.host_tracking import HostLimits
 from fabric_app.hosts import Host
 from fabric_app.paths import BUCKETS, bucket_of
 from flowdb.flow import PortKey
@@ -395,6 +396,18 @@ def test_a_switch_that_stops_reporting_copies_segments_of_all_hosts() -> None:
     net.run(1)
     net.inject(net.hosts[1], handshake(1, 3)[0])
     assert [at for at, _ in net.told] == [net.hosts[1]]
+
+
+def test_the_entries_of_a_switch_name_a_bounded_number_of_things() -> None:
+    """A hostile switch states entries without end."""
+    net = diamond(Options(hosts=HostLimits(max_hosts=50)))
+    network = net.core.network
+    for first in range(100, 40_000, 100):
+        numbers = range(first, first + 100)
+        network.inherit(1, [(mac(1), number) for number in numbers], numbers, numbers)
+    switch = network._switches[1]
+    kept = [len(some) for some in (switch.claims, switch.was_links, switch.generations)]
+    assert kept == [50, 10_000, 1_000]
 
 
 def test_a_cable_between_two_ports_of_one_switch_floods_nothing() -> None:
