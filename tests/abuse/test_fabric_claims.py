@@ -15,11 +15,11 @@ import pytest
 
 from fabric_app.frames import PROBE_MAC
 from fabric_app.rates import BURST_S
-from flowdb.models import LinkRow
+from flowdb.models import FlowRow, LinkRow
 from mininet_topos.running.scheme_programs import free_port
 from tests.support.agent.switch_bench import run
-from tests.support.data_plane.packets import SYN, Segment
-from tests.support.lab.diamond import Bench, diamond
+from tests.support.data_plane.packets import RST, SYN, Segment
+from tests.support.lab.diamond import Bench, diamond, ended
 from tests.support.waiting import wait_until
 
 LAB = Path(__file__).parents[1] / "support/lab"
@@ -40,6 +40,7 @@ MOVES_S = 5.0
 NEW_MAC = "00:00:00:00:04:04"
 HOSTILE = "0000000000000001:2"
 METRICS = free_port()
+SERVED_PORT = 5080
 
 
 @pytest.fixture(scope="module", params=[("ryu", "13", False), ("os-ken", "15", True)], ids=["ryu", "os-ken"])
@@ -112,6 +113,31 @@ def place_of(bench: Bench, mac: str) -> str:
 def reaches_everybody(bench: Bench, host: str, address: str) -> bool:
     others = {f"10.0.0.{number}" for number in (1, 3, 4)} - {address}
     return all(bench.ping(host, other) for other in others) and bench.ping("h1", address)
+
+
+def flows_of(bench: Bench, client_port: int) -> list[tuple[int, str | None]]:
+    """The ids of a connection's flows, each with the reason for its end."""
+    rows = (row for row in bench.rows(FlowRow) if client_port in (row.src_port, row.dst_port))
+    return sorted((row.id, row.close_reason) for row in rows)
+
+
+def test_forged_resets_end_no_flow_for_the_controller(bench: Bench, tmp_path: Path) -> None:
+    """A segment with a new source MAC address is copied to the controller."""
+    bench.serve("h3", SERVED_PORT)
+    caller, (port,) = bench.call("h1", "10.0.0.3", SERVED_PORT, 1)
+    known = wait_until(lambda: flows_of(bench, port), "both flows are known", lambda found: len(found) == 2)
+    there = Segment(src="10.0.0.1", dst="10.0.0.3", src_port=port, dst_port=SERVED_PORT, flags=RST)
+    back = Segment(src="10.0.0.3", dst="10.0.0.1", src_port=SERVED_PORT, dst_port=port, flags=RST)
+    forged = [f"00000000000{to}0200000000aa{one.pack()[12:].hex()}\n" for to, one in ((3, there), (1, back))]
+    file = tmp_path / "frames"
+    file.write_text("".join(10 * forged))
+    with file.open() as lines:
+        argv = (sys.executable, "-I", str(LAB / "inject.py"), "h2-eth0", "10")
+        assert bench.popen("h2", *argv, stdin=lines).wait() == 0
+    second, (later,) = bench.call("h1", "10.0.0.3", SERVED_PORT, 1)
+    wait_until(lambda: flows_of(bench, later), "what came before is recorded", lambda found: len(found) == 2)
+    assert flows_of(bench, port) == known == [(known[0][0], None), (known[1][0], None)]
+    assert [len(ended(one)) for one in (caller, second)] == [1, 1], "nor did the hosts believe them"
 
 
 def test_a_flood_of_forged_hosts_harms_no_other_port(bench: Bench) -> None:
