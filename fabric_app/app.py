@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, ClassVar, TypeAlias
@@ -44,9 +45,12 @@ from flowdb.commands import SWITCH_KINDS, Command
 from flowdb.context import FlowDbContext
 from flowdb.flow import NS_PER_S, PortKey
 from openflow_ext.engine import MAIN_DISPATCHER, hub, ofp_event, set_ev_cls
+from weir_base.log_limit import LogLimit
 
 _TICK_S, _LONGEST_TICK_S = 0.1, 1.0
 _NS_PER_MS = 1_000_000
+_LOG_EVERY_S = 10.0
+"""The time between two lines about connections that were not kept."""
 _RECORDS_AT_ONCE = 16
 """A flow report may hold hundreds of records: other events are handled after every few of them."""
 
@@ -63,6 +67,7 @@ class FabricApp(ControllerApp[FabricSettings]):
         settings=FabricSettings,
         metrics=(
             Metric("refused", "frames and claims of ports that were refused", ("dpid", "port_no", "reason")),
+            Metric("connections_refused", "connections and SYNs that were too many to be kept"),
             Metric("hosts", "hosts that are known", kind="gauge"),
         ),
     )
@@ -84,6 +89,8 @@ class FabricApp(ControllerApp[FabricSettings]):
         self._meter_xids: dict[int, int] = {}
         self._meter_reads: dict[tuple[int, int], int] = {}
         self._listed: dict[int, set[int]] = {}
+        self._refused_connections = 0
+        self._refusal_lines = LogLimit(_LOG_EVERY_S)
 
     def switch_connected(self, datapath: Any) -> None:
         """Purge the entries of stages that this controller does not run, and set up the fabric's own."""
@@ -230,6 +237,7 @@ class FabricApp(ControllerApp[FabricSettings]):
 
     def tick(self) -> None:
         self._carry_out(self.core.on_tick(self._now_ns()))
+        self._count_refused_connections()
         for command in self.flowdb.take_commands(SWITCH_KINDS):
             self._switch_all(command)
         for outcome in self.fleet_switch.outcomes(self._now_ns()):
@@ -248,6 +256,16 @@ class FabricApp(ControllerApp[FabricSettings]):
             datapath.send_msg(request)
             requests.append((datapath.id, request.xid))
         self.fleet_switch.asked(command, requests, self._now_ns())
+
+    def _count_refused_connections(self) -> None:
+        refused = self.core.connections.refused
+        before, self._refused_connections = self._refused_connections, refused
+        if refused == before:
+            return
+        self.metrics.count("connections_refused", number=refused - before)
+        if self._refusal_lines.passes("connections", time.monotonic()) is not None:
+            text = "%d connections and SYNs were not kept so far: see [fabric] max_connections"
+            self.logger.warning(text, refused)
 
     def _warn_rarely(self, count: int, text: str) -> None:
         """Log the first, second, fourth, eighth ... problem of a kind as a warning, the others as debug."""

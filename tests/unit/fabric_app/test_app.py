@@ -163,6 +163,19 @@ def test_packets_of_other_apps_and_malformed_frames_are_ignored(app, caplog):
     assert app.core.malformed == 3
 
 
+def test_connections_that_are_not_kept_are_counted_and_logged(app, caplog):
+    datapath = FakeDatapath()
+    come(app, datapath, 1, 3)
+    app.core.connections._max_connections = 1
+    for sport in range(1000, 1005):
+        for port_no, frame in zip((1, 3), handshake(1, 3, sport=sport), strict=True):
+            app.on_packet_in(packet_in(datapath, port_no, frame))
+        app.on_tick(None)
+    assert app.metrics.registry.get_sample_value("weir_fabric_connections_refused_total") == 4
+    lines = [record.getMessage() for record in caplog.records if "not kept" in record.getMessage()]
+    assert lines == ["1 connections and SYNs were not kept so far: see [fabric] max_connections"]
+
+
 @pytest.mark.parametrize("match", [{}, {"in_port": (1, 1)}], ids=["none", "masked"])
 def test_a_frame_that_names_no_port_is_counted_and_dropped(app, match):
     datapath = FakeDatapath()
