@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -22,6 +26,25 @@ def make_folder(folder: Path) -> None:
         raise _exists(folder) from None
     except OSError as error:
         raise LabError(f"cannot create {folder}: {error.strerror}") from error
+
+
+@contextmanager
+def held_alone(folder: Path) -> Iterator[None]:
+    """Hold a result folder, so that no other lab works in it during this context. Raises BadExperiment.
+
+    The kernel releases the lock if the lab is killed.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadExperiment(
+                f"another `weir lab run` works in {folder}: wait for its end, or give another --out"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _exists(folder: Path) -> BadExperiment:

@@ -19,6 +19,7 @@ from mininet_topos.network.lab_network import network_apart
 from mininet_topos.records.result_folder import (
     MOST_ATTEMPTS,
     attempts,
+    held_alone,
     is_begun,
     is_done,
     make_folder,
@@ -90,12 +91,27 @@ def run_experiment(
     for name in experiment.schemes:
         require_transports(scheme_of(name), experiment.congestion_control)
     means = means_of(experiment.impairment)
-    earlier = read_metadata(folder) if resume and is_begun(folder, experiment) else None
-    if earlier is None:
+    begun = resume and is_begun(folder, experiment)
+    if not begun:
         make_folder(folder)
+    with held_alone(folder):
+        earlier = read_metadata(folder) if begun else None
+        more = {"links_by": means} | dict(about or {})
+        _carry_out(experiment, folder, progress, port, void_runs, more, earlier)
+
+
+def _carry_out(
+    experiment: Experiment,
+    folder: Path,
+    progress: Progress,
+    port: int | None,
+    void_runs: VoidRuns,
+    about: Mapping[str, Any],
+    earlier: Mapping[str, Any] | None,
+) -> None:
+    """Carry out the runs that are not finished. `earlier`: the metadata of an interrupted experiment."""
     order = [{"repeat": repeat, "schemes": names} for repeat, names in blocks(experiment)]
-    meta = metadata(experiment) | {"links_by": means, "order": order} | dict(about or {})
-    meta["resumed"] = resumed(earlier)
+    meta = metadata(experiment) | {"order": order, "resumed": resumed(earlier)} | dict(about)
     write_json(folder / "metadata.json", meta)
     raw = folder / "raw"
     for part in experiment.parts_by_network:

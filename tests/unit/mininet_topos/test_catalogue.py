@@ -13,6 +13,7 @@ from mininet_topos.cli import lab
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiments import catalogue
 from mininet_topos.records.result_folder import attempts, is_begun, is_done, run_name
+from mininet_topos.running import experiment_runner
 from tests.support.lab.examples import CASE, EXPERIMENT_FILE, one_case
 
 
@@ -141,6 +142,28 @@ def test_only_the_same_experiment_is_resumed(tmp_path: Path) -> None:
     done = CliRunner().invoke(lab, ["run", "thesis-3hosts", "--resume"])
     assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
     assert "name it with --out" in done.stderr
+
+
+def test_a_second_start_in_a_folder_is_refused_while_the_first_one_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise each of them deletes the attempts of the other one, which it takes for interrupted."""
+    quiet = experiment_runner.Progress(*[lambda *_: None] * 3)
+    folder, refused = tmp_path / "t", []
+
+    def start() -> None:
+        experiment_runner.run_experiment(one_case(), folder, quiet, resume=True)
+
+    def start_again(*_: object) -> None:
+        with pytest.raises(BadExperiment, match=f"another `weir lab run` works in {folder}: wait"):
+            start()
+        refused.append(folder)
+
+    monkeypatch.setattr(experiment_runner, "metadata", lambda one: {"experiment": one.to_json()})
+    monkeypatch.setattr(experiment_runner, "_run_schemes", start_again)
+    start()
+    start()
+    assert refused == [folder, folder]
 
 
 @pytest.mark.parametrize("more", [[], ["--resume"]])
