@@ -15,7 +15,7 @@ import click
 from transports import pacing_paths
 from transports.bottlenecks import Controller, ControllerError
 from transports.congestion import TransportError
-from transports.follower import Follower, KernelPaths, Round
+from transports.follower import MOST_FOLLOWED, Follower, KernelPaths, Round
 from transports.pacing_cli import in_namespaces, k_option, pids_option
 from transports.pacing_paths import Address
 
@@ -112,11 +112,13 @@ def _follow(follower: Follower, every_s: float, ended: threading.Event) -> None:
 
 def _said(done: Round) -> str:
     """The outcome of a round in a line."""
-    if done.error:
-        return f"{done.error}; n counts until it is too old, then this host counts"
     parts = [f"{done.written} paths to {done.asked} destinations"]
+    if done.error:
+        parts = [f"{done.error}; n counts until it is too old, then this host counts"]
     if done.unknown:
         parts.append(f"the controller knows no sampled port of {', '.join(map(str, done.unknown[:5]))}")
+    if done.limited:
+        parts.append(f"only the first {MOST_FOLLOWED} are followed; to the others this host counts itself")
     parts += [f"refused: {why}" for why in done.refused[:5]]
     return "; ".join(parts)
 

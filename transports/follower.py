@@ -66,7 +66,8 @@ class Round:
     """The outcome of a round. ``asked``: destinations. ``written``: paths.
 
     ``unknown``: destinations of which the controller said nothing. ``refused``: what it said and what cannot
-    be. ``error``: why it could not be asked; empty: it answered.
+    be. ``error``: why it could not be asked; empty: it answered. ``limited``: a namespace has more
+    destinations than MOST_FOLLOWED, and the others are not followed.
     """
 
     asked: int = 0
@@ -74,6 +75,7 @@ class Round:
     unknown: tuple[Address, ...] = ()
     refused: tuple[str, ...] = ()
     error: str = ""
+    limited: bool = False
 
 
 class Follower:
@@ -98,7 +100,9 @@ class Follower:
     def round(self) -> Round:
         """Ask once, and write the usable values. Raises TransportError if the paths cannot be used."""
         paths = self._held.paths()
-        wanted = self._wanted(paths)
+        every = self._free(paths)
+        wanted = {namespace: addresses[:MOST_FOLLOWED] for namespace, addresses in every.items()}
+        limited = wanted != every
         self._remove_all_but(wanted, paths)
         asked = list(dict.fromkeys(address for addresses in wanted.values() for address in addresses))
         if not asked:
@@ -106,7 +110,7 @@ class Follower:
         try:
             answer = self._ask(asked)
         except ControllerError as error:
-            return Round(asked=len(asked), error=str(error))
+            return Round(asked=len(asked), error=str(error), limited=limited)
         written = 0
         for namespace, addresses in wanted.items():
             for address in addresses:
@@ -114,7 +118,7 @@ class Follower:
                     self._held.put(namespace, ipaddress.ip_network(address), self._path(bottleneck))
                     written += 1
         unknown = tuple(address for address in asked if address not in answer.found)
-        return Round(len(asked), written, unknown, answer.refused)
+        return Round(len(asked), written, unknown, answer.refused, limited=limited)
 
     def end(self) -> None:
         """Remove the network's paths. Raises TransportError."""
@@ -130,17 +134,16 @@ class Follower:
                 if path.flows_from is FlowsFrom.NETWORK and network not in kept:
                     self._held.remove(namespace, network)
 
-    def _wanted(self, paths: Mapping[bytes, Mapping[Network, PacingPath]]) -> dict[bytes, list[Address]]:
+    def _free(self, paths: Mapping[bytes, Mapping[Network, PacingPath]]) -> dict[bytes, list[Address]]:
         """The destinations of each namespace that no operator's path covers."""
         sent_to = self._held.destinations()
-        wanted = {}
+        found = {}
         for namespace in self._namespaces:
             held = paths.get(namespace, {})
             stated = [network for network, path in held.items() if path.flows_from is FlowsFrom.OPERATOR]
             every = dict.fromkeys((*self._always, *sent_to.get(namespace, ())))
-            free = [address for address in every if not _is_within(address, stated)]
-            wanted[namespace] = free[:MOST_FOLLOWED]
-        return wanted
+            found[namespace] = [address for address in every if not _is_within(address, stated)]
+        return found
 
     def _path(self, bottleneck: Bottleneck) -> PacingPath:
         return PacingPath(

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.support.agent.certificates import certify
-from transports import cli
+from transports import cli, follow_cli
 from transports.bottlenecks import MOST_ASKED, Answer, Bottleneck, Controller, ControllerError, checked
 from transports.follower import MOST_FOLLOWED, Follower
 from transports.pacing_paths import Address, FlowsFrom, Network, PacingPath
@@ -180,8 +180,18 @@ def test_a_lost_controller_and_a_refused_value_leave_the_path_to_its_age(
 def test_the_number_of_destinations_is_limited() -> None:
     many = [ipaddress.ip_address(f"10.1.{n // 256}.{n % 256}") for n in range(MOST_FOLLOWED + 50)]
     following, asked = follower(Answer({}, ()), MemoryPaths(many))
-    following.round()
+    done = following.round()
     assert asked == [many[:MOST_FOLLOWED]]
+    assert done.limited
+
+
+@pytest.mark.parametrize(("more", "said"), [(0, False), (1, True)])
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_line_says_that_not_all_destinations_are_followed(more: int, said: bool, lost: bool) -> None:
+    many = [ipaddress.ip_address(f"10.1.{n // 256}.{n % 256}") for n in range(MOST_FOLLOWED + more)]
+    answer = ControllerError("gone") if lost else Answer({}, ())
+    line = follow_cli._said(follower(answer, MemoryPaths(many))[0].round())
+    assert ("only the first 256 are followed" in line) is said
 
 
 class Dashboard(BaseHTTPRequestHandler):
