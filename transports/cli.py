@@ -95,8 +95,13 @@ def list_command(as_json: bool) -> None:
 @_name
 @_json
 def load_command(name: str, as_json: bool) -> None:
-    """Load a congestion control for the whole host, until it is unloaded."""
-    _print_state(name, "loaded" if load(name) else "was already loaded", as_json)
+    """Load a congestion control for the whole host, until it is unloaded.
+
+    If another build of it is loaded, such as one from before an upgrade, it is replaced. Connections that use
+    it keep it.
+    """
+    new = "replaced another build" if name in available() else "loaded"
+    _print_state(name, new if load(name) else "was already loaded", as_json)
 
 
 @transports.command("unload")

@@ -3,6 +3,9 @@
 A congestion control is registered for the whole host, in every network namespace, until it is unloaded. Its
 map is pinned as /sys/fs/bpf/NAME, where a later process finds it. A socket that uses it keeps it after that.
 
+/sys/fs/bpf/NAME_build is a symbolic link whose target is the hash of the object that was loaded, so that a
+control of another build, such as one from before an upgrade, is noticed.
+
 Maps that several congestion controls share are pinned beside it while one of them is loaded. So is the hook
 by which sockets set deadlines, if one of them uses deadlines.
 """
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import socket
 from collections.abc import Iterator
@@ -94,18 +98,34 @@ def check(name: str) -> None:
         pass
 
 
+def is_this_build(name: str) -> bool:
+    """Whether the registered `name` is of the built object. Raises TransportError, OSError."""
+    link = _build_link(name)
+    return link.is_symlink() and os.readlink(link) == _digest(name)
+
+
 def load(name: str) -> bool:
-    """Register `name`. False if it was registered before. Raises TransportError."""
+    """Register `name`. False if this build of it was registered before. Raises TransportError.
+
+    Another build of it is replaced. Connections that use it keep it.
+    """
     with _pins_locked():
-        if name in available():
+        registered = name in available()
+        if registered and is_this_build(name):
             return False
+        pin = BPFFS / name
+        if registered and not pin.exists():
+            raise _of_another_program(name)
         try:
             with _verified_object(name, share=True) as programs:
-                pin = BPFFS / name
+                if registered:
+                    unregister(pin)
                 pin.unlink(missing_ok=True)  # left by a process that was killed before it registered it
                 if DEADLINES in TRANSPORTS[name].shared_maps:
                     _attach_deadline_hook()
                 programs.register(name, pin)
+                _build_link(name).unlink(missing_ok=True)
+                _build_link(name).symlink_to(_digest(name))
         except BpfError as error:
             raise _refused(name, error) from error
         finally:
@@ -126,19 +146,19 @@ def unload(name: str) -> bool:
         except OSError as error:
             raise TransportError(f"cannot unload {name}: {error}") from error
         if name in available():
-            command = f"bpftool struct_ops unregister name {name}"
-            raise TransportError(f"{name} was registered by another program; to remove it: {command}")
+            raise _of_another_program(name)
         return False
 
 
 @contextmanager
 def loaded(name: str) -> Iterator[None]:
     """Load `name` and unload it at the end, unless it was loaded before. Raises TransportError."""
-    loaded_here = load(name)
+    loaded_before = name in available()
+    load(name)
     try:
         yield
     finally:
-        if loaded_here:
+        if not loaded_before:
             unload(name)
 
 
@@ -146,6 +166,23 @@ def _transport(name: str) -> Transport:
     if name not in TRANSPORTS:
         raise TransportError(f"Weir has no congestion control {name}; it has {', '.join(TRANSPORTS)}")
     return TRANSPORTS[name]
+
+
+def _build_link(name: str) -> Path:
+    return BPFFS / f"{name}_build"
+
+
+def _digest(name: str) -> str:
+    """The hash of the built object. Raises TransportError."""
+    try:
+        return hashlib.sha256(artifact(_transport(name).artifact).read_bytes()).hexdigest()
+    except ArtifactMissing as error:
+        raise TransportError(str(error)) from error
+
+
+def _of_another_program(name: str) -> TransportError:
+    command = f"bpftool struct_ops unregister name {name}"
+    return TransportError(f"{name} was registered by another program; to remove it: {command}")
 
 
 @contextmanager
@@ -193,8 +230,13 @@ def _cgroup_root() -> Path:
 
 
 def _remove_unused_pins() -> None:
-    """Remove the shared maps and the hook that no loaded congestion control needs. Sockets keep their own."""
+    """Remove the shared maps and the hook that no loaded congestion control needs. Sockets keep their own.
+
+    The links with the builds of congestion controls that are not loaded are removed too.
+    """
     names = available()
+    for name in TRANSPORTS.keys() - set(names):
+        _build_link(name).unlink(missing_ok=True)
     used = {shared for name in names if name in TRANSPORTS for shared in TRANSPORTS[name].shared_maps}
     shared = {shared for transport in TRANSPORTS.values() for shared in transport.shared_maps}
     for unused in shared - used:

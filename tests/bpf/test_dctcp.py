@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from libbpf_cffi.libbpf import pinned_map_id
 from tests.support.data_plane.dctcp_reference import Reference, section_3_3
 from tests.support.data_plane.scripted_wire import (
     CE,
@@ -29,8 +31,19 @@ from tests.support.data_plane.scripted_wire import (
     compiled_script,
 )
 from tests.support.waiting import wait_until
-from transports.congestion import TransportError, available, load, loaded, require_settable, unload
+from transports.cli import transports
+from transports.congestion import (
+    BPFFS,
+    TransportError,
+    available,
+    is_this_build,
+    load,
+    loaded,
+    require_settable,
+    unload,
+)
 from transports.sockets import ALPHA_ONE, DctcpSocket, SocketReader, socket_reader
+from weir_base.paths import artifact
 
 NAME = "weir_dctcp"
 
@@ -329,6 +342,30 @@ def test_loading_and_unloading_twice_is_harmless(wire: Wire) -> None:
     with pytest.raises(TransportError, match="no socket can use weir_dctcp"):
         require_settable(NAME)
     assert load(NAME) is True
+
+
+def test_a_control_of_another_build_is_replaced(
+    wire: Wire, dctcp: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a host goes on with the control from before an upgrade, and a lab measures it."""
+    before = pinned_map_id(BPFFS / NAME)
+    other = tmp_path / f"{NAME}.bpf.o"
+    other.write_bytes(artifact(other.name).read_bytes() + b"\0")
+    monkeypatch.setenv("WEIR_BUILD", str(tmp_path))
+    assert not is_this_build(NAME)
+    answer = CliRunner().invoke(transports, ["load", NAME])
+    assert answer.stdout == f"{NAME}: replaced another build\n"
+    assert is_this_build(NAME)
+    assert pinned_map_id(BPFFS / NAME) != before
+    dctcp.send(100)
+    assert load(NAME) is False
+    monkeypatch.undo()
+    assert load(NAME) is True
+    (BPFFS / f"{NAME}_build").unlink()  # as a version that wrote none
+    assert load(NAME) is True
+    unload(NAME)
+    assert not (BPFFS / f"{NAME}_build").is_symlink()
+    load(NAME)
 
 
 def test_connections_survive_unloading(wire: Wire, dctcp: Connection) -> None:
