@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from transports.congestion import TRANSPORTS, available, load, unload
+from transports.congestion import TRANSPORTS, TransportError, available, is_this_build, load, unload
 from transports.follow_cli import follow_command
 from transports.ictcp_cli import ictcp_group
 from transports.model_figures import draw
@@ -21,6 +21,7 @@ LIST_COLUMNS = (
     tables.Column("name", align="left"),
     tables.Column("what", align="left", fold_at=20),
     tables.Column("loaded", align="left"),
+    tables.Column("this_build", "this build", align="left", help="Whether it is of the built object."),
 )
 SOCKET_COLUMNS = (
     tables.Column("local", align="left", help="Address and port of the local end."),
@@ -77,14 +78,20 @@ transports.add_command(follow_command)
 @transports.command("list")
 @_json
 def list_command(as_json: bool) -> None:
-    """List the congestion controls of the kernel and of Weir."""
+    """List the congestion controls of the kernel and of Weir.
+
+    For each control of Weir that is loaded, root also sees whether it is of this build.
+    """
     registered = available()
     rows: list[dict[str, Any]] = [
-        {"name": name, "what": "part of the kernel", "loaded": True}
+        {"name": name, "what": "part of the kernel", "loaded": True, "this_build": None}
         for name in registered
         if name not in TRANSPORTS
     ]
-    rows += [{"name": t.name, "what": t.summary, "loaded": t.name in registered} for t in TRANSPORTS.values()]
+    for t in TRANSPORTS.values():
+        is_loaded = t.name in registered
+        row = {"name": t.name, "what": t.summary, "loaded": is_loaded}
+        rows.append(row | {"this_build": _is_this_build(t.name) if is_loaded else None})
     if as_json:
         click.echo(json.dumps(rows))
     else:
@@ -144,6 +151,14 @@ def figures_command(folder: Path) -> None:
         raise click.ClickException(f"cannot write the figures: {error}") from error
     for path in written:
         click.echo(path)
+
+
+def _is_this_build(name: str) -> bool | None:
+    """None: this user cannot see it, or nothing is built."""
+    try:
+        return is_this_build(name)
+    except (TransportError, PermissionError):
+        return None
 
 
 def _print_state(name: str, state: str, as_json: bool) -> None:

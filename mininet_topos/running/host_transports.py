@@ -41,7 +41,7 @@ def provide(names: Sequence[str], state: LabState) -> tuple[HostTransport, ...]:
             _require_program(wanted)
             found.append(HostTransport(name, "", wanted.tcp_ecn, wanted.program))
             continue
-        usable = [cc for cc in wanted.congestion_controls if settable(cc)]
+        usable = _usable(wanted)
         if not usable and (ours := _loadable(wanted)):
             usable = [_load(ours, state)]
         found.append(HostTransport(name, wanted.choose(usable), wanted.tcp_ecn))
@@ -63,7 +63,7 @@ def require_transports(scheme: Scheme, congestion_control: str) -> None:
         try:
             if not wanted.is_tcp:
                 _require_program(wanted)
-            elif not any(map(settable, wanted.congestion_controls)) and not _loadable(wanted):
+            elif not _usable(wanted) and not _loadable(wanted):
                 wanted.choose(())
         except Unable as error:
             raise Unable(f"scheme {scheme.name}: {error}") from error
@@ -85,6 +85,22 @@ def _loadable(wanted: Baseline) -> str:
     """Return the congestion control of ours that can be loaded for a baseline; empty if there is none."""
     last = wanted.congestion_controls[-1]
     return last if last.startswith("weir_") else ""
+
+
+def _usable(wanted: Baseline) -> list[str]:
+    """Return the congestion controls of a baseline that sockets can have now.
+
+    Raises Unable if that is only one of Weir's, and of another build: the lab would measure that one.
+    """
+    found = [cc for cc in wanted.congestion_controls if settable(cc)]
+    if found and found == [_loadable(wanted)] and not _is_of_this_build(found[0]):
+        raise Unable(f"{found[0]} is of another build: `weir transports load {found[0]}` replaces it")
+    return found
+
+
+def _is_of_this_build(congestion_control: str) -> bool:
+    rows = json.loads(run(command("weir"), "transports", "list", "--json"))
+    return any(row["this_build"] for row in rows if row["name"] == congestion_control)
 
 
 def settable(congestion_control: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,25 @@ def test_a_scheme_that_this_kernel_lacks_is_refused_with_its_name_and_the_remedy
         require_transports(scheme_of("bbr"), "reno")
     with pytest.raises(Unable, match="scheme rto5: vegas needs the congestion control vegas: "):
         require_transports(scheme_of("rto5"), "vegas")
+
+
+@pytest.mark.parametrize("this_build", [True, False, None])
+def test_a_control_of_another_build_is_refused_with_the_remedy(
+    this_build: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the report names this version, and another one made the figures."""
+    rows = [{"name": name, "this_build": this_build} for name in ("weir_dctcp", "weir_d2tcp")]
+    monkeypatch.setattr(host_transports, "run", lambda *_: json.dumps(rows))
+    monkeypatch.setattr(host_transports, "settable", {"reno", "weir_dctcp"}.__contains__)
+    require_transports(scheme_of("plain"), "reno")
+    require_transports(scheme_of("d2tcp"), "reno")  # it is not loaded; the lab loads it
+    if this_build:
+        require_transports(scheme_of("dctcp"), "reno")
+        return
+    with pytest.raises(Unable, match="scheme dctcp: weir_dctcp is of another build: `weir"):
+        require_transports(scheme_of("dctcp"), "reno")
+    monkeypatch.setattr(host_transports, "settable", {"dctcp", "weir_dctcp"}.__contains__)
+    require_transports(scheme_of("dctcp"), "reno")
 
 
 def test_a_transport_whose_traffic_program_is_missing_is_refused_with_the_remedy(

@@ -20,15 +20,16 @@ NAME = "weir_dctcp"
 
 def test_list_has_the_congestion_controls_of_the_kernel_and_of_weir(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "available", lambda: ["reno", NAME])
+    monkeypatch.setattr(cli, "is_this_build", lambda _: False)
     rows = json.loads(CliRunner().invoke(cli.transports, ["list", "--json"]).stdout)
     assert rows[:2] == [
-        {"name": "reno", "what": "part of the kernel", "loaded": True},
-        {"name": NAME, "what": "Data Center TCP, RFC 8257", "loaded": True},
+        {"name": "reno", "what": "part of the kernel", "loaded": True, "this_build": None},
+        {"name": NAME, "what": "Data Center TCP, RFC 8257", "loaded": True, "this_build": False},
     ]
     others = {row["name"]: row["loaded"] for row in rows[2:]}
     assert others == dict.fromkeys(set(congestion.TRANSPORTS) - {NAME}, False)
     text = CliRunner().invoke(cli.transports, ["list"]).stdout
-    assert [line.split()[-1] for line in text.splitlines() if f"{NAME} " in line] == ["yes"]
+    assert [line.split()[-2:] for line in text.splitlines() if f"{NAME} " in line] == [["yes", "no"]]
 
 
 def test_reno_is_always_available() -> None:
