@@ -14,7 +14,7 @@ from typing import Any
 
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiments.experiment import Experiment
-from mininet_topos.experiments.trends import Trend, trend
+from mininet_topos.experiments.trends import Trend, require_value, trend
 
 FOLDER = Path(__file__).parent
 HEAD = ("title", "reproduces", "scaling", "published", "ours", "differs")
@@ -52,7 +52,10 @@ def read(path: Path) -> Entry:
         if not isinstance(trends, list):
             raise BadExperiment(f"trends is {trends!r}; want tables [[trends]]")
         experiment = Experiment.from_json({"name": path.stem, **values})
-        return Entry(experiment, head, tuple(trend(one, experiment) for one in trends), quick)
+        made = tuple(trend(one, experiment) for one in trends)
+        for one in made:
+            require_value(one, experiment)
+        return Entry(experiment, head, made, quick)
     except BadExperiment as error:
         raise BadExperiment(f"{path}: {error}") from error
 

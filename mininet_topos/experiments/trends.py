@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import product
 from typing import Any
 
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiments.experiment import Experiment
+from mininet_topos.experiments.schemes import scheme_of
+from mininet_topos.network.layers import LAYERS
 from mininet_topos.plain_values import from_plain
+
+VALUES = (
+    *("workers", "size_bytes", "background", "roots", "queries", "repeat", "attempt", "mark_pkts"),
+    *("bandwidth_mbps", "queue_pkts", "queue_bytes", "ideal_ms", "horizon_ms", "qct_mean_ms", "x_ideal_mean"),
+    *("answer_ms", "switch_waited_ms", "missed", "drops", "other_drops", "ovs_drops", "link_losses"),
+    *("retransmits", "timeouts", "loss_probes", "response_flows", "lossy_flows", "alarms", "clamps", "marks"),
+    *("queue_max_pkts", "queue_max_bytes", "queue_pkts_p50", "queue_pkts_p95", "busy_rate_mbps"),
+    *("goodput_mbps", "released_mbps", "fairness", "cwnd_kb", "recovery_s", "flows_planned", "flows_done"),
+    *("least_idle", "line_late_us", "line_stall_us", "line_cpu"),
+)
+"""The numbers in a row of summary.json that are in no group (results/summary.py)."""
+_PERCENTILES = ("p50", "p95", "p99", "max")
+_SIZES = ("all", "to_10kb", "to_100kb", "to_1mb", "over_1mb")
+GROUPS: dict[str, Iterable[str]] = {
+    **dict.fromkeys(("qct_ms", "qct_ms_undisturbed", "x_ideal"), _PERCENTILES),
+    "fct_ms": ("mean", *_PERCENTILES),
+    "slowdown": tuple(map(".".join, product(_SIZES, ("flows", "done", "p50", "p99")))),
+    "layers": tuple(map(".".join, product(LAYERS, ("ports", "mean", "busiest", "max")))),
+    "background_mbps": ("before", "during", "after"),
+    "exposure": ("span_s", "stolen", "all_stalled", "one_stalled"),
+    "switch_backlog": ("mean", "max"),
+    "cpu": ("ovs", "controller", "agent"),
+}
+"""The numbers in a group, by its name. `goodput_by_transport` has one for each transport."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +81,18 @@ class Trend:
                     )
         if self.least is None and self.most is None:
             raise BadExperiment(f"trend {self.says!r} has no band: give `least`, `most`, or both")
+
+
+def require_value(trend: Trend, experiment: Experiment) -> None:
+    """Raise BadExperiment if no row of an experiment can have the value of a trend."""
+    known = [*VALUES, *(f"{group}.{name}" for group, names in GROUPS.items() for name in names)]
+    for scheme in map(scheme_of, experiment.schemes):
+        names = scheme.transports or (experiment.congestion_control,)
+        known += [f"goodput_by_transport.{name}" for name in names]
+    if trend.value not in known:
+        near = get_close_matches(trend.value, known, 1)
+        remedy = f"did you mean {near[0]!r}?" if near else f"use one such as {', '.join(known[-3:])}"
+        raise BadExperiment(f"trend {trend.says!r}: rows have no value {trend.value!r}; {remedy}")
 
 
 def trend(values: Mapping[str, Any], experiment: Experiment) -> Trend:

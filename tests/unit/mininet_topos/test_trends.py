@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from mininet_topos.cli import experiments as cli_experiments
 from mininet_topos.cli import lab
 from mininet_topos.errors import BadExperiment
 from mininet_topos.experiments import catalogue
-from mininet_topos.experiments.trends import Trend, trend
+from mininet_topos.experiments.trends import GROUPS, VALUES, Trend, trend
+from mininet_topos.results.slowdown import CLASSES
 from mininet_topos.results.summary import summarise
 from mininet_topos.results.verdicts import FAILS, HOLDS, NOT_SHOWN, judge, sentence
 from mininet_topos.running import experiment_runner as running
-from tests.support.lab.examples import one_case
+from tests.support.lab.examples import EXPERIMENT_FILE, one_case
 from tests.support.lab.result_folders import THREE_SCHEMES, leave_out_the_plots, write_folder
 
 
@@ -111,12 +113,42 @@ def test_with_several_cases_a_trend_must_name_one() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(catalogue.entries()))
-def test_every_trend_uses_a_value_that_rows_have(name: str, tmp_path: Path) -> None:
-    entry = catalogue.entries()[name]
-    assert entry.trends
+def test_every_experiment_has_trends(name: str) -> None:
+    assert catalogue.entries()[name].trends
+
+
+def test_the_values_that_a_trend_may_use_are_those_of_the_rows(tmp_path: Path) -> None:
     write_folder(tmp_path, THREE_SCHEMES)
-    known = set(summarise(tmp_path)[0])
-    assert {one.value.partition(".")[0] for one in entry.trends} <= known
+    for row in summarise(tmp_path):
+        numbers = {name for name, value in row.items() if type(value) in (int, float)}
+        assert numbers <= set(VALUES) <= set(row)
+        groups = {name: value for name, value in row.items() if value and isinstance(value, dict)}
+        assert set(groups) - {"goodput_by_transport"} <= set(GROUPS) <= set(row)
+        assert all(set(values) <= set(GROUPS[name]) for name, values in groups.items())
+    assert {name.partition(".")[0] for name in GROUPS["slowdown"]} == set(CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("dorps", "rows have no value 'dorps'; did you mean 'drops'?"),
+        ("qct_ms.p90", "no value 'qct_ms.p90'; did you mean 'qct_ms.p"),
+        ("qct_ms", "rows have no value 'qct_ms'; did you mean"),
+        ("goodput_by_transport.dctcp", "rows have no value 'goodput_by_transport.dctcp'; did you mean"),
+        ("xyz", "rows have no value 'xyz'; use one such as"),
+    ],
+)
+def test_a_trend_with_a_mistyped_value_is_refused_before_the_first_run(
+    value: str, message: str, tmp_path: Path
+) -> None:
+    """Otherwise the experiment runs for hours, nothing is shown, and the status is 0."""
+    path = tmp_path / "mine.toml"
+    band = "figure = '1', says = 's', scheme = 'plain', most = 0"
+    path.write_text(EXPERIMENT_FILE + f"trends = [{{ {band}, value = '{value}' }}]\n")
+    with pytest.raises(BadExperiment, match=re.escape(message)):
+        catalogue.read(path)
+    path.write_text(path.read_text().replace(f"'{value}'", "'goodput_by_transport.reno'"))
+    assert len(catalogue.read(path).trends) == 1
 
 
 TRENDS = (
