@@ -17,6 +17,7 @@ from mininet_topos.cli.terminal import (
     out_folder,
     progress_of,
     reported,
+    runs_kept_in,
     show,
     show_verdicts,
     signals_unwind,
@@ -119,7 +120,9 @@ def run_command(
         parent = out_folder("lab", out)
         _require_folders(chosen, parent, resume)
         require_machine()
-        with progress_of(sum(steps(entry.experiment) for entry in chosen)) as progress:
+        total = sum(steps(entry.experiment) for entry in chosen)
+        remedy = f"the same command with --resume --out {parent} goes on"
+        with runs_kept_in(parent, remedy), progress_of(total) as progress:
             rows, skipped = _run_each(chosen, parent, progress, controller_port, resume, raw)
         if raw:
             click.echo(json.dumps([]) if as_json else f"raw records: {parent}")

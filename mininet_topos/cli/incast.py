@@ -23,6 +23,7 @@ from mininet_topos.cli.terminal import (
     out_folder,
     progress_of,
     reported,
+    runs_kept_in,
     show,
     signals_unwind,
 )
@@ -233,7 +234,8 @@ def _carry_out(make: Callable[[], Experiment], out: Path | None, port: int | Non
         experiment = make()
         require_machine()
         folder = out_folder(experiment.name, out)
-        with progress_of(steps(experiment)) as progress:
+        remedy = f"`weir lab report {folder}` shows them"
+        with runs_kept_in(folder, remedy), progress_of(steps(experiment)) as progress:
             run_experiment(experiment, folder, progress, port)
             rows = reported(folder, progress)
         show(rows, folder / REPORT, as_json)

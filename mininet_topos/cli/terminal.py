@@ -75,9 +75,21 @@ def errors_in_a_line() -> Iterator[None]:
         sys.exit(1)
     except (KeyboardInterrupt, Terminated) as signalled:
         status = EXIT_SIGINT if isinstance(signalled, KeyboardInterrupt) else 128 + signalled.args[0]
+        parts = ["interrupted", "the network and its programs are removed"]
         with contextlib.suppress(OSError):  # the terminal may be gone
-            complain("weir lab: interrupted; the network and its programs are removed")
+            complain(f"weir lab: {'; '.join([*parts, *getattr(signalled, '__notes__', ())])}")
         sys.exit(status)
+
+
+@contextlib.contextmanager
+def runs_kept_in(folder: Path, remedy: str) -> Iterator[None]:
+    """Let the line about an interruption state where finished runs are, and what to do with them."""
+    try:
+        yield
+    except (KeyboardInterrupt, Terminated) as signalled:
+        if folder.exists():
+            signalled.add_note(f"finished runs are in {folder}: {remedy}")
+        raise
 
 
 @contextlib.contextmanager

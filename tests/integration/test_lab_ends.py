@@ -68,7 +68,10 @@ def test_an_interrupted_lab_leaves_nothing_behind(
         lab.send_signal(signal.SIGINT)
         _, errors = lab.communicate(timeout=BOUND_S)
     assert lab.returncode == 130
-    assert errors.splitlines()[-1] == "weir lab: interrupted; the network and its programs are removed"
+    assert errors.splitlines()[-1] == (
+        "weir lab: interrupted; the network and its programs are removed; "
+        f"finished runs are in {out}: `weir lab report {out}` shows them"
+    )
     assert_nothing_left(before, out)
 
 
