@@ -30,7 +30,6 @@ import re
 import shutil
 import signal
 import statistics
-import tempfile
 import time
 from bisect import bisect_right
 from collections import Counter
@@ -45,6 +44,7 @@ import click
 from bench.figures import present
 from bench.iperf_flows import clients, servers
 from bench.star_turns import RATE_BPS, star_experiment, take_turns
+from bench.temporary import temporary_folder
 from mininet_topos.errors import LabError
 from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.machine.commands import run
@@ -296,7 +296,7 @@ def main(
     if missing := [name for name in ("iperf3", "tcpdump") if not shutil.which(name)]:
         raise click.ClickException(f"missing: {', '.join(missing)}; install it with apt-get")
     rows: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as folder, QueueProbe() as probe:
+    with temporary_folder() as folder, QueueProbe() as probe:
         for name in changes.split(","):
             if name not in CHANGES:
                 raise click.BadParameter(f"{name}; want some of {', '.join(CHANGES)}", param_hint="--changes")
@@ -304,7 +304,7 @@ def main(
                 if rtt_ms > 0 or CHANGES[name].make is not longer:  # without a delay line nothing to change
                     flows = CHANGES[name].flows
                     experiment = star_experiment("agility", name, flows, schemes, rtt_ms, congestion_control)
-                    rows += measure(experiment, name, turns, probe, Path(folder))
+                    rows += measure(experiment, name, turns, probe, folder)
     present(f"changes during long flows of {congestion_control}", COLUMNS, rows, as_json)
 
 

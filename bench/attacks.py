@@ -28,7 +28,6 @@ import contextlib
 import json
 import re
 import statistics
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -39,6 +38,7 @@ import click
 
 from bench.figures import present, quantile
 from bench.hostile_hosts import ATTACKS, Scene
+from bench.temporary import temporary_folder
 from fabric_app.tables import LAYOUTS
 from flowdb.models import AlarmRow
 from mininet_topos.experiments.experiment import Case, Experiment
@@ -252,8 +252,8 @@ def run_sessions(
     )
     done = []
     for name in wanted:
-        with tempfile.TemporaryDirectory() as folder, network_apart(experiment.layout, pinned=False) as net:
-            done.append((name, session(net, name, attacks, Path(folder))))
+        with temporary_folder() as folder, network_apart(experiment.layout, pinned=False) as net:
+            done.append((name, session(net, name, attacks, folder)))
         if record:
             visits = {attack: asdict(visit) for attack, visit in done[-1][1].items()}
             with record.open("a") as file:

@@ -29,7 +29,6 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,6 +37,7 @@ from typing import Any
 import click
 
 from bench.figures import present, quantile
+from bench.temporary import temporary_folder
 from flowdb.db import FlowDb
 from flowdb.flow import FiveTuple, Flow, Hop
 from openflow_ext import wire
@@ -316,10 +316,10 @@ def row(phase: str, taken: list[float], **more: Any) -> dict[str, Any]:
 @click.option("--floods", "flooded", default=0, show_default=True, help="Number of windows with a flood.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def main(flows: int, engine: str, rounds: int, flooded: int, as_json: bool) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         url = f"sqlite:///{folder}/weir.db"
         remember(url, flows)
-        with controller(engine, Path(folder), url) as (process, switch):
+        with controller(engine, folder, url) as (process, switch):
             switch.serve(time.perf_counter() + 3)
             rows = [row("calm", calm(switch), unanswered=0, late_ms="-", **memory(process.pid))]
             for number in range(rounds):

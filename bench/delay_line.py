@@ -11,13 +11,12 @@ p99 of the worse direction. "lost": packets that did not arrive, or that the cou
 from __future__ import annotations
 
 import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import click
 
 from bench.figures import present
+from bench.temporary import temporary_folder
 from tests.support.lab.delay_bench import DelayBench, Report, balance, delay_bench
 
 DIRECTIONS = ("up", "down")
@@ -68,7 +67,7 @@ def unexplained(report: Report) -> int:
 def main(
     links: int, delays_ms: tuple[float, ...], rate: int, size: int, seconds: float, as_json: bool
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder, delay_bench(Path(folder), links) as bench:
+    with temporary_folder() as folder, delay_bench(folder, links) as bench:
         rows = [measure(bench, delay_ms, rate, size, seconds) for delay_ms in delays_ms]
     title = f"delay line, {links} links, {rate} packets of {size} bytes per second"
     present(title, tuple(rows[0]), rows, as_json)

@@ -19,15 +19,14 @@ KB, over the ends of all faults. The exit status is 1 if anything was violated. 
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
 
 from bench.figures import present
+from bench.temporary import temporary_folder
 from tests.support.faults.faults import FAULTS
 from tests.support.faults.trial import Visit, all_is_over, trial
 from tests.support.faults.world import APPS, world
@@ -79,7 +78,7 @@ def main(seconds: float, seed: int, engine: str, controls: str, faults: str, as_
     chosen = faults.split(",")
     if unknown := set(chosen) - set(FAULTS):
         raise click.ClickException(f"no fault is called {unknown.pop()!r}: use some of {', '.join(FAULTS)}")
-    with tempfile.TemporaryDirectory() as folder, world(Path(folder), engine, controls) as now:
+    with temporary_folder() as folder, world(folder, engine, controls) as now:
         visits = trial(now, seed, seconds, say, chosen)
         last = all_is_over(now)
     present(f"faults of {controls} on {engine}, seed {seed}", COLUMNS, rows(visits), as_json)

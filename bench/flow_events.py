@@ -17,7 +17,6 @@ from __future__ import annotations
 import itertools
 import os
 import random
-import tempfile
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -29,6 +28,7 @@ import click
 from sqlalchemy import func, select
 
 from bench.figures import cpu_s, present, quantile
+from bench.temporary import temporary_folder
 from fabric_app.events import EventFlowClosed
 from flowdb import schema
 from flowdb.context import FlowDbContext, favour_alarms
@@ -200,7 +200,7 @@ def _children() -> list[int]:
 @contextmanager
 def _database(name: str) -> Iterator[tuple[str, Postgres | None]]:
     if name != "postgres":
-        with tempfile.TemporaryDirectory() as folder:
+        with temporary_folder() as folder:
             yield f"sqlite:///{folder}/flow.db", None
     else:
         with Postgres(durable=True) as server:

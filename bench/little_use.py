@@ -19,7 +19,6 @@ from __future__ import annotations
 import re
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,6 +31,7 @@ from mininet.node import Node
 
 from bench.figures import present
 from bench.star_turns import star_experiment, take_turns
+from bench.temporary import temporary_folder
 from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.machine.programs import Program, wait_until
 from mininet_topos.measurement.queue_probe import QueueProbe
@@ -157,14 +157,14 @@ def measure(
 @click.option("--json", "as_json", is_flag=True)
 def main(mixes: str, rtts_ms: str, schemes: str, turns: int, congestion_control: str, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as folder, QueueProbe() as probe:
+    with temporary_folder() as folder, QueueProbe() as probe:
         for mix in map(Mix.parse, mixes.split(",")):
             for rtt_ms in map(float, rtts_ms.split(",")):
                 senders = mix.slow + mix.fast
                 experiment = star_experiment(
                     "little-use", mix.name, senders, schemes, rtt_ms, congestion_control
                 )
-                rows += measure(experiment, mix, turns, probe, Path(folder))
+                rows += measure(experiment, mix, turns, probe, folder)
     present(f"flows of {congestion_control} beside flows of their applications", COLUMNS, rows, as_json)
 
 

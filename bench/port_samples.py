@@ -13,7 +13,6 @@ samples.
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ import click
 
 from bench.decision_latency import calm, controller, remember, row
 from bench.figures import cpu_s, present
+from bench.temporary import temporary_folder
 from flowdb.db import FlowDb
 from flowdb.flow import NS_PER_S, PortKey
 from openflow_ext.wire import PortCountersRecord
@@ -71,8 +71,7 @@ def row_bytes(ports: int, folder: Path) -> float:
 @click.option("--engine", type=click.Choice(["ryu", "os-ken"]), default="ryu", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def main(ports: int, seconds: float, engine: str, as_json: bool) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         rows = [measure(engine, ports, every_s, seconds, folder) for every_s in EVERY_S]
         bytes_a_row = row_bytes(ports, folder)
     for one in rows:

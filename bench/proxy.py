@@ -20,7 +20,6 @@ import multiprocessing
 import select
 import socket
 import struct
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -33,6 +32,7 @@ from typing import Any
 import click
 
 from bench.figures import cpu_s, present, quantile
+from bench.temporary import temporary_folder
 from openflow_ext import wire
 from openflow_ext.switch.openflow import messages as of
 from openflow_ext.switch.openflow.bridge import Bridge
@@ -159,7 +159,7 @@ class Agent:
 
 @contextmanager
 def agent(clamps: int) -> Iterator[Agent]:
-    with tempfile.TemporaryDirectory() as folder, closing(Agent(Path(folder), clamps)) as running:
+    with temporary_folder() as folder, closing(Agent(folder, clamps)) as running:
         yield running
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Sequence
 from itertools import cycle
@@ -29,6 +28,7 @@ from bench.figures import present, quantile
 from bench.iperf_flows import long_flows
 from bench.real_services import SERVICES, Query, Service
 from bench.star_turns import refuse_transports
+from bench.temporary import temporary_folder
 from mininet_topos.experiments.experiment import Case, Experiment
 from mininet_topos.experiments.schemes import scheme_of
 from mininet_topos.network.lab_network import Network, network_apart
@@ -125,10 +125,10 @@ def main(
         pinned=False,
         congestion_control=congestion_control,
     )
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         load = f"{workers} workers x {size_bytes} bytes beside {background} long flows"
         title = f"{service}: {load}, {congestion_control}"
-        present(title, COLUMNS, measure(experiment, asked, turns, Path(folder)), as_json)
+        present(title, COLUMNS, measure(experiment, asked, turns, folder), as_json)
 
 
 if __name__ == "__main__":

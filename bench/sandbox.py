@@ -23,6 +23,7 @@ def enter() -> None:
     if os.environ.pop(_MARK, "") == "1":
         for kind, place in (("sysfs", "/sys"), ("bpf", "/sys/fs/bpf"), ("tmpfs", "/run")):
             run("mount", "-t", kind, kind, place)
+        os.environ["TMPDIR"] = "/run"  # temporary folders end with the namespaces, even after SIGKILL
         run("ip", "link", "set", "lo", "up")
         return
     if os.geteuid() != 0:

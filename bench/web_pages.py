@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from sqlalchemy.orm import Session
 
 from bench import web_fill
 from bench.figures import present, quantile
+from bench.temporary import temporary_folder
 from flowdb.config import database_url
 from flowdb.engine import open_engine
 from flowdb.flow import NS_PER_S
@@ -78,7 +78,7 @@ def pages(flow_id: int, busy: str, deep: Cursor) -> dict[str, str]:
 @click.option("--runs", default=30, show_default=True, help="Number of requests of each page.")
 @click.option("--json", "as_json", is_flag=True)
 def main(db: str | None, postgres: bool, flows: int, samples: int, runs: int, as_json: bool) -> None:
-    with tempfile.TemporaryDirectory() as folder, _database(db, postgres, folder) as url:
+    with temporary_folder() as folder, _database(db, postgres, folder) as url:
         begun = time.monotonic()
         if _newest_clamp(url) is None:
             web_fill.fill(url, flows, samples, lambda text: click.echo(text, err=True))
@@ -89,7 +89,7 @@ def main(db: str | None, postgres: bool, flows: int, samples: int, runs: int, as
                 f"{url} holds flows, but no clamp; give a database of this benchmark's"
             )
         settings = WebSettings(
-            accounts=Path(folder) / "accounts.json", results=Path(folder), query_limit_s=60, poll_s=POLL_S
+            accounts=folder / "accounts.json", results=folder, query_limit_s=60, poll_s=POLL_S
         )
         client = create_app(settings, url).test_client()
         gc.freeze()  # as the server does when it starts
@@ -116,7 +116,7 @@ def main(db: str | None, postgres: bool, flows: int, samples: int, runs: int, as
 
 
 @contextmanager
-def _database(db: str | None, postgres: bool, folder: str) -> Iterator[str]:
+def _database(db: str | None, postgres: bool, folder: Path) -> Iterator[str]:
     """The URL of the database."""
     if db is None and postgres:
         with Postgres() as server:

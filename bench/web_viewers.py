@@ -20,7 +20,6 @@ import json
 import multiprocessing
 import os
 import sys
-import tempfile
 import threading
 import time
 import urllib.request
@@ -35,6 +34,7 @@ import click
 
 from bench.decision_latency import Switch, calm, controller, remember
 from bench.figures import Spread, present, quantile
+from bench.temporary import temporary_folder
 from bench.web_fill import know_tables
 from flowdb import schema
 from flowdb.engine import open_engine
@@ -175,8 +175,7 @@ def main(
     as_json: bool,
 ) -> None:
     without, beside, told = [], [], 0
-    with tempfile.TemporaryDirectory() as name, database(postgres, Path(name)) as url:
-        folder = Path(name)
+    with temporary_folder() as folder, database(postgres, folder) as url:
         remember(url, flows)
         if postgres:
             know_tables(open_engine(url))
