@@ -14,13 +14,15 @@ BLOCK, LARGE = bytes(4096), bytes(65536)
 
 
 def paced(transfer: Callable[[], int], rate_bps: float, paced_s: float) -> None:
-    """Transfer blocks at a rate for a time. ``transfer`` returns the bytes of a block."""
+    """Transfer blocks at a rate for a time. ``transfer`` returns the bytes of a block, 0 at the end."""
     begun, done = time.monotonic(), 0
     while rate_bps and (passed_s := time.monotonic() - begun) < paced_s:
-        if done * 8 < rate_bps * passed_s:
-            done += transfer()
-        else:
+        if done * 8 >= rate_bps * passed_s:
             time.sleep((done * 8 - rate_bps * passed_s) / rate_bps)
+        elif moved := transfer():
+            done += moved
+        else:
+            return
 
 
 def send(host: str, port: int, rate_bps: float, paced_s: float) -> None:

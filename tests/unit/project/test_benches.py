@@ -1,12 +1,15 @@
-"""The benchmarks leave nothing behind, however they end."""
+"""The benchmarks leave nothing behind, however they end, and their helpers keep no CPU busy."""
 
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+from bench import paced_flow
 from weir_base.paths import PROJECT
 
 BENCH = """
@@ -34,3 +37,13 @@ def test_benchmarks_outside_of_the_sandbox_use_such_a_folder() -> None:
     texts = {path.name: path.read_text() for path in (PROJECT / "bench").glob("*.py")}
     own = {name for name, text in texts.items() if "TemporaryDirectory" in text}
     assert {name for name in own if "sandbox.enter()" not in texts[name]} == {"temporary.py"}
+
+
+def test_a_paced_receiver_ends_with_its_connection() -> None:
+    """Otherwise it keeps a CPU busy until the end of the pacing, and so disturbs the measurement."""
+    sender, receiver = socket.socketpair()
+    sender.sendall(bytes(10_000))
+    sender.close()
+    begun = time.monotonic()
+    paced_flow.read(receiver, rate_bps=1e9, paced_s=20)
+    assert time.monotonic() - begun < 10
