@@ -20,6 +20,8 @@ HOST_SYSCTLS = {
     "net.ipv4.tcp_no_metrics_save": "1",  # no run may use metrics that an earlier run has saved
     "net.ipv6.conf.all.disable_ipv6": "1",  # no neighbour discovery in the queues
 }
+SHOWN_SYSCTLS = ("tcp_rmem", "tcp_wmem", "tcp_ecn", "tcp_slow_start_after_idle", "tcp_no_metrics_save")
+"""The settings below net.ipv4 that a run records: each network namespace has values of its own."""
 
 
 class LabHost(Host):
@@ -62,6 +64,14 @@ class LabHost(Host):
         if answer := self.cmd(f"ip route change {route} dev {ifname} {wanted.attributes}").strip():
             raise LabError(f"host {self.name} cannot have {wanted.attributes or 'its old route'}: {answer}")
         self.route = wanted
+
+    def sysctls(self) -> dict[str, str]:
+        """Return the host's values of SHOWN_SYSCTLS. Raises LabError."""
+        words = " ".join(f"net.ipv4.{name}" for name in SHOWN_SYSCTLS)
+        answer = self.cmd(f"sysctl -n {words}").splitlines()
+        if len(answer) != len(SHOWN_SYSCTLS):
+            raise LabError(f"host {self.name}: its settings cannot be read: {' '.join(answer)}")
+        return {name: " ".join(value.split()) for name, value in zip(SHOWN_SYSCTLS, answer, strict=True)}
 
     def set_ecn(self, tcp_ecn: int) -> None:
         """Set how new connections use ECN, a value of net.ipv4.tcp_ecn. Raises LabError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -60,11 +61,31 @@ def make_report(folder: Path) -> list[Row]:
         slowdown_labels=LABELS,
         layers=LAYERS,
         experiment=experiment,
+        sysctls=sysctls_of_hosts(rows),
         metadata=metadata,
         drawings=[Markup(_inline(path)) for path in drawings],  # noqa: S704 - our own drawings
     )
     (folder / "report.html").write_text(page)
     return rows
+
+
+def sysctls_of_hosts(rows: Sequence[Row]) -> dict[str, str]:
+    """Return the values of the hosts' settings, by the name of setting and host.
+
+    If not all schemes have the same value, each value names its schemes.
+    """
+    found: dict[str, dict[str, dict[str, None]]] = {}
+    for row in rows:
+        for host, settings in (row["sysctl"] or {}).items():
+            for name, value in settings.items():
+                of_value = found.setdefault(f"{name} of {host}", {}).setdefault(value, {})
+                of_value[style_of(row["scheme"]).label] = None
+    return {
+        name: next(iter(values))
+        if len(values) == 1
+        else "; ".join(f"{value} ({', '.join(labels)})" for value, labels in values.items())
+        for name, values in found.items()
+    }
 
 
 def _inline(path: Path) -> str:

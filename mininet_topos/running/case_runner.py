@@ -77,10 +77,7 @@ class CaseRunner:
             "version": version(),
             "trace_start_ns": trace.start_ns,
             "trace_is_cut": trace.is_cut,
-            "transports": {host: scheme.transports[index].name for host, index in scheme.dealt.items()},
-            "congestion_controls": {
-                host: scheme.transports[index].congestion_control for host, index in scheme.dealt.items()
-            },
+            **self._host_settings(scheme),
             "counters": asdict(delta := snapshot(net).since(before)) | {"ovs_drops": delta.ovs_drops},
             "planned_flows": case_traffic.planned_flows,
             "ports_before": ports_before,
@@ -101,6 +98,15 @@ class CaseRunner:
         trace.write(folder / "queue.csv")
         write_json(folder / "run.json", record)
         return record
+
+    def _host_settings(self, scheme: RunningScheme) -> dict[str, Any]:
+        """Return the transport of each host, and the sysctls of the root and of a worker."""
+        of_host = {host: scheme.transports[index] for host, index in scheme.dealt.items()}
+        return {
+            "transports": {host: transport.name for host, transport in of_host.items()},
+            "congestion_controls": {host: one.congestion_control for host, one in of_host.items()},
+            "sysctl": {host.name: host.sysctls() for host in (self.net.root, self.net.workers[0])},
+        }
 
     def _layers(self, case: Case) -> dict[str, dict[str, PortQueue]]:
         """Return by layer the ports with a limit that lead down to the roots, if the workers have places."""

@@ -15,7 +15,8 @@ from mininet_topos.experiments.experiment import Experiment
 from mininet_topos.machine.commands import run
 from weir_base.paths import PROJECT
 
-SYSCTLS = ("tcp_rmem", "tcp_wmem", "tcp_available_congestion_control", "tcp_slow_start_after_idle")
+SYSCTLS = ("tcp_available_congestion_control",)
+"""Of the machine. The hosts' own settings are in the records of the runs (run.json)."""
 DIFF_DIGITS = 9
 
 

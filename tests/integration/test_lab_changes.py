@@ -19,6 +19,7 @@ from mininet_topos.machine.programs import wait_until
 from mininet_topos.network.impairment import Impairment
 from mininet_topos.network.lab_network import Network, network_apart
 from mininet_topos.network.nodes import LabHost, inside
+from mininet_topos.network.receive_buffers import buffer_bytes
 from mininet_topos.network.shaping import change_rate
 from mininet_topos.running.scheme_programs import running
 from tests.support.lab.diamond import ECHO
@@ -129,8 +130,11 @@ def test_a_receiver_never_advertises_more_than_its_window(net: Network) -> None:
                 return bool(acked) and int(acked[0]) > 1_000_000
 
             assert wait_until(moved, 20)
+        recorded = net.root.sysctls()["tcp_rmem"]
     finally:
         net.root.set_window(0)
+    assert recorded.split() == [str(buffer_bytes(2896))] * 3
+    assert net.root.sysctls()["tcp_rmem"] == " ".join(buffers.split())
     assert 1448 < max(windows) <= 2896
     assert net.root.cmd("sysctl -n net.ipv4.tcp_rmem") == buffers
 

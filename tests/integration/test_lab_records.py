@@ -64,6 +64,8 @@ def test_fresh_queries_open_new_connections(tmp_path: Path) -> None:
     assert (few["size_bytes"], many["size_bytes"]) == (20_000, 10_000)
     for row in (few, many):
         records = (out / "raw" / row["run"] / "traffic.jsonl").read_text()
+        settings = json.loads((out / "raw" / row["run"] / "run.json").read_text())["sysctl"]
+        assert {host["tcp_no_metrics_save"] for host in settings.values()} == {"1"}  # the machine has 0
         assert records.count('"event":"query"') == 3
         assert records.count('"event":"closed"') == 3 * row["workers"]  # a connection a query and worker
         assert row["missed"] == 0

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from mininet_topos.cli import lab
 from mininet_topos.cli.terminal import show
 from mininet_topos.experiments.experiment import Case
+from mininet_topos.results.report import make_report
 from mininet_topos.results.summary import read_summary, summarise
 from mininet_topos.results.table import FLOW_COLUMNS
 from mininet_topos.workloads.trace import write_trace
@@ -255,3 +256,20 @@ def test_a_report_states_the_delay_lines_accuracy_and_that_a_run_was_unpinned(
     assert "<td>21</td><td>87</td><td>2345</td>" in page
     assert "Unpinned" in page
     assert "unpinned: the switch had no CPU" in CliRunner().invoke(lab, ["report", str(tmp_path)]).stdout
+
+
+def test_a_report_states_the_settings_of_the_hosts_and_not_those_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network namespace has settings of its own, and a scheme may change them."""
+    leave_out_the_plots(monkeypatch)
+    write_folder(tmp_path, THREE_SCHEMES)
+    for scheme, ecn in (("plain", "0"), ("sccp", "1")):
+        for path in (tmp_path / "raw").glob(f"*-{scheme}-1/run.json"):
+            settings = {"root": {"tcp_rmem": "4 5 6", "tcp_ecn": ecn}}
+            path.write_text(json.dumps(json.loads(path.read_text()) | {"sysctl": settings}))
+    make_report(tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "<td>tcp_rmem of root</td><td>4 5 6</td>" in page
+    assert "<td>tcp_ecn of root</td><td>0 (plain TCP); 1 (SCCP)</td>" in page
+    assert "<td>tcp_rmem of the machine</td><td>1 2 3</td>" in page
