@@ -36,6 +36,13 @@ LEAST_SAMPLE_MS = 10
 LEAST_DEADLINE_MS, MOST_DEADLINE_MS = 0.001, 3_600_000.0
 """What the traffic programs can state, in whole microseconds (native/traffic/options.c)."""
 
+MOST_WAIT_MS = 60_000
+"""Between two queries or two samples; the traffic programs take no more (native/traffic/options.c)."""
+MOST_LEAD_S = 600.0
+"""Of the long flows before and after the queries. The queue of a longer run would be recorded in part."""
+MOST_QUEUE_BYTES = 10_000_000
+"""More packets do not fit into the buffer by which Open vSwitch sends (network/ovs_buffers.py)."""
+
 FABRIC_MODES = ("proactive", "reactive")
 
 
@@ -226,6 +233,13 @@ class Experiment:
         for key, smallest in least.items():
             if not getattr(self, key) >= smallest:
                 raise BadExperiment(f"{key} is {getattr(self, key)}; want {smallest} or more")
+        most = dict.fromkeys(("gap_ms", "period_ms", "sample_ms"), MOST_WAIT_MS)
+        for key, largest in (most | {"warmup_s": MOST_LEAD_S, "tail_s": MOST_LEAD_S}).items():
+            if getattr(self, key) > largest:
+                raise BadExperiment(f"{key} is {getattr(self, key)}; want at most {largest:g}")
+        self._check_rates_and_limits()
+
+    def _check_rates_and_limits(self) -> None:
         rates = {"bandwidth_mbps": self.bandwidth_mbps}
         rates |= {"source_mbps": self.source_mbps} if self.source_mbps else {}
         rates |= {f"rates_mbps.{role}": rate_mbps for role, rate_mbps in self.rates_mbps.items()}
@@ -238,6 +252,11 @@ class Experiment:
             if limit < 2 * FULL_SEGMENT_BYTES:
                 raise BadExperiment(
                     f"{key} is {limit}; want {2 * FULL_SEGMENT_BYTES} or more, two full segments"
+                )
+            if limit > MOST_QUEUE_BYTES:
+                raise BadExperiment(
+                    f"{key} is {limit}; want at most {MOST_QUEUE_BYTES}: Open vSwitch would drop packets "
+                    f"before such a queue is full"
                 )
 
     def _check_cases(self) -> None:

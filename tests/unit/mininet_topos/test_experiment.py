@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,14 @@ from typing import Any
 import pytest
 
 from mininet_topos.errors import BadExperiment
-from mininet_topos.experiments.experiment import Case, Experiment, demo
+from mininet_topos.experiments.experiment import (
+    FULL_SEGMENT_BYTES,
+    MOST_QUEUE_BYTES,
+    Case,
+    Experiment,
+    demo,
+)
+from mininet_topos.network.ovs_buffers import SEND_BUFFER_BYTES
 from mininet_topos.running.experiment_runner import steps
 from mininet_topos.workloads.flow import Flow
 from tests.support.lab.examples import CASE, one_case
@@ -39,6 +47,12 @@ def test_the_ideal_time_counts_every_segment_with_its_headers() -> None:
         ({"congestion_control": "reno; rm"}, "congestion_control is 'reno; rm'; want a name such as"),
         ({"cases": ()}, "the list of cases is empty: add a case"),
         ({"period_ms": -1}, "period_ms is -1; want 0 or more"),
+        *(
+            ({key: 60_001}, f"{key} is 60001; want at most 60000")
+            for key in ("gap_ms", "period_ms", "sample_ms")
+        ),
+        *(({key: math.inf}, f"{key} is inf; want at most 600") for key in ("warmup_s", "tail_s")),
+        ({"queue_bytes": 10_000_001}, "want at most 10000000: Open vSwitch would drop packets before"),
         ({"cases": (Case("A", "", 2000, 1, 0, 1),)}, "more than the 1022 addresses"),
         ({"cases": (Case("A", "", 1, 0, 0, 1),)}, "case A: size_bytes is 0; want 1 to 67108864"),
         ({"cases": (Case("A", "", 1, 1, -1, 1),)}, "case A: background is -1; want 0 or more"),
@@ -50,6 +64,11 @@ def test_the_ideal_time_counts_every_segment_with_its_headers() -> None:
 def test_a_bad_experiment_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(BadExperiment, match=message):
         one_case(**changes)
+
+
+def test_the_largest_queue_fits_into_the_buffer_by_which_open_vswitch_sends() -> None:
+    truesize = 2304  # what the kernel counts for a full packet
+    assert MOST_QUEUE_BYTES / FULL_SEGMENT_BYTES * truesize < SEND_BUFFER_BYTES
 
 
 def test_fitted_cases_of_one_size_share_a_network() -> None:
