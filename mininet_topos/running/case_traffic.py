@@ -20,7 +20,7 @@ from mininet_topos.workloads.trace import write_trace
 
 START_S = 30.0
 QUERY_S = 35.0
-"""Timeout of one query."""
+"""Timeout of one query, a little more than that of the root (native/traffic/root.c)."""
 FLOWS_S = 120.0
 """Timeout of the planned flows after the start of the last one."""
 LEAD_S, LEAD_PER_SENDER_S = 0.2, 0.01
@@ -31,6 +31,12 @@ POLL_S = 0.1
 NS_PER_S = 1_000_000_000
 US_PER_MS, US_PER_S = 1000, 1_000_000
 OnQuery = Callable[[int], None]
+
+
+def patience_s(experiment: Experiment, case: Case) -> float:
+    """Return how long no query may end: a query, the pause before it, and the root's connections."""
+    connecting_ms = case.workers * experiment.impairment.round_trip_ms
+    return QUERY_S + (max(experiment.gap_ms, experiment.period_ms) + connecting_ms) / 1000
 
 
 class CaseTraffic:
@@ -163,15 +169,16 @@ class CaseTraffic:
 
     def _await_queries(self, roots: list[Program]) -> None:
         done, last = 0, time.monotonic()
+        limit_s = patience_s(self._experiment, self._case)
         while any(root.running for root in roots):
             self._pass_time(POLL_S)
             now = self._traffic.records.read_text().count('"event":"query"')
             if now > done:
                 self._on_query(now)
                 done, last = now, time.monotonic()
-            elif time.monotonic() - last > QUERY_S:
+            elif time.monotonic() - last > limit_s:
                 missing = f"{done} of {self._case.all_queries} done"
-                raise RunFailed(f"no query ended within {QUERY_S:.0f} s; {missing}")
+                raise RunFailed(f"no query ended within {limit_s:.0f} s; {missing}")
         self._traffic.check()
         self._on_query(self._case.all_queries)
 

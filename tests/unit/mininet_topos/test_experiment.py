@@ -14,11 +14,13 @@ from mininet_topos.errors import BadExperiment
 from mininet_topos.experiments.experiment import (
     FULL_SEGMENT_BYTES,
     MOST_QUEUE_BYTES,
+    MOST_WAIT_MS,
     Case,
     Experiment,
     demo,
 )
 from mininet_topos.network.ovs_buffers import SEND_BUFFER_BYTES
+from mininet_topos.running.case_traffic import patience_s
 from mininet_topos.running.experiment_runner import steps
 from mininet_topos.workloads.flow import Flow
 from tests.support.lab.examples import CASE, one_case
@@ -69,6 +71,14 @@ def test_a_bad_experiment_is_refused(changes: dict[str, Any], message: str) -> N
 def test_the_largest_queue_fits_into_the_buffer_by_which_open_vswitch_sends() -> None:
     truesize = 2304  # what the kernel counts for a full packet
     assert MOST_QUEUE_BYTES / FULL_SEGMENT_BYTES * truesize < SEND_BUFFER_BYTES
+
+
+@pytest.mark.parametrize("key", ["gap_ms", "period_ms"])
+def test_a_pause_between_two_queries_is_not_taken_for_a_query_that_does_not_end(key: str) -> None:
+    """The root waits for a query 30 s, and then it fails."""
+    experiment = one_case(**{key: MOST_WAIT_MS}, delay_ms=15)
+    assert patience_s(experiment, CASE) > MOST_WAIT_MS / 1000 + 30 + CASE.workers * 0.03
+    assert patience_s(one_case(), CASE) < 36
 
 
 def test_fitted_cases_of_one_size_share_a_network() -> None:
