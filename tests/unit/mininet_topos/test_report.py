@@ -273,3 +273,17 @@ def test_a_report_states_the_settings_of_the_hosts_and_not_those_of_the_machine(
     assert "<td>tcp_rmem of root</td><td>4 5 6</td>" in page
     assert "<td>tcp_ecn of root</td><td>0 (plain TCP); 1 (SCCP)</td>" in page
     assert "<td>tcp_rmem of the machine</td><td>1 2 3</td>" in page
+
+
+def test_a_report_says_that_long_flows_never_recover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dash would stand for a case without long flows."""
+    leave_out_the_plots(monkeypatch)
+    write_folder(tmp_path, THREE_SCHEMES)
+    path = tmp_path / "raw" / "B-plain-1" / "traffic.jsonl"
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    kept = (one for one in records if one["event"] == "query" or one["t_ns"] < 2_000_000_000)
+    slow = ({"bytes": 20_000_000 + n, "t_ns": 2_000_000_000 + n * 100_000_000} for n in range(40))
+    goodput = {"host": "root", "event": "goodput"}
+    path.write_text("\n".join(json.dumps(one) for one in [*kept, *(goodput | one for one in slow)]))
+    make_report(tmp_path)
+    assert (tmp_path / "report.html").read_text().count("<td>never</td>") == 1
