@@ -46,12 +46,16 @@ def read(path: Path) -> Entry:
     except tomllib.TOMLDecodeError as error:
         raise BadExperiment(f"{path} is not TOML: {error}") from error
     head = {key: str(values.pop(key)) for key in HEAD if key in values}
-    quick = bool(values.pop(QUICK, False))
+    quick = values.pop(QUICK, False)
     try:
+        if not isinstance(quick, bool):
+            raise BadExperiment(f"{QUICK} is {quick!r}; want true or false")
         trends = values.pop("trends", [])
         if not isinstance(trends, list):
             raise BadExperiment(f"trends is {trends!r}; want tables [[trends]]")
         experiment = Experiment.from_json({"name": path.stem, **values})
+        if experiment.name in ("", "..") or Path(experiment.name).name != experiment.name:
+            raise BadExperiment(f"name is {experiment.name!r}; want the name of a folder, without a path")
         made = tuple(trend(one, experiment) for one in trends)
         for one in made:
             require_value(one, experiment)

@@ -80,6 +80,11 @@ def test_experiments_are_chosen_by_name_set_or_file(tmp_path: Path) -> None:
             'rates_mbps = { trunk = "9" }\ncases = [',
             "rates_mbps is {'trunk': '9'}; want a table, each value a number",
         ),
+        *(
+            ("cases = [", f"name = '{name}'\ncases = [", f"name is {name!r}; want the name of a folder")
+            for name in ("", ".", "..", "a/b", "/a", "../a")
+        ),
+        ("cases = [", "quick = 'false'\ncases = [", "quick is 'false'; want true or false"),
         ("cases = [", "trends = 5\ncases = [", "trends is 5; want tables [[trends]]"),
         ("cases = [", "trends = [5]\ncases = [", "want a table of keys and values, not 5"),
         ("}]", "}, { name = 'a', title = 'b', queries = 1 }]", "two cases have the same name"),
