@@ -3,9 +3,11 @@
 #include "connection.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,8 +19,11 @@ struct connection *connection_accept(int listener, struct connection *list)
 	struct sockaddr_in from;
 	socklen_t len = sizeof from;
 	int fd = accept4(listener, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC), one = 1;
-	if (fd < 0)
+	if (fd < 0) {
+		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+			fail("cannot accept a connection: %s", strerror(errno));
 		return list;
+	}
 	struct connection *connection = calloc(1, sizeof *connection);
 	if (!connection)
 		fail("out of memory");
