@@ -1,4 +1,4 @@
-"""The lab's traffic program with many connections."""
+"""The lab's traffic program with many connections, and what it counts as the time of a flow."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import contextlib
 import json
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -60,3 +62,39 @@ def test_a_host_without_descriptors_says_so(role: str) -> None:
         (error,) = (record for line in process.stdout if (record := json.loads(line))["event"] == "error")
         assert error["error"] == "cannot accept a connection: Too many open files"
         assert process.wait(10) == 1
+
+
+SLOW_CONNECT = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <sys/socket.h>
+#include <unistd.h>
+int connect(int fd, const struct sockaddr *to, socklen_t len)
+{
+	int (*own)(int, const struct sockaddr *, socklen_t) = dlsym(RTLD_NEXT, "connect");
+	int result = own(fd, to, len);
+	usleep(200000);
+	return result;
+}
+"""
+
+
+def test_the_time_of_a_flow_begins_before_its_first_packet(tmp_path: Path) -> None:
+    """The kernel sends the SYN within connect(), and may do other work there before it returns."""
+    library, plan, port = tmp_path / "slow.so", tmp_path / "plan.txt", free_port()
+    command = ("cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library), "-ldl")
+    subprocess.run(command, input=SLOW_CONNECT, text=True, check=True)
+    plan.write_text("h 0 127.0.0.1 1000 0\n")
+    named = ("--host", "h", "--port", str(port))
+    options = (*named, "--plan", str(plan), "--start-ns", str(time.monotonic_ns()))
+    with receiver("sink", port):
+        done = subprocess.run(
+            (str(built("weir-traffic")), "flows", *options),
+            env={"LD_PRELOAD": str(library)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    (fct_ms,) = (record["fct_ms"] for record in records if record["event"] == "flow")
+    assert fct_ms >= 200

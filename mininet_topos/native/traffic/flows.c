@@ -69,9 +69,9 @@ void flow_complete(struct flow *f, uint64_t now)
 
 static void flow_start(struct flow *f)
 {
+	f->start_ns = now_ns();
 	transport_connect(f);
 	f->state = FLOW_CONNECTING;
-	f->start_ns = now_ns();
 }
 
 static void flow_stop(struct flow *f)
