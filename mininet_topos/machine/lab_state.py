@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -58,6 +59,7 @@ class LabState:
     bridges: list[str] = field(default_factory=list)
     bound: tuple[int, int, list[int]] | None = None
     transports: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
 
     @property
     def prefix(self) -> str:
@@ -109,6 +111,7 @@ class LabState:
             "interfaces": self.interfaces,
             "bound": self.bound,
             "transports": self.transports,
+            "folders": self.folders,
         }
 
     def note_network(self, bridges: Iterable[str], interfaces: Iterable[str]) -> None:
@@ -139,6 +142,11 @@ class LabState:
     def note_transport(self, name: str) -> None:
         """Note a congestion control that the lab has loaded."""
         self.transports.append(name)
+        self.save()
+
+    def note_folder(self, path: str) -> None:
+        """Note a temporary folder that the lab has made."""
+        self.folders.append(path)
         self.save()
 
     def left(self) -> list[str]:
@@ -204,6 +212,9 @@ def _remove(created: Created) -> list[str]:
         unload = (weir, "transports", "unload", name)
         subprocess.run(unload, check=False, stdout=subprocess.DEVNULL)
         removed.append(f"congestion control {name}")
+    for folder in filter(os.path.isdir, created.get("folders", [])):
+        shutil.rmtree(folder, ignore_errors=True)
+        removed.append(f"folder {folder}")
     return removed
 
 

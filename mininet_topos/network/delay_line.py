@@ -63,6 +63,7 @@ class DelayLine:
         self._joints: list[Joint] = []
         self._node = LineNode("line", inNamespace=True)
         self._folder = tempfile.TemporaryDirectory(prefix="weir-line-")
+        state.note_folder(self._folder.name)
         self._program: Program | None = None
         self._ready: Report = {}
         self._reports: list[Report] = []

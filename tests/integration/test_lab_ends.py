@@ -40,8 +40,8 @@ def test_a_rehearsal_builds_reaches_and_removes_a_network(
     assert all(0 < row[stage] < 60 for stage in ("up_s", "reached_s", "down_s")), row
 
 
-def _start(out: Path) -> subprocess.Popen[str]:
-    options = ("--schemes", "sccp", "--workers", "2", "--queries", "500", "--out", str(out))
+def _start(out: Path, *more: str) -> subprocess.Popen[str]:
+    options = ("--schemes", "sccp", "--workers", "2", "--queries", "500", "--out", str(out), *more)
     return subprocess.Popen((lab_command.WEIR, "lab", "incast", *options), stderr=subprocess.PIPE, text=True)
 
 
@@ -85,9 +85,12 @@ def test_a_lab_whose_terminal_is_closed_leaves_nothing_behind(tmp_path: Path, be
     assert_nothing_left(before, out)
 
 
-def test_what_a_killed_lab_leaves_is_cleaned(tmp_path: Path, before: dict[str, Any]) -> None:
+@pytest.mark.parametrize("links", [(), ("--delay", "2", "--jitter", "1")])  # jitter needs the delay line
+def test_what_a_killed_lab_leaves_is_cleaned(
+    tmp_path: Path, before: dict[str, Any], links: tuple[str, ...]
+) -> None:
     out = tmp_path / "out"
-    with _start(out) as lab:
+    with _start(out, *links) as lab:
         _await(lab, out, "raw/incast-sccp-1/traffic.jsonl")
         lab.kill()
     assert machine()["bridges"] > before["bridges"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ def machine() -> dict[str, Any]:
         "links": links,
         "bridges": set(bridges),
         "states": set(STATES.glob("*")),
+        "folders": set(Path(tempfile.gettempdir()).glob("weir-line-*")),
         "pins": {name for name in os.listdir("/sys/fs/bpf") if name.startswith("lab")},
         "probes": sum(program.get("name") in ("on_enqueue", "on_dequeue") for program in programs),
         "hosts": sum(_is_host(pid) for pid in Path("/proc").glob("[0-9]*")),

@@ -35,6 +35,18 @@ def test_clean_ends_the_processes_of_a_killed_lab(tmp_path: Path, sleeper: subpr
     assert not path.exists()
 
 
+def test_clean_removes_the_folders_of_a_killed_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states, "STATE_DIR", tmp_path / "states")
+    folder = tmp_path / "weir-line-x"
+    folder.mkdir()
+    (folder / "records").touch()
+    lab = states.LabState.claim()
+    lab.note_folder(str(folder))
+    lab._file.close()  # as if it were killed
+    assert states.clean() == [f"folder {folder}"]
+    assert not folder.exists()
+
+
 def test_clean_spares_a_process_with_a_reused_pid(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     _leave(tmp_path, sleeper.pid, (started_ticks(sleeper.pid) or 0) - 1)
     assert states.clean() == []
