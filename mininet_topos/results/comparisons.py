@@ -44,17 +44,20 @@ def repeated(rows: Sequence[Row]) -> bool:
 def medians(rows: Sequence[Row]) -> list[Row]:
     """Return a row for each experiment, case, scheme and figure: the median over its valid repeats.
 
-    `low` and `high` are the ends of the interval; None with too few repeats.
+    `low` and `high` are the ends of the interval; None with too few repeats. A figure that is infinite in a
+    repeat, because flows did not end, has no median; `infinite` is the number of these repeats.
     """
     found = []
     for (experiment, case), schemes in _by_case(rows).items():
         for scheme, runs in schemes.items():
-            for figure, values in _by_figure(runs).items():
-                interval = median_interval(list(values.values()))
+            for figure, of_repeat in _by_figure(runs).items():
+                values = list(of_repeat.values())
+                infinite = sum(map(math.isinf, values))
                 found.append(
                     {"experiment": experiment, "case": case, "scheme": scheme, "figure": figure}
-                    | {"repeats": len(values), "median": round(median(values.values()), 4)}
-                    | ends(interval)
+                    | {"repeats": len(values), "infinite": infinite}
+                    | {"median": None if infinite else round(median(values), 4)}
+                    | ends(None if infinite else median_interval(values))
                 )
     return found
 
@@ -68,7 +71,7 @@ def comparisons(rows: Sequence[Row]) -> list[Row]:
     found = []
     for (experiment, case), schemes in _by_case(rows).items():
         for than, scheme in combinations(schemes, 2):
-            own, others = _by_figure(schemes[scheme]), _by_figure(schemes[than])
+            own, others = _finite_by_figure(schemes[scheme]), _finite_by_figure(schemes[than])
             for figure in (name for name in own if name in others):
                 both = [repeat for repeat in own[figure] if repeat in others[figure]]
                 pairs = [(own[figure][repeat], others[figure][repeat]) for repeat in both]
@@ -123,12 +126,19 @@ def with_interval(row: Mapping[str, Any], name: str, digits: int) -> str:
     return f"{row[name]:.{digits}f} [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
 
 
+def median_text(row: Mapping[str, Any]) -> str:
+    """Return the median of a row of ``medians`` with its interval, or in how many repeats it is infinite."""
+    if row["infinite"]:
+        return f"infinite in {row['infinite']} of {row['repeats']}"
+    return with_interval(row, "median", 1)
+
+
 MEDIAN_COLUMNS = (
     Column("case", align="left", fold_at=9),
     Column("scheme", align="left", fold_at=9, text=lambda row: style_of(row["scheme"]).label),
     Column("figure", align="left"),
     Column("repeats"),
-    Column("median", "median [95 %]", text=lambda row: with_interval(row, "median", 1)),
+    Column("median", "median [95 %]", text=median_text),
 )
 
 
@@ -159,13 +169,19 @@ def _by_case(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, list[Row]]]
 
 
 def _by_figure(rows: Sequence[Row]) -> dict[str, dict[int, float]]:
-    """Return the values of each figure that rows have, by the number of the repeat.
-
-    A figure that is infinite in a repeat, because flows did not end, has no median and no verdict.
-    """
+    """Return the values of each figure that rows have, by the number of the repeat. They may be infinite."""
     found: dict[str, dict[int, float]] = {}
     for figure, path in FIGURES.items():
         values = {row["repeat"]: value for row in rows if (value := value_of(row, path)) is not None}
-        if values and all(map(math.isfinite, values.values())):
+        if values:
             found[figure] = values
     return found
+
+
+def _finite_by_figure(rows: Sequence[Row]) -> dict[str, dict[int, float]]:
+    """Return the same without the figures that are infinite in a repeat: they have no ratio."""
+    return {
+        figure: values
+        for figure, values in _by_figure(rows).items()
+        if all(map(math.isfinite, values.values()))
+    }

@@ -49,7 +49,7 @@ def plot(folder: Path, rows: list[Row]) -> list[Path]:
     sampled = {case: some for case, some in by_case.items() if some[0]["goodput_mbps"] is not None}
     planned = {case: some for case, some in by_case.items() if some[0]["flows_done"]}
     drawn = [("query_times", query_times(folder, asked))] if asked and len(asked) <= MOST_PANELS else []
-    if repeated(rows) and (found := medians(rows)):
+    if repeated(rows) and (found := [row for row in medians(rows) if row["median"] is not None]):
         drawn.append(("medians", median_plot(found)))
     valid = [row for row in rows if row["valid"]]
     if valid and (swept := _swept([some[0] for some in asked.values()])):

@@ -16,6 +16,7 @@ from mininet_topos.results.caveats import all_caveats, missing_runs, unequal_cas
 from mininet_topos.results.comparisons import (
     by_chance,
     comparisons,
+    median_text,
     medians,
     repeated,
     with_interval,
@@ -55,6 +56,7 @@ def make_report(folder: Path) -> list[Row]:
         medians=medians(rows) if repeated(rows) else [],
         comparisons=compared,
         by_chance=by_chance(compared),
+        median_text=median_text,
         with_interval=with_interval,
         trends=judge_all(folder, rows, metadata["trends"], experiment),
         style_of=style_of,
