@@ -111,7 +111,7 @@ def run_command(
 
     At the end, the command prints a verdict on each trend to stderr. The exit status is 3 if a trend does not
     hold. If you run several experiments, the command skips an experiment that fails, or that this kernel
-    cannot run, and names it at the end.
+    cannot run, and names it at the end. The exit status is 1 if one failed, or if all are skipped.
     """
     with errors_in_a_line(), signals_unwind():
         chosen = [_adapted(entry, not unpinned, repeats) for entry in catalogue.chosen(names)]
@@ -132,7 +132,7 @@ def run_command(
         all_hold = raw or show_verdicts(done)
         for name, error in skipped.items():
             complain(f"{name} is skipped: {error}")
-        if any(not isinstance(error, Unable) for error in skipped.values()):
+        if not done or any(not isinstance(error, Unable) for error in skipped.values()):
             sys.exit(1)
         sys.exit(0 if all_hold else EXIT_TREND)
 

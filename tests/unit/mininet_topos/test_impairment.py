@@ -174,6 +174,11 @@ def test_an_experiment_that_this_machine_cannot_run_is_skipped_and_named(
     several = CliRunner().invoke(lab, ["run", *files, "--raw", "--out", str(tmp_path)])
     assert (several.exit_code, ran) == (0, [("near", True), ("free", False)])
     assert several.stderr.splitlines()[-1] == "far is skipped: no delay line"
+    (tmp_path / "farther.toml").write_text("delay_ms = 200\n" + EXPERIMENT_FILE)
+    none = CliRunner().invoke(
+        lab, ["run", files[0], str(tmp_path / "farther.toml"), "--raw", "--out", str(tmp_path)]
+    )
+    assert none.exit_code == 1, "nothing was measured"
     alone = CliRunner().invoke(lab, ["run", files[0], "--raw", "--out", str(tmp_path)])
     assert (alone.exit_code, alone.stderr.count("\n")) == (1, 1)
     CliRunner().invoke(lab, ["run", files[1], "--raw", "--unpinned", "--out", str(tmp_path)])
