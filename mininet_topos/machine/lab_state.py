@@ -164,14 +164,16 @@ class LabState:
 
 
 def _lock(path: Path) -> IO[str] | None:
-    """Open and lock a state file; None if its lab still runs."""
+    """Open and lock a state file; None if its lab still runs, or has just removed the file."""
     file = open(path, "a+")  # noqa: SIM115 - it stays open: its lock shows that the lab runs
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        return None
-    return file
+        if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+            return file
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    file.close()
+    return None
 
 
 def _read(file: IO[str]) -> Created:

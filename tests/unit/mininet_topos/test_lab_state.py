@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -67,3 +69,22 @@ def test_clean_ignores_a_damaged_file(tmp_path: Path, sleeper: subprocess.Popen[
     (tmp_path / "lab1.json").write_text("{")
     assert states.clean() == []
     assert sleeper.poll() is None
+
+
+def test_a_lab_does_not_take_the_number_of_one_that_ends_at_the_same_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file that it opened is removed before it has the lock: another lab could take the number too."""
+    monkeypatch.setattr(states, "STATE_DIR", tmp_path)
+    lock = fcntl.flock
+
+    def remove_and_lock(file: IO[str], how: int) -> None:
+        (tmp_path / "lab1.json").unlink(missing_ok=True)
+        lock(file, how)
+
+    monkeypatch.setattr(states.fcntl, "flock", remove_and_lock)
+    lab = states.LabState.claim()
+    try:
+        assert lab.path.exists()
+    finally:
+        lab.release()
