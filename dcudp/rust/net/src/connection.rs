@@ -168,6 +168,7 @@ impl Connection {
                 }
             }
             Record::Failed { reason } => {
+                self.reported_us.remove(&(true, transfer));
                 // The part stays: the next transfer compares it with its file.
                 if let Some(receiver) = self.receiving.remove(&transfer) {
                     let why = format!("the sender gave up: {reason}");
@@ -442,6 +443,7 @@ mod tests {
         let last = connection.take_events().pop().unwrap();
         assert!(matches!(last, AppEvent::FileFailed(_, why) if why.contains("the sender gave up")));
         assert_eq!(std::fs::read(folder.path().join("file.part")).unwrap(), b"begin");
+        assert!(connection.reported_us.is_empty());
     }
 
     #[test]
