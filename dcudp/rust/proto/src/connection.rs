@@ -324,6 +324,7 @@ impl Connection {
         if self.life == Life::Open {
             self.life = Life::Draining { until_us: now + self.config.linger_us };
             self.drain(now);
+            self.ask_if_all_is_sent();
         }
     }
 
@@ -348,6 +349,11 @@ impl Connection {
                 self.begin_closing(now, CloseReason::LocalUnacknowledged, Shutdown::Abort);
             }
         }
+    }
+
+    /// A connection that closes waits for the report of all its data, so it asks for it behind the last packet.
+    fn ask_if_all_is_sent(&mut self) {
+        self.due.reply |= matches!(self.life, Life::Draining { .. }) && !self.send.can_send();
     }
 
     fn end(&mut self, reason: CloseReason) {
@@ -902,6 +908,7 @@ impl Connection {
             interval_us = interval_us.max(1e6 / most_pps);
         }
         self.next_send_us = self.next_send_us.max(now as f64 - CATCH_UP_US) + interval_us;
+        self.ask_if_all_is_sent();
         Some(transmit)
     }
 

@@ -30,6 +30,25 @@ fn close_waits_for_all_data() {
 }
 
 #[test]
+fn close_takes_two_rtts_after_the_last_packet() {
+    const RTT_US: u64 = 5_000;
+    for closes_later in [false, true] {
+        let (mut sim, ids) = connected(Network::plain(RTT_US / 2), &Config::default(), 1, 8);
+        sim.send(1, ids[0], &[1; 20_000]).expect("space");
+        if closes_later {
+            let soon = sim.now_us + 500;
+            sim.run_until(soon);
+        }
+        let (now, began_us) = (sim.clock(1), sim.now_us);
+        sim.hosts[1].endpoint.close(now, ids[0]);
+        sim.run_until(2_000_000);
+        let (ended_us, ..) = sim.hosts[1].events.last().expect("an end");
+        assert!(sim.has_event(1, |event| *event == closed(CloseReason::Local, 0)));
+        assert!(ended_us - began_us < 2 * RTT_US + 1_000, "{} us", ended_us - began_us);
+    }
+}
+
+#[test]
 fn close_without_a_peer_ends_after_the_linger_time() {
     let config = Config { linger_us: 2_000_000, ..Config::default() };
     let (mut sim, ids) = connected(Network::plain(100), &config, 1, 2);
