@@ -21,6 +21,7 @@
 #define SOL_TCP 6
 #define TCP_CONGESTION 13
 #define INITIAL_CWND 10               // RFC 6928
+#define DST_METRICS_FLAGS 3ul         // the lowest bits of a route's pointer to its metrics
 #define SLOW_START_PACING_PERCENT 200 // default of net.ipv4.tcp_pacing_ss_ratio
 #define PACING_PERCENT 120            // default of net.ipv4.tcp_pacing_ca_ratio
 #define MAX_HALVINGS 32
@@ -165,20 +166,34 @@ static __always_inline u64 sender_sent_bytes(const struct tcp_sock *tp)
 	return tp->bytes_sent - tp->bytes_retrans;
 }
 
+// The initial window: the route's attribute initcwnd, or that of RFC 6928 (tcp_init_cwnd of the kernel).
+static __always_inline u32 sender_initial_cwnd(const struct sock *sk)
+{
+	const struct dst_entry *route = sk->sk_dst_cache;
+	const u32 *metrics;
+	u32 cwnd = 0;
+
+	if (route) {
+		metrics = (const u32 *)(route->_metrics & ~DST_METRICS_FLAGS);
+		bpf_probe_read_kernel(&cwnd, sizeof(cwnd), &metrics[RTAX_INITCWND - 1]);
+	}
+	return cwnd ? cwnd : INITIAL_CWND;
+}
+
 // RFC 5681, section 4.1, as the kernel does it for its own congestion controls: for each idle RTO the window is halved,
 // down to the initial one.
-static __always_inline void sender_reduce_after_idle(struct tcp_sock *tp, u32 idle, u32 rto)
+static __always_inline void sender_reduce_after_idle(struct tcp_sock *tp, u32 idle, u32 rto, u32 initial)
 {
 	u32 cwnd = tp->snd_cwnd, slow = cwnd / 2 + cwnd / 4;
 
-	for (int halvings = 0; halvings < MAX_HALVINGS && idle > rto && cwnd > INITIAL_CWND; halvings++) {
+	for (int halvings = 0; halvings < MAX_HALVINGS && idle > rto && cwnd > initial; halvings++) {
 		idle -= rto;
 		cwnd /= 2;
 	}
 	if (slow > tp->snd_ssthresh)
 		tp->snd_ssthresh = slow;
-	if (tp->snd_cwnd > INITIAL_CWND)
-		tp->snd_cwnd = cwnd > INITIAL_CWND ? cwnd : INITIAL_CWND;
+	if (tp->snd_cwnd > initial)
+		tp->snd_cwnd = cwnd > initial ? cwnd : initial;
 }
 
 // After a pause of more than an RTO. net.ipv4.tcp_slow_start_after_idle states whether it reduces the window; the
@@ -192,7 +207,7 @@ static __always_inline void sender_restart_after_idle(struct sock *sk)
 	if (!tp->snd_nxt || !tp->lsndtime || idle <= rto)
 		return;
 	if (sk->__sk_common.skc_net.net->ipv4.sysctl_tcp_slow_start_after_idle)
-		sender_reduce_after_idle(tp, idle, rto);
+		sender_reduce_after_idle(tp, idle, rto, sender_initial_cwnd(sk));
 	weir_dctcp_start_window(dctcp_of(sk), tp->snd_una);
 	flow_of(sk)->start_bytes = sender_sent_bytes(tp);
 	flow_of(sk)->slow = (struct weir_slow){.state = WEIR_SLOW_NORMAL};

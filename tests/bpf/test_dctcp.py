@@ -313,6 +313,22 @@ def test_a_pause_reduces_cwnd_unless_the_host_has_it_otherwise(
         assert after.cwnd == before.cwnd
 
 
+@pytest.mark.parametrize("initial", [4, 30])
+def test_a_pause_reduces_cwnd_down_to_the_initial_window_of_the_route(
+    wire: Wire, reader: SocketReader, initial: int
+) -> None:
+    wire.play()
+    with wire.route("initcwnd", str(initial)), wire.connection(NAME, NAME) as connection:
+        connection.send(400)
+        before = state(wire, reader, connection)
+        time.sleep(2.0)  # longer than six RTOs of 200 ms
+        connection.send(1)
+        after = state(wire, reader, connection)
+
+    assert before.cwnd > 40
+    assert after.cwnd == initial
+
+
 def chosen_without_rights() -> str:
     """The error of a program without rights that chooses weir_dctcp; empty: it may."""
     program = f"import socket; socket.socket().setsockopt(6, {socket.TCP_CONGESTION}, b'{NAME}')"

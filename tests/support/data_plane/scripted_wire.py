@@ -192,17 +192,24 @@ class Wire:
         ]
 
     @contextlib.contextmanager
-    def long_timeout(self) -> Iterator[None]:
-        """The sender's connections have an RTO of at least 5 s, and send no tail loss probes."""
+    def route(self, *attributes: str) -> Iterator[None]:
+        """The sender's new connections take a route with these attributes of `ip route`."""
         route = ("ip", "-n", self.sender.name, "route")
-        to = (RECEIVER, "dev", "snd", "src", SENDER)
-        probes = self.sender.run(lambda: Path("/proc/sys/net/ipv4/tcp_early_retrans").read_text())
-        self.sender.sysctl("tcp_early_retrans", "0")
-        subprocess.run((*route, "add", *to, "rto_min", "5s"), check=True)
+        subprocess.run((*route, "add", RECEIVER, "dev", "snd", "src", SENDER, *attributes), check=True)
         try:
             yield
         finally:
             subprocess.run((*route, "delete", RECEIVER), check=True)
+
+    @contextlib.contextmanager
+    def long_timeout(self) -> Iterator[None]:
+        """The sender's connections have an RTO of at least 5 s, and send no tail loss probes."""
+        probes = self.sender.run(lambda: Path("/proc/sys/net/ipv4/tcp_early_retrans").read_text())
+        self.sender.sysctl("tcp_early_retrans", "0")
+        try:
+            with self.route("rto_min", "5s"):
+                yield
+        finally:
             self.sender.sysctl("tcp_early_retrans", probes)
 
     def played(self) -> int:
