@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -67,6 +67,17 @@ def network(wire: Wire) -> Iterator[pacing_paths.Network]:
     wire.sender.run(lambda: pacing_paths.remove_path(network))
 
 
+@contextmanager
+def paced(
+    wire: Wire, network: pacing_paths.Network, path: PacingPath, control: str = RENO
+) -> Iterator[Connection]:
+    """A connection over a path."""
+    wire.sender.run(lambda: pacing_paths.set_path(network, path))
+    wire.play()
+    with wire.connection(control, control) as connection:
+        yield connection
+
+
 def held(wire: Wire, connection: Connection) -> DctcpSocket:
     local = connection.client.getsockname()
     with socket_reader() as reader:
@@ -92,9 +103,7 @@ def cwnd(connection: Connection) -> int:
 def test_a_scarce_bottleneck_spreads_the_window_over_the_rtt(
     wire: Wire, network: pacing_paths.Network, name: str
 ) -> None:
-    wire.sender.run(lambda: pacing_paths.set_path(network, SCARCE))
-    wire.play()
-    with wire.connection(name, name) as connection:
+    with paced(wire, network, SCARCE, name) as connection:
         connection.send(200)
         found = held(wire, connection)
         assert (found.control, found.flows, found.flows_from) == (name, 60, "operator")
@@ -107,9 +116,7 @@ def test_a_scarce_bottleneck_spreads_the_window_over_the_rtt(
 
 def longest_train(wire: Wire, network: pacing_paths.Network) -> int:
     """The bytes of the longest packet that a paced connection hands to its interface."""
-    wire.sender.run(lambda: pacing_paths.set_path(network, SCARCE))
-    wire.play()
-    with wire.connection(RENO, RENO) as connection:
+    with paced(wire, network, SCARCE) as connection:
         connection.send(200)
         assert held(wire, connection).interval_us > 0
         return max(one.length for one in connection.seen() if one.out)
@@ -123,9 +130,7 @@ def test_intervals_are_between_trains_of_the_interface(wire: Wire, network: paci
 
 
 def test_an_ample_bottleneck_paces_nothing(wire: Wire, network: pacing_paths.Network) -> None:
-    wire.sender.run(lambda: pacing_paths.set_path(network, AMPLE))
-    wire.play()
-    with wire.connection(RENO, RENO) as connection:
+    with paced(wire, network, AMPLE) as connection:
         connection.send(200)
         found = held(wire, connection)
     assert (found.flows, found.interval_us) == (60, 0)
@@ -141,9 +146,7 @@ def test_the_first_window_is_one_that_needs_no_pacing(
     A window of one segment is full, so that its ACK makes it two.
     """
     path = PacingPath(buffer_bytes=packets * (MSS + HEADERS), rate_bps=10**9, flows=60)
-    wire.sender.run(lambda: pacing_paths.set_path(network, path))
-    wire.play()
-    with wire.connection(name, name) as connection:
+    with paced(wire, network, path, name) as connection:
         connection.send(1)
         assert held(wire, connection).cwnd == cwnd
         connection.send(200)
@@ -154,9 +157,7 @@ def test_n_is_the_allowance_divided_by_the_advertised_window(
     wire: Wire, network: pacing_paths.Network
 ) -> None:
     path = PacingPath(buffer_bytes=1, rate_bps=8_000, flows=60, allowance_bytes=1 << 30)
-    wire.sender.run(lambda: pacing_paths.set_path(network, path))
-    wire.play()
-    with wire.connection(RENO, RENO) as connection:
+    with paced(wire, network, path) as connection:
         connection.send(200)
         for _ in range(20):  # the receiver's window settles
             connection.send(1)
@@ -169,9 +170,7 @@ def test_n_of_the_window_before_a_pause_gives_way_to_a_larger_one(
     wire: Wire, network: pacing_paths.Network
 ) -> None:
     path = PacingPath(buffer_bytes=1, rate_bps=8_000, flows=65_536, allowance_bytes=1 << 30)
-    wire.sender.run(lambda: pacing_paths.set_path(network, path))
-    wire.play()
-    with wire.connection(RENO, RENO) as connection:
+    with paced(wire, network, path) as connection:
         sources = []
         connection.send(50)
         for pause_s in (0, 0.6, 0):  # longer than an RTO of 200 ms
@@ -199,9 +198,7 @@ def test_without_a_path_nothing_is_paced(wire: Wire) -> None:
 
 
 def test_a_removed_path_leaves_neither_n_nor_an_interval(wire: Wire, network: pacing_paths.Network) -> None:
-    wire.sender.run(lambda: pacing_paths.set_path(network, SCARCE))
-    wire.play()
-    with wire.connection(RENO, RENO) as connection:
+    with paced(wire, network, SCARCE) as connection:
         connection.send(50)
         assert held(wire, connection).flows == SCARCE.flows
         wire.sender.run(lambda: pacing_paths.remove_path(network))
@@ -250,9 +247,7 @@ def test_a_host_counts_its_open_senders_if_no_n_is_stated(wire: Wire, network: p
 
 def test_n_that_is_too_old_gives_way_to_the_count(wire: Wire, network: pacing_paths.Network) -> None:
     path = PacingPath(buffer_bytes=1, rate_bps=8_000, flows=60, lifetime_s=1e-9)
-    wire.sender.run(lambda: pacing_paths.set_path(network, path))
-    wire.play()
-    with wire.connection(RENO, RENO) as connection:
+    with paced(wire, network, path) as connection:
         connection.send(20)
         found = held(wire, connection)
     assert (found.flows, found.flows_from) == (1, "counted")
