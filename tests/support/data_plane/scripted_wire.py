@@ -47,6 +47,7 @@ ETH_P_ALL, ETH_P_IP = 0x0003, 0x0800
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
 BUFFER = 64 << 20
 UNREAD = 1 << 20
+WIDENING_ROUNDS, WIDENING_SEGMENTS = 6, 200
 _ACK = struct.Struct("III")
 
 
@@ -254,7 +255,7 @@ class Wire:
                 if read:
                     reader.start()
                 try:
-                    yield Connection(client, tap)
+                    yield Connection(client, server, tap)
                 finally:
                     client.close()
                     if read:
@@ -264,14 +265,24 @@ class Wire:
 class Connection:
     """The sender's socket, and the segments that the packet socket captured."""
 
-    def __init__(self, client: socket.socket, tap: socket.socket) -> None:
+    def __init__(self, client: socket.socket, server: socket.socket, tap: socket.socket) -> None:
         self.client = client
+        self._server = server
         self._tap = tap
 
     def send(self, segments: int) -> None:
         """Send full segments and wait until they are acknowledged."""
         self.client.sendall(bytes(segments * MSS))
         wait_until(self._unacknowledged_bytes, "all data is acknowledged", lambda count: count == 0)
+
+    def widen_window(self) -> None:
+        """Let the receiver's window grow to its limit, on a connection with read=False.
+
+        While it grows, Linux acknowledges each segment (tcp_grow_window).
+        """
+        for _ in range(WIDENING_ROUNDS):
+            self.send(WIDENING_SEGMENTS)
+            self._server.recv(WIDENING_SEGMENTS * MSS, socket.MSG_WAITALL)
 
     def _unacknowledged_bytes(self) -> int:
         count: int = struct.unpack("i", fcntl.ioctl(self.client, termios.TIOCOUTQ, bytes(4)))[0]
