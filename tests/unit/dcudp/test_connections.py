@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 import dcudp
 from dcudp import Connection, ConnectionEnded, ConnectionLost, DcudpError, Node, Options
 from dcudp.addresses import resolve
-from dcudp.native import c_string, ffi, lib
+from dcudp.native import ErrorText, c_string, ffi, lib
 from tests.support.dcudp.relay import CE, NOT_ECT, relay_to
 from tests.support.waiting import DEADLINE_S, wait_until_async
 
@@ -430,6 +432,27 @@ def test_a_node_ends_with_its_event_loop() -> None:
     address = asyncio.run(leave())
     gc.collect()
     asyncio.run(listen_again(address))
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_child_process_leaves_the_node_to_its_parent() -> None:
+    """A fork copies the memory of a node and not its thread, for which a child would wait for ever."""
+
+    async def test() -> None:
+        async with pair() as (client, server):
+            node = client._node.pointer
+            child = os.fork()
+            if not child:
+                signal.alarm(10)
+                error = ErrorText()
+                refused = lib().dcudp_send_load(node, client.number, 1, error.buffer, error.bytes)
+                lib().dcudp_close(node)
+                os._exit(0 if refused and "open another one after the fork" in str(error) else 1)
+            assert os.waitpid(child, 0)[1] == 0
+            await client.send(b"of the parent")
+            assert await server.receive() == b"of the parent"
+
+    run(test())
 
 
 def test_an_address_in_use_is_one_clear_error() -> None:

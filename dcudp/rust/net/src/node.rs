@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
+use std::process;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{Builder, JoinHandle};
@@ -106,6 +107,8 @@ impl Shared {
 pub struct Node {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// The process that has the thread. A child made by fork(2) has a copy of the memory and not the thread.
+    process: u32,
     local: SocketAddr,
     is_protected: bool,
 }
@@ -148,7 +151,17 @@ impl Node {
             reporter.end();
         };
         let thread = Builder::new().name("dcudp".to_owned()).spawn(work).map_err(failed)?;
-        Ok(Node { shared, thread: Some(thread), local, is_protected: options.key_file.is_some() })
+        Ok(Node {
+            shared,
+            thread: Some(thread),
+            process: process::id(),
+            local,
+            is_protected: options.key_file.is_some(),
+        })
+    }
+
+    fn is_of_this_process(&self) -> bool {
+        self.process == process::id()
     }
 
     /// The address of the socket. Its port is the one that the kernel chose.
@@ -160,8 +173,11 @@ impl Node {
         &self.shared.events
     }
 
-    /// The next event, or None.
+    /// The next event, or None. A child process gets none: it would take the event's signal from its parent.
     pub fn next_event(&self) -> Option<(u32, AppEvent)> {
+        if !self.is_of_this_process() {
+            return None;
+        }
         let (connection, event, has_room_again) = self.shared.events.pop()?;
         if has_room_again {
             self.shared.wake.set();
@@ -174,6 +190,9 @@ impl Node {
         &self,
         work: impl FnOnce(&mut EventLoop) -> R + Send + 'static,
     ) -> Result<R, String> {
+        if !self.is_of_this_process() {
+            return Err("the node belongs to the parent process: open another one after the fork".to_owned());
+        }
         let (send, receive) = mpsc::channel();
         self.shared.run(Box::new(move |event_loop| {
             let _ = send.send(work(event_loop));
@@ -246,6 +265,9 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        if !self.is_of_this_process() {
+            return;
+        }
         self.shared.run(Box::new(EventLoop::stop));
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
