@@ -404,6 +404,22 @@ def test_a_node_that_is_closed_ends_its_connections() -> None:
     run(test())
 
 
+def test_a_node_that_is_closed_informs_every_peer() -> None:
+    """There are more than one turn of its thread sends."""
+
+    async def test() -> None:
+        count = 1_500
+        async with await dcudp.listen(V4) as node, Node(resolve(V4), Options(), listens=False) as clients:
+            for _ in range(count):
+                await clients.connect(node.address)
+            servers = [await node.accept() for _ in range(count)]
+            clients.close()
+            ends = asyncio.gather(*(server.wait_ended() for server in servers))
+            assert {str(end) for end in await asyncio.wait_for(ends, 10)} == {"the peer ended the connection"}
+
+    run(test())
+
+
 def test_a_node_ends_with_a_connection_that_has_ended_already() -> None:
     """The peer may end a connection before `connect` returns it."""
 

@@ -106,6 +106,8 @@ impl EventLoop {
         busy |= self.take_events();
         let timeout = if busy { Some(0) } else { self.timeout() };
         if self.stopping {
+            // What one turn sends may not be all: each peer gets its shutdown.
+            while self.transmit() {}
             return Ok(());
         }
         for (name, ready) in self.poll.wait(timeout)? {
