@@ -38,8 +38,13 @@ def lib() -> Any:
 
 
 def c_string(value: str | Path | None) -> Any:
-    """A C string, or NULL. The caller keeps it as long as C uses it."""
-    return ffi.NULL if value is None else ffi.new("char[]", os.fsencode(value))
+    """A C string, or NULL. The caller keeps it as long as C uses it. Raises DcudpError for a NUL in it."""
+    if value is None:
+        return ffi.NULL
+    encoded = os.fsencode(value)
+    if b"\0" in encoded:
+        raise DcudpError(f"{value!r} holds a NUL character, where a name would end: remove it")
+    return ffi.new("char[]", encoded)
 
 
 class ErrorText:

@@ -115,6 +115,19 @@ def test_an_end_without_a_folder_refuses_files(source: Path) -> None:
     run(test())
 
 
+def test_a_name_with_a_nul_is_refused_and_not_cut(source: Path, folder: Path) -> None:
+    async def test() -> None:
+        async with await dcudp.listen(V4, Options(folder=folder)) as node:
+            async with await dcudp.connect(str(node.address)) as client:
+                with pytest.raises(DcudpError, match="NUL"):
+                    await client.send_file(source, "data\0.bin")
+                with pytest.raises(DcudpError, match="NUL"):
+                    await client.send_file(Path(f"{source}\0.old"), "old")
+        assert list(folder.iterdir()) == []
+
+    run(test())
+
+
 @contextmanager
 def serving(*words: str, prefix: Sequence[str] = ()) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A command of `weir dcudp` that listens, as a process, and its address."""
