@@ -61,7 +61,7 @@ class Connection:
         self._files: deque[FileState | TransferFailed] = deque(maxlen=_FILES_MAX)
         self._load: asyncio.Future[Load] | None = None
         self.on_file_progress: Progress | None = None
-        """Called with the state of each file that arrives, at most ten times a second for each."""
+        """Called with the state of each file that arrives: at most ten times a second, and at its end."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -236,6 +236,7 @@ class Connection:
 
     def take(self, event: Event) -> None:
         """Take an event of this connection."""
+        self._changed.set()  # a function of the application below may raise
         match event.kind:
             case Kind.CONNECTED:
                 self.peer, self.incoming = event.text or "", event.incoming
@@ -258,7 +259,6 @@ class Connection:
             case Kind.CLOSED:
                 ended = ConnectionEnded("the connection is closed")
                 self.end(ended if event.text is None else ConnectionLost(event.text))
-        self._changed.set()
 
     def _take_stream(self, event: Event) -> None:
         stream = self._streams.get(event.number)
@@ -283,7 +283,7 @@ class Connection:
             self._files.append(state)
         elif event.kind is Kind.FILE_FAILED:
             self._files.append(TransferFailed(f"{state.name} did not arrive: {event.text}"))
-        elif self.on_file_progress is not None:
+        if self.on_file_progress is not None:
             self.on_file_progress(state)
 
     def _take_outgoing_file(self, event: Event) -> None:

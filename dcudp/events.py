@@ -69,6 +69,7 @@ class FileState:
     """A file transfer. Sizes are in bytes.
 
     ``done``: what the receiver has. ``resumed``: what it had before. ``sha256``: of the whole file.
+    ``is_over``: the file arrived, or the transfer failed.
     """
 
     name: str
@@ -76,11 +77,13 @@ class FileState:
     done: int
     resumed: int
     sha256: bytes
+    is_over: bool = False
 
     @classmethod
     def of(cls, event: Event) -> FileState:
         """The state that an event of a transfer carries."""
-        return cls(event.data.decode(), event.size, event.done, event.resumed, event.sha256)
+        is_over = event.kind is not Kind.FILE_PROGRESS
+        return cls(event.data.decode(), event.size, event.done, event.resumed, event.sha256, is_over)
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Coroutine, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -243,6 +243,36 @@ def test_a_terminal_shows_the_progress_of_each_file(monkeypatch: pytest.MonkeyPa
         shown = terminal.getvalue()
         assert ("data.bin" in shown and "1.0/2.0 MB" in shown) == (enabled and terminal.isatty())
         assert (enabled and terminal.isatty()) or shown == ""
+
+
+def test_the_progress_of_a_file_that_is_over_disappears(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    with showing_progress(enabled=True) as progress:
+        for name in ("first.bin", "second.bin"):
+            progress(FileState(name, 2_000_000, 1_000_000, 0, b""))
+        progress(FileState("first.bin", 2_000_000, 2_000_000, 0, b"", is_over=True))
+        terminal.truncate(0)
+    assert "second.bin" in terminal.getvalue()
+    assert "first.bin" not in terminal.getvalue()
+
+
+def test_a_receiver_learns_that_a_file_is_over(source: Path, folder: Path) -> None:
+    (folder / "taken").write_bytes(b"another file")
+
+    async def test() -> None:
+        async with await dcudp.listen(V4, Options(folder=folder)) as node:
+            async with await dcudp.connect(str(node.address)) as client:
+                server, seen = await node.accept(), list[FileState]()
+                server.on_file_progress = seen.append
+                await client.send_file(source)
+                with pytest.raises(TransferFailed):
+                    await client.send_file(source, "taken")
+                for _ in range(2):
+                    with suppress(TransferFailed):
+                        await server.receive_file()
+        assert [state.name for state in seen if state.is_over] == ["data.bin", "taken"]
+
+    run(test())
 
 
 def test_the_progress_shows_a_name_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
