@@ -1,7 +1,7 @@
 //! Key files: a pre-shared key as 64 hexadecimal digits in a file that only its owner can read.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -41,7 +41,8 @@ impl fmt::Debug for Key {
 pub fn read(path: &Path) -> Result<Key, String> {
     let named = path.display();
     let cannot = |error: io::Error| format!("cannot read the key file {named}: {}", reason(&error));
-    let file = File::open(path).map_err(cannot)?;
+    // Without O_NONBLOCK, opening a named pipe would wait for its writer.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(cannot)?;
     let about = file.metadata().map_err(cannot)?;
     if !about.is_file() {
         return Err(format!("the key file {named} is not a regular file"));
@@ -150,6 +151,17 @@ mod tests {
         }
         assert!(read(folder.path()).unwrap_err().contains("not a regular file"));
         assert!(read(&folder.path().join("missing")).unwrap_err().contains("no such file"));
+    }
+
+    #[test]
+    fn a_named_pipe_is_refused_and_not_waited_for() {
+        let folder = Folder::new();
+        let path = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let (send, receive) = std::sync::mpsc::channel();
+        std::thread::spawn(move || send.send(read(&path)));
+        let refused = receive.recv_timeout(std::time::Duration::from_secs(5)).expect("an answer");
+        assert!(refused.unwrap_err().contains("not a regular file"));
     }
 
     #[test]
