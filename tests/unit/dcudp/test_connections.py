@@ -450,6 +450,16 @@ def test_a_node_ends_with_its_event_loop() -> None:
     asyncio.run(listen_again(address))
 
 
+def test_a_load_without_end_does_not_end_the_node() -> None:
+    async def test() -> None:
+        async with pair(options=Options(counts_load=True)) as (client, _):
+            error = ErrorText()
+            lib().dcudp_send_load(client._node.pointer, client.number, 2**64 - 1, error.buffer, error.bytes)
+            await wait_until_async(lambda: client.statistics().acknowledged > 100, "the load arrives")
+
+    run(test())
+
+
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_child_process_leaves_the_node_to_its_parent() -> None:
     """A fork copies the memory of a node and not its thread, for which a child would wait for ever."""

@@ -327,7 +327,7 @@ impl EventLoop {
     }
 
     pub fn send_load(&mut self, id: ConnectionId, duration_us: Micros) -> Result<(), String> {
-        self.connection(id)?.send_load(sys::now_us() + duration_us)
+        self.connection(id)?.send_load(sys::now_us().saturating_add(duration_us))
     }
 
     /// A connection that is about to have something to do.
