@@ -52,6 +52,14 @@ def test_files_that_a_readme_names_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in READMES if page not in PAGES], ids=name_of)
+def test_a_readme_names_each_module_of_its_folder(page: Path) -> None:
+    """By its file or, as in bench, by its name."""
+    named = {Path(name).stem for name in re.findall(r"`([^`\n]+)`", page.read_text())}
+    modules = {path.stem for path in page.parent.glob("*.py") if not path.stem.startswith("__")}
+    assert modules - named == set()
+
+
+@pytest.mark.parametrize("page", [page for page in READMES if page not in PAGES], ids=name_of)
 def test_links_of_a_readme_lead_to_files(page: Path) -> None:
     links = [link for link in LINK.findall(page.read_text()) if "://" not in link]
     assert [link for link in links if not (page.parent / link).exists()] == []
