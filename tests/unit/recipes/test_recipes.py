@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.support.recipes import Recipe, RecipeError, carry_out, copy_project, read_recipes, recipes_of
+from weir_base.paths import PROJECT
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("recipe", recipes_of("unit"), ids=lambda recipe: recipe.title)
 def test_the_recipe_works_in_a_copy_of_the_project(recipe: Recipe, tmp_path: Path) -> None:
     carry_out(recipe, copy_project(tmp_path))
+
+
+def hunks(diff: str) -> list[tuple[str, str]]:
+    """The file of each hunk of a diff, and the text that the hunk replaces there."""
+    found = []
+    for of_file in re.split(r"^--- a/", diff, flags=re.MULTILINE)[1:]:
+        name, _, rest = of_file.partition("\n")
+        for hunk in re.split(r"^@@ .*\n", rest, flags=re.MULTILINE)[1:]:
+            kept = [line for line in hunk.splitlines(keepends=True) if not line.startswith("+")]
+            found.append((name, "".join(line if line == "\n" else line[1:] for line in kept)))
+    return found
+
+
+DIFFS = [
+    pytest.param(diff.text, id=f"{recipe.title} {number}")
+    for recipe in read_recipes()
+    for number, diff in enumerate((block for block in recipe.blocks if block.language == "diff"), 1)
+]
+
+
+@pytest.mark.parametrize("diff", DIFFS)
+def test_each_hunk_has_one_place_only(diff: str) -> None:
+    """`git apply` takes the nearest of several equal places, which need not be the one that is meant."""
+    places = [(name, (PROJECT / name).read_text().count(replaced)) for name, replaced in hunks(diff)]
+    assert [(name, count) for name, count in places if count != 1] == []
 
 
 def test_every_recipe_is_written() -> None:
