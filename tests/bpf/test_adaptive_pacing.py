@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.support.data_plane.scripted_wire import MSS, Connection, Wire, compiled_script
+from tests.support.data_plane.scripted_wire import MSS, Connection, Wire, scripted_wire
 from transports import cli, pacing_paths
-from transports.congestion import BPFFS, TransportError, loaded
+from transports.congestion import BPFFS, TransportError
 from transports.congestion import PATHS as PATHS_MAP
 from transports.pacing_paths import FlowsFrom, PacingPath
 from transports.sockets import DctcpSocket, socket_reader
@@ -46,14 +46,8 @@ AMPLE = PacingPath(buffer_bytes=1 << 30, rate_bps=10**9, flows=60)
 
 @pytest.fixture(scope="module")
 def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
-    with ExitStack() as controls:
-        for name in CONTROLS:
-            controls.enter_context(loaded(name))
-        wire = Wire(compiled_script(tmp_path_factory.mktemp("script")))
-        try:
-            yield wire
-        finally:
-            wire.close()
+    with scripted_wire(tmp_path_factory.mktemp("script"), *CONTROLS) as wire:
+        yield wire
     assert not list(BPFFS.glob("weir_ap*"))
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.data_plane.recorded_calls import LEFT_OUT, Recorder, Snapshot, recorder
-from tests.support.data_plane.scripted_wire import MSS, RECEIVER, Step, Wire, compiled_script
+from tests.support.data_plane.scripted_wire import MSS, RECEIVER, Step, Wire, scripted_wire
 from tests.support.data_plane.sender_reference import CWR, HEADERS, LOSS, Model, Settings
 from transports import pacing_paths
 from transports.congestion import TRANSPORTS
@@ -35,12 +35,8 @@ TAIL = 3
 
 @pytest.fixture(scope="module")
 def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
-    wire = Wire(compiled_script(tmp_path_factory.mktemp("script")))
-    try:
-        with wire.reordering():
-            yield wire
-    finally:
-        wire.close()
+    with scripted_wire(tmp_path_factory.mktemp("script")) as wire, wire.reordering():
+        yield wire
 
 
 def script(seed: int) -> bytes:

@@ -28,7 +28,7 @@ from tests.support.data_plane.scripted_wire import (
     Seen,
     Step,
     Wire,
-    compiled_script,
+    scripted_wire,
 )
 from tests.support.waiting import wait_until
 from transports.cli import transports
@@ -38,7 +38,6 @@ from transports.congestion import (
     available,
     is_this_build,
     load,
-    loaded,
     require_settable,
     unload,
 )
@@ -50,12 +49,8 @@ NAME = "weir_dctcp"
 
 @pytest.fixture(scope="module")
 def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
-    with loaded(NAME):
-        wire = Wire(compiled_script(tmp_path_factory.mktemp("script")))
-        try:
-            yield wire
-        finally:
-            wire.close()
+    with scripted_wire(tmp_path_factory.mktemp("script"), NAME) as wire:
+        yield wire
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.data_plane.dctcp_reference import Reference
-from tests.support.data_plane.scripted_wire import MSS, Connection, Step, Wire, compiled_script
-from transports.congestion import BPFFS, load, loaded, unload
+from tests.support.data_plane.scripted_wire import MSS, Connection, Step, Wire, scripted_wire
+from transports.congestion import BPFFS, load, unload
 from transports.deadline import SOL_WEIR, WEIR_DEADLINE, DeadlineError, clear_deadline, set_deadline
-from transports.sockets import DctcpSocket, socket_reader
+from transports.sockets import DctcpSocket
 
 D2TCP, L2DCT = "weir_d2tcp", "weir_l2dct"
 ONE = 65536
@@ -26,12 +26,8 @@ SLOW_RATE = 1_000_000
 
 @pytest.fixture(scope="module")
 def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
-    with loaded(D2TCP), loaded(L2DCT):
-        wire = Wire(compiled_script(tmp_path_factory.mktemp("script")))
-        try:
-            yield wire
-        finally:
-            wire.close()
+    with scripted_wire(tmp_path_factory.mktemp("script"), D2TCP, L2DCT) as wire:
+        yield wire
 
 
 def kept(wire: Wire, connection: Connection, mark_at: int) -> tuple[float, DctcpSocket]:
@@ -45,9 +41,7 @@ def kept(wire: Wire, connection: Connection, mark_at: int) -> tuple[float, Dctcp
         sender.on_ack(una, ack.ece, una + ack.under_way)
         if ack.ece:
             break
-    local = connection.client.getsockname()
-    with socket_reader() as reader:
-        return sender.alpha / ONE, next(one for one in wire.sender.run(reader.read) if one.local == local)
+    return sender.alpha / ONE, wire.sender_state(connection)
 
 
 @pytest.mark.parametrize(
@@ -83,9 +77,7 @@ def test_a_message_begins_behind_what_is_written(wire: Wire, mark_at: int, d: fl
         connection.client.sendall(bytes(EARLIER * MSS))
         set_deadline(connection.client, 20 * MSS, -1)
         connection.send(100)
-        local = connection.client.getsockname()
-        with socket_reader() as reader:
-            held = next(one for one in wire.sender.run(reader.read) if one.local == local)
+        held = wire.sender_state(connection)
 
     assert held.exponent == d
 

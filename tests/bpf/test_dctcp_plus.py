@@ -7,9 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.data_plane.scripted_wire import MSS, Connection, Step, Wire, compiled_script
-from transports.congestion import loaded
-from transports.sockets import DctcpSocket, socket_reader
+from tests.support.data_plane.scripted_wire import MSS, Step, Wire, scripted_wire
 
 NAME = "weir_dctcp_plus"
 MARKED = 80
@@ -20,25 +18,15 @@ LEAST_UNIT_US = 100
 
 @pytest.fixture(scope="module")
 def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
-    with loaded(NAME):
-        wire = Wire(compiled_script(tmp_path_factory.mktemp("script")))
-        try:
-            yield wire
-        finally:
-            wire.close()
-
-
-def held(wire: Wire, connection: Connection) -> DctcpSocket:
-    local = connection.client.getsockname()
-    with socket_reader() as reader:
-        return next(one for one in wire.sender.run(reader.read) if one.local == local)
+    with scripted_wire(tmp_path_factory.mktemp("script"), NAME) as wire:
+        yield wire
 
 
 def test_marks_at_the_least_window_delay_packets_and_their_end_ends_that(wire: Wire) -> None:
     wire.play(bytes([Step.MARK]) * MARKED)
     with wire.connection(NAME, NAME) as connection:
         connection.send(MARKED)
-        slow = held(wire, connection)
+        slow = wire.sender_state(connection)
         assert (slow.control, slow.cwnd) == (NAME, LEAST_CWND)
         congested = sum(ack.ece for ack in wire.acks())
         unit_us = max(slow.srtt_us, LEAST_UNIT_US)  # the shortest RTT is at most the smoothed one
@@ -47,18 +35,18 @@ def test_marks_at_the_least_window_delay_packets_and_their_end_ends_that(wire: W
         assert slow.pacing_rate_bps > 0
 
         connection.send(60)
-        after = held(wire, connection)
+        after = wire.sender_state(connection)
         assert after.slow_time_us == 0
         connection.send(60)
-        assert held(wire, connection).interval_us == 0
-        assert held(wire, connection).cwnd > LEAST_CWND
+        assert wire.sender_state(connection).interval_us == 0
+        assert wire.sender_state(connection).cwnd > LEAST_CWND
 
 
 def test_few_marks_leave_the_window_to_dctcp(wire: Wire) -> None:
     wire.play(bytes(100) + bytes([Step.MARK]))
     with wire.connection(NAME, NAME) as connection:
         connection.send(300)
-        found = held(wire, connection)
+        found = wire.sender_state(connection)
     assert (found.slow_time_us, found.interval_us) == (0, 0)
     assert found.ssthresh > LEAST_CWND
 
@@ -71,10 +59,10 @@ def test_a_pause_ends_slow_time(wire: Wire) -> None:
     wire.play(bytes([Step.MARK]) * MARKED)
     with wire.connection(NAME, NAME) as connection:
         connection.send(MARKED)
-        before = held(wire, connection)
+        before = wire.sender_state(connection)
         time.sleep(0.6)  # longer than an RTO of 200 ms
         connection.send(1)
-        found = held(wire, connection)
+        found = wire.sender_state(connection)
     assert found.slow_time_us < before.slow_time_us / 4
 
 
@@ -83,6 +71,6 @@ def test_packets_leave_at_intervals_while_there_is_a_slow_time(wire: Wire) -> No
     wire.play(bytes([Step.MARK]) * MARKED)
     with wire.connection(NAME, NAME) as connection:
         connection.send(MARKED)
-        found = held(wire, connection)
+        found = wire.sender_state(connection)
     window_per_rtt_bps = found.cwnd * MSS * 8 / (found.srtt_us * 1e-6)
     assert 8 * MSS / (found.interval_us * 1e-6) < window_per_rtt_bps

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from mininet_topos.machine.commands import built
-from tests.support.data_plane.scripted_wire import MSS, PORT, RECEIVER, SENDER, Step, Wire, compiled_script
+from tests.support.data_plane.scripted_wire import MSS, PORT, RECEIVER, SENDER, Step, Wire, scripted_wire
 from tests.support.waiting import wait_until
-from transports.congestion import loaded
 from transports.sockets import DctcpSocket, socket_reader
 
 D2TCP = "weir_d2tcp"
@@ -27,12 +26,8 @@ MISSED, NONE = 0.5, 1.0
 
 @pytest.fixture(scope="module")
 def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
-    with loaded(D2TCP):
-        wire = Wire(compiled_script(tmp_path_factory.mktemp("script")))
-        try:
-            yield wire
-        finally:
-            wire.close()
+    with scripted_wire(tmp_path_factory.mktemp("script"), D2TCP) as wire:
+        yield wire
 
 
 @contextlib.contextmanager

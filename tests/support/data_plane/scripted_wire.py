@@ -33,6 +33,8 @@ from libbpf_cffi import libbpf
 from libbpf_cffi.libbpf import Object
 from tests.support.data_plane.host_c import compiled_bpf
 from tests.support.waiting import DEADLINE_S, wait_until
+from transports.congestion import loaded
+from transports.sockets import DctcpSocket, socket_reader
 
 T = TypeVar("T")
 PORT = 5001
@@ -103,10 +105,6 @@ class Space:
 
 def ip(*words: str) -> None:
     subprocess.run(("ip", *words), check=True)
-
-
-def compiled_script(folder: Path) -> Path:
-    return compiled_bpf("script.bpf.c", folder)
 
 
 class Wire:
@@ -191,6 +189,12 @@ class Wire:
             Ack(acked, under_way, bool(ece))
             for acked, under_way, ece in _ACK.iter_unpack(self._taken_up[4 : 4 + count * _ACK.size])
         ]
+
+    def sender_state(self, connection: Connection) -> DctcpSocket:
+        """What the kernel knows of the sender's end of a connection whose control is one of Weir's."""
+        local = connection.client.getsockname()
+        with socket_reader() as reader:
+            return next(one for one in self.sender.run(reader.read) if one.local == local)
 
     @contextlib.contextmanager
     def route(self, *attributes: str) -> Iterator[None]:
@@ -314,6 +318,17 @@ class Connection:
             Seen(s.out, s.flags, s.ecn, (s.seq - first) % 2**32, (s.ack - first) % 2**32, s.length)
             for s in segments
         ]
+
+
+@contextlib.contextmanager
+def scripted_wire(folder: Path, *controls: str) -> Iterator[Wire]:
+    """A wire on which these congestion controls are loaded. ``folder`` receives the compiled script."""
+    with contextlib.ExitStack() as undo:
+        for name in controls:
+            undo.enter_context(loaded(name))
+        wire = Wire(compiled_bpf("script.bpf.c", folder))
+        undo.callback(wire.close)
+        yield wire
 
 
 def _tcp(congestion_control: str) -> socket.socket:
