@@ -133,6 +133,8 @@ async def running(folder: Path) -> AsyncIterator[Bench]:
 
 
 Script = Callable[[Bench], Awaitable[None]]
+Play = Callable[[Script], None]
+"""Performs a script; the type of the fixture `play`."""
 
 
 def perform(script: Script, folder: Path) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from ipaddress import IPv4Address
-from pathlib import Path
 
 import pytest
 
@@ -14,16 +12,10 @@ from openflow_ext.switch.dataplane.interface import HostSettings, SweepTimes
 from openflow_ext.switch.openflow.flow_reports import RECORD_BYTES, WAITING_MAX, FlowReports, Listener
 from openflow_ext.wire import FlowKind, FlowKinds
 from tests.support.agent.fake_data_plane import FakeDataPlane
-from tests.support.agent.proxy_bench import Bench, End, Script, barrier, perform
+from tests.support.agent.proxy_bench import Bench, End, Play, barrier
 from tests.support.waiting import wait_until_async
 
-Play = Callable[[Script], None]
 EVERY = FlowKinds.OPENED | FlowKinds.ACTIVE | FlowKinds.IDLE | FlowKinds.CLOSED
-
-
-@pytest.fixture
-def play(tmp_path: Path) -> Play:
-    return lambda script: perform(script, tmp_path)
 
 
 def record(kind: FlowKind = FlowKind.OPENED, number: int = 1) -> wire.FlowRecord:

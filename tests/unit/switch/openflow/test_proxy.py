@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,13 @@ from openflow_ext.switch.errors import SwitchError
 from openflow_ext.switch.openflow import messages as of
 from openflow_ext.switch.openflow import proxy as proxy_module
 from openflow_ext.switch.openflow.proxy import Controller, ProxiedSession, Proxy
-from tests.support.agent.proxy_bench import Bench, End, Script, echo, perform
+from tests.support.agent.proxy_bench import Bench, End, Play, echo
 from tests.support.openflow.flow_mods import ext, flow_mod, ofproto, output, parsed
 from tests.support.waiting import DEADLINE_S
 
 _ID = wire.WEIR_EXPERIMENTER_ID.to_bytes(4, "big")
 READ_BYTES = 1 << 18
 """The bytes that asyncio reads at a time."""
-Play = Callable[[Script], None]
-
-
-@pytest.fixture
-def play(tmp_path: Path) -> Play:
-    return lambda script: perform(script, tmp_path)
 
 
 def test_messages_pass_unchanged_in_both_directions(play: Play) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -16,10 +14,9 @@ from tests.support.agent.proxy_bench import (
     FEATURES,
     Bench,
     End,
-    Script,
+    Play,
     barrier,
     echo,
-    perform,
     port_descriptions,
 )
 from tests.support.openflow.bundles import (
@@ -40,16 +37,10 @@ from tests.support.openflow.bundles import (
 from tests.support.openflow.flow_mods import TCP4, ext, flow_mod, ofproto, output, parsed
 from tests.support.openflow.flow_stats import MATCH, entry_13, entry_15, reply
 
-Play = Callable[[Script], None]
 SET = ext(wire.SetWindow())
 WHOLE = flow_mod(TCP4, [SET, output(3)], priority=5)
 PLAIN = flow_mod(TCP4, [output(3)], priority=5)
 MODIFY = flow_mod(actions=[SET, output(3)], command=ofproto.OFPFC_MODIFY, table_id=3, xid=77)
-
-
-@pytest.fixture
-def play(tmp_path: Path) -> Play:
-    return lambda script: perform(script, tmp_path)
 
 
 async def own_request(switch: End) -> int:

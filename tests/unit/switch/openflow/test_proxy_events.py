@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Callable
 from ipaddress import IPv4Address
-from pathlib import Path
-
-import pytest
 
 from openflow_ext import wire
 from openflow_ext.switch.dataplane.interface import QueueEvent, QueueEventKind
@@ -17,21 +13,12 @@ from tests.support.agent.proxy_bench import (
     FEATURES,
     PORT,
     Bench,
-    Script,
+    Play,
     barrier,
     echo,
-    perform,
     port_descriptions,
 )
 from tests.support.openflow.flow_mods import datapath, parser, serialized
-
-Play = Callable[[Script], None]
-
-
-@pytest.fixture
-def play(tmp_path: Path) -> Play:
-    return lambda script: perform(script, tmp_path)
-
 
 ON, OFF = QueueEventKind.REFLEX_ON, QueueEventKind.REFLEX_OFF
 WHEN_NS = 1_700_000_000_000_000_000
