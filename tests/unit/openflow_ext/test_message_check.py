@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
-from openflow_ext import engine, message_check, registry, wire
+from openflow_ext import message_check, registry, wire
 from tests.support.fuzzing.engines import EnginesTarget
 from tests.support.fuzzing.short import assert_withstands
 from tests.support.openflow import switch_messages as golden
@@ -15,12 +13,6 @@ from tests.support.openflow.switch_messages import MESSAGES, message, multipart,
 
 BUNDLE_REPLY_13 = bytes.fromhex("4f4e4600") + (2300).to_bytes(4, "big")
 """Ryu lacks a class that its parser of this message needs."""
-
-
-@pytest.fixture(params=itertools.product(engine.ENGINES, (wire.OFP13, wire.OFP15)), ids=str)
-def eng(request: pytest.FixtureRequest) -> Engine:
-    registry.malformed.clear()
-    return Engine(*request.param)
 
 
 def test_right_messages_pass_and_the_engine_parses_them(eng: Engine) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from pathlib import Path
@@ -10,17 +9,10 @@ from typing import Any
 
 import pytest
 
-from openflow_ext import engine, registry, wire
-from openflow_ext import registry_classes as registry_classes
+from openflow_ext import engine, registry, registry_classes, wire
 from tests.support.openflow.installed_engine import FLOW_4, FLOW_6, WIRE_PORT, Engine
 
 TO_SWITCH = (wire.PortConfig, wire.PortCountersRequest, wire.FlowReportConfig, wire.Arm)
-
-
-@pytest.fixture(params=itertools.product(engine.ENGINES, (wire.OFP13, wire.OFP15)), ids=str)
-def eng(request: pytest.FixtureRequest) -> Engine:
-    registry.malformed.clear()
-    return Engine(*request.param)
 
 
 def test_messages_serialize_to_the_bytes_of_wire(eng: Engine) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from dataclasses import replace
 from typing import Any
@@ -15,12 +14,6 @@ from tests.support.openflow.installed_engine import EMPTY_MATCH, WIRE_PORT, Engi
 ALARM = wire.BufAlarm(WIRE_PORT, 31, 46934, 10**8, n_i=4)
 NORMAL = wire.BufNormal(WIRE_PORT, 4, 6056, 10**8)
 NO_ACTION = b"\0\0\0\x10\0\0\0\1" + bytes(8)
-
-
-@pytest.fixture(params=itertools.product(engine.ENGINES, (wire.OFP13, wire.OFP15)), ids=str)
-def eng(request: pytest.FixtureRequest) -> Engine:
-    registry.malformed.clear()
-    return Engine(*request.param)
 
 
 @pytest.fixture(params=engine.ENGINES)
