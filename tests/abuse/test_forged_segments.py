@@ -14,7 +14,7 @@ import pytest
 from openflow_ext import wire
 from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
 from openflow_ext.switch.dataplane.tracked_flows import TrackedFlow
-from tests.support.agent.streaming import await_clamps, inside, streaming
+from tests.support.agent.streaming import await_clamps, clamped_streaming
 from tests.support.agent.switch_bench import Bench, Controller, run
 from tests.support.data_plane.bench import reverse, syn
 from tests.support.data_plane.packets import ACK, FIN, RST, SYN, Offer, Segment
@@ -63,7 +63,7 @@ def inject(bench: Bench, number: int, segments: list[Segment], per_second: int) 
     macs = mac(bench, 3 - number) + mac(bench, number)
     lines = "".join(f"{(macs + segment.pack()[12:]).hex()}\n" for segment in segments)
     program = (sys.executable, "-I", str(LAB / "inject.py"), "eth0", str(per_second))
-    run(*inside(bench, number, *program), input=lines)
+    run(*bench.inside(number, *program), input=lines)
 
 
 def forgeries(stream: Segment, chance: random.Random) -> list[Segment]:
@@ -80,7 +80,7 @@ def forgeries(stream: Segment, chance: random.Random) -> list[Segment]:
 
 def test_forged_segments_do_not_change_a_running_flow(bench: Bench, counting: Controller) -> None:
     chance = random.Random(21)
-    with streaming(bench) as finish:
+    with clamped_streaming(bench) as finish:
         (flow,) = flows_at_2(bench)
         before = bench.port_counters(2)
         stream = replace(STREAM, src_port=flow.remote_port)
@@ -113,7 +113,7 @@ def test_a_flood_of_syns_counts_no_flow_and_leaves_within_its_time(
         )
         for _ in range(FLOOD)
     ]
-    with streaming(bench) as finish:
+    with clamped_streaming(bench) as finish:
         inject(bench, 1, flood, FLOOD_PER_S)
         counters, states = bench.port_counters(2), Counter(flow.state for flow in flows_at_2(bench))
         bench.connect_once(PORT + 1)

@@ -38,7 +38,7 @@ QUEUE_BYTES = 150_000
 def program(bench: Bench, host: int, *argv: str) -> Iterator[subprocess.Popen[str]]:
     """A Python program of tests/support/lab in a host."""
     script = str(PROJECT / "tests" / "support" / "lab" / argv[0])
-    command = ("ip", "netns", "exec", bench.host(host), sys.executable, "-I", script, *argv[1:])
+    command = bench.inside(host, sys.executable, "-I", script, *argv[1:])
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process

@@ -13,7 +13,13 @@ from pathlib import Path
 import pytest
 
 from flowdb.models import ClampRow, DecisionRow
-from tests.support.agent.streaming import RECEIVER, STREAM_PORT, await_clamps, await_window, inside, streaming
+from tests.support.agent.streaming import (
+    RECEIVER,
+    STREAM_PORT,
+    await_clamps,
+    await_window,
+    clamped_streaming,
+)
 from tests.support.agent.switch_bench import Bench, run
 from tests.support.controllers.port_samples import LISTENER
 from tests.support.controllers.processes import controller, free_port
@@ -61,7 +67,7 @@ def controlled(bench: Bench) -> Iterator[None]:
 
 def negotiated(bench: Bench) -> tuple[str, str]:
     """The window scales and the MSS of the stream, as its sender negotiated them."""
-    text = run(*inside(bench, 1, "ss", "-tinH", "dst", f"{RECEIVER}:{STREAM_PORT}"))
+    text = run(*bench.inside(1, "ss", "-tinH", "dst", f"{RECEIVER}:{STREAM_PORT}"))
     scale, mss = re.search(r"wscale:(\S+)", text), re.search(r"\bmss:(\d+)", text)
     assert scale
     assert mss
@@ -73,7 +79,7 @@ def test_observing_controllers_decide_and_record_and_change_no_packet(
 ) -> None:
     configure(tmp_path, monkeypatch, "observe")
     with controlled(bench):
-        with streaming(bench) as finish:
+        with clamped_streaming(bench) as finish:
             await_window(bench, lambda window: window > 8 * SHARE_BYTES, "the window is the receiver's own")
             await_clamps(bench)
             assert {rule.observes for rule in bench.rules() if rule.window_op} == {True}
@@ -99,7 +105,7 @@ def test_a_fleet_is_turned_off_and_on_by_one_command(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(tmp_path, monkeypatch, "act")
-    with controlled(bench), streaming(bench) as finish:
+    with controlled(bench), clamped_streaming(bench) as finish:
         await_window(bench, lambda window: window <= 4 * SHARE_BYTES, "the stream is clamped")
         scales, _ = negotiated(bench)
 

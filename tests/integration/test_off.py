@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from openflow_ext import wire
-from tests.support.agent.streaming import await_clamps, await_window, streaming
+from tests.support.agent.streaming import await_clamps, await_window, clamped_streaming
 from tests.support.agent.switch_bench import Agent, Bench, Controller, run
 from tests.support.openflow.flow_mods import TCP4, ext, flow_mod, ofproto, output
 from tests.support.waiting import wait_until
@@ -61,7 +61,7 @@ def test_off_and_on_act_at_once_and_keep_flows_entries_and_counts(
     controller.accept()
     clamp_everything(controller)
     rules = bench.rules()
-    with streaming(bench) as finish:
+    with clamped_streaming(bench) as finish:
         await_window(bench, is_clamped, "the stream is clamped")
 
         done = weir(bench, "off")
@@ -99,7 +99,7 @@ def test_off_and_on_act_while_no_agent_runs(bench: Bench, controller: Controller
     agent: Agent = bench.ready_agent(controller)
     controller.accept()
     clamp_everything(controller)
-    with streaming(bench) as finish:
+    with clamped_streaming(bench) as finish:
         agent.end(signal.SIGKILL)
         await_window(bench, is_clamped, "the data plane goes on without an agent")
 
@@ -136,7 +136,7 @@ def test_a_controller_turns_the_switch_off_and_on(bench: Bench, controller: Cont
     controller.accept()
     clamp_everything(controller)
     flags = wire.PortConfigFlags.SWITCH
-    with streaming(bench) as finish:
+    with clamped_streaming(bench) as finish:
         for off, holds in ((True, is_free), (False, is_clamped)):
             request = wire.PortConfig(wire.OFPP_ANY, flags, off=off)
             reply = wire.decode_message(controller.ask(wire.encode_message(request, xid=9)))

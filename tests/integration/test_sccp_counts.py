@@ -57,7 +57,7 @@ def put_sccp(controller: Controller, common_rtt_us: int) -> None:
 
 @contextlib.contextmanager
 def churning(bench: Bench, host: int, *argv: str) -> Iterator[subprocess.Popen[str]]:
-    command = ("ip", "netns", "exec", bench.host(host), sys.executable, "-I", str(CHURN), *argv)
+    command = bench.inside(host, sys.executable, "-I", str(CHURN), *argv)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             yield process
@@ -119,7 +119,7 @@ def test_idle_connections_take_no_share(bench: Bench, controller: Controller) ->
     bench.shape(2, rate_mbit)
     put_sccp(controller, common_rtt_us)
     bdp_bytes = rate_mbit * 1_000_000 * common_rtt_us // 8_000_000
-    run("ip", "netns", "exec", bench.host(2), "sysctl", "-qw", "net.core.somaxconn=4096")
+    run(*bench.inside(2, "sysctl", "-qw", "net.core.somaxconn=4096"))
     with churning(bench, 2, "serve", str(PORT)) as server:
         assert said(server) == "listening"
         wait_until(lambda: bench.port_counters(2).fair_share_bytes == bdp_bytes, "the port's own rate")

@@ -12,8 +12,8 @@ from openflow_ext import wire
 from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
 from openflow_ext.switch.dataplane.rules import WindowOp
 from openflow_ext.switch.openflow import messages as of
-from tests.support.agent.clamped_stream import streaming
-from tests.support.agent.switch_bench import Bench, Controller, run, with_length
+from tests.support.agent.clamped_stream import scaled_streaming
+from tests.support.agent.switch_bench import Bench, Controller, run
 from tests.support.controllers.processes import controller as ryu_process
 from tests.support.controllers.processes import free_port
 from tests.support.openflow.flow_mods import TCP4, ext, ext_raw, flow_mod, ofproto, output, parsed, parser
@@ -70,12 +70,12 @@ def test_bad_messages_get_errors_and_do_not_end_the_session(bench: Bench, joined
     config = wire.encode_message(wire.PortConfig(1, wire.PortConfigFlags.READ), xid=3)
     bad_type = ofproto.OFPBRC_BAD_EXP_TYPE
     bad = {
-        "no exp_type": (with_length(of.HEADER.pack(4, 4, 0, 3) + ours), 0xFFFF, 4),
-        "truncated": (with_length(config[:-20]), 0xFFFF, 4),
+        "no exp_type": (of.resized(of.HEADER.pack(4, 4, 0, 3) + ours), 0xFFFF, 4),
+        "truncated": (of.resized(config[:-20]), 0xFFFF, 4),
         "unknown port": (wire.encode_message(wire.PortConfig(9), xid=3), 0xFFFF, 1),
         "unknown type": (config[:12] + b"\0\0\0\x63" + config[16:], ofproto.OFPET_BAD_REQUEST, bad_type),
         "unknown experimenter": (
-            with_length(of.HEADER.pack(4, 4, 0, 3) + b"\x00\x12\x34\x56" + bytes(8)),
+            of.resized(of.HEADER.pack(4, 4, 0, 3) + b"\x00\x12\x34\x56" + bytes(8)),
             ofproto.OFPET_BAD_REQUEST,
             ofproto.OFPBRC_BAD_EXPERIMENTER,
         ),
@@ -192,7 +192,7 @@ def test_a_full_queue_raises_the_alarm_and_an_empty_one_ends_it(bench: Bench, jo
     shape(bench.port(2), "10mbit")
     await_queue(bench)
     arm(joined)
-    with streaming(bench) as end:
+    with scaled_streaming(bench) as end:
         told = events_until_both_entries_are_active(joined)
         end()
         told += events_until_normal(joined)
@@ -217,7 +217,7 @@ def test_a_queue_of_pings_raises_the_alarm_and_activates_no_entry(bench: Bench, 
     arm(joined)
     assert bench.ping()
     flood = ("ping", "-q", "-f", "-l", "60", "-c", "60", "-s", "1400", "-W", "1", "10.77.0.2")
-    run("ip", "netns", "exec", bench.host(1), *flood)
+    run(*bench.inside(1, *flood))
     told = events_until_normal(joined)
     alarms = [message for message in told if isinstance(message, wire.BufAlarm)]
     assert len(alarms) == len(told) - 1, "no entry was activated"

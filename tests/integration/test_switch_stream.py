@@ -9,12 +9,12 @@ import pytest
 from openflow_ext import wire
 from tests.support.agent.clamped_stream import (
     CLAMP,
-    await_clamps,
     clamp_all,
+    scaled_streaming,
     segments,
-    streaming,
     wider_windows,
 )
+from tests.support.agent.streaming import await_clamps
 from tests.support.agent.switch_bench import Bench, Controller
 
 pytestmark = pytest.mark.beside_others
@@ -30,16 +30,16 @@ def clamping(joined: Controller) -> Controller:
 def test_no_segment_is_lost_or_unclamped_while_an_agent_is_killed_and_replaced(
     bench: Bench, controller: Controller, clamping: Controller
 ) -> None:
-    rules, port = bench.rules(), bench.port(2)
+    rules = bench.rules()
     agent = bench.agents[-1]
-    with wider_windows(bench) as unclamped, streaming(bench) as finish:
-        await_clamps(bench, port, "the stream is clamped")
+    with wider_windows(bench) as unclamped, scaled_streaming(bench) as finish:
+        await_clamps(bench)
         for _ in range(2):
             agent.end(signal.SIGKILL)
-            alone = await_clamps(bench, port, "it is clamped without an agent")
+            alone = await_clamps(bench, "it is clamped without an agent")
             agent = bench.ready_agent(controller)
             controller.accept()
-            after = await_clamps(bench, port, "it is clamped with the next agent")
+            after = await_clamps(bench, "it is clamped with the next agent")
             assert after.acks_seen > alone.acks_seen
             assert after.syns_counted == alone.syns_counted
             assert bench.rules() == rules

@@ -15,12 +15,12 @@ import pytest
 from openflow_ext import wire
 from tests.support.agent.clamped_stream import (
     NORMAL,
-    await_clamps,
     clamp_all,
+    scaled_streaming,
     segments,
-    streaming,
     wider_windows,
 )
+from tests.support.agent.streaming import await_clamps
 from tests.support.agent.switch_bench import Bench, Controller, run
 from tests.support.openflow.flow_mods import TCP4, ext, flow_mod
 from tests.support.source_tree import PACKAGES
@@ -102,7 +102,7 @@ def test_a_stream_is_clamped_and_counted_across_an_upgrade(
     controller.send(flow_mod({**TCP4, "tcp_flags": (2, 2)}, [ext(COUNT), NORMAL], priority=8, xid=6))
     assert controller.barrier() == []
     bench.within = ()
-    with wider_windows(bench) as unclamped, streaming(bench) as finish:
+    with wider_windows(bench) as unclamped, scaled_streaming(bench) as finish:
         wait_until(lambda: sum(n_i(bench, other)) == 1, "the stream is counted")
         before = held_flows(bench, other), n_i(bench, other)
         agent.end(signal.SIGKILL)
@@ -110,7 +110,7 @@ def test_a_stream_is_clamped_and_counted_across_an_upgrade(
         controller.accept()
         assert (held_flows(bench), n_i(bench)) == before
         assert {one.priority for one in bench.rules()} == {7, 8}
-        await_clamps(bench, bench.port(2), "the stream is clamped by the next version")
+        await_clamps(bench, "the stream is clamped by the next version")
         sent, came = finish()
     assert came == sent > 0
     assert unclamped == []

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 
 from openflow_ext import wire
+from tests.support.agent.streaming import streaming
 from tests.support.agent.switch_bench import Bench, Controller, run
 from tests.support.openflow.flow_mods import TCP4, ext, flow_mod, ofproto, output
 from tests.support.waiting import DEADLINE_S, wait_until
-from weir_base.paths import PROJECT
-from weir_base.port_counters import PortCountersRecord
 
-STREAM = str(PROJECT / "tests/support/lab/stream.py")
 NORMAL = output(ofproto.OFPP_NORMAL)
-PORT = 5001
 CLAMP = wire.SetWindow(6144)
 SCALE = 7
 WIDER = f"src host 10.77.0.2 and tcp[tcpflags] & tcp-syn == 0 and tcp[14:2] > {CLAMP.value >> SCALE}"
@@ -29,25 +25,12 @@ def clamp_all(controller: Controller) -> None:
     assert controller.barrier() == []
 
 
-def inside(bench: Bench, number: int, *argv: str) -> list[str]:
-    return ["ip", "netns", "exec", bench.host(number), *argv]
-
-
 @contextlib.contextmanager
-def streaming(bench: Bench) -> Iterator[Callable[[], tuple[int, int]]]:
-    """A stream from host 1 to host 2. Gives a function that ends it and returns bytes sent and received."""
-    run(*inside(bench, 2, "sysctl", "-qw", "net.ipv4.tcp_rmem=4096 131072 6291456"))  # SCALE
-    program = (sys.executable, "-I", STREAM)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(inside(bench, 2, *program, "sink", str(PORT)), **pipes) as sink:
-        sink.stdout.readline()
-        call = (*program, "source", "10.77.0.2", str(PORT))
-        with subprocess.Popen(inside(bench, 1, *call), **pipes) as source:
-            try:
-                yield lambda: tuple(int(one.communicate(timeout=DEADLINE_S)[0]) for one in (source, sink))
-            finally:
-                source.kill()
-                sink.kill()
+def scaled_streaming(bench: Bench) -> Iterator[Callable[[], tuple[int, int]]]:
+    """A stream like that of `streaming`, whose receiver has the window scale SCALE."""
+    run(*bench.inside(2, "sysctl", "-qw", "net.ipv4.tcp_rmem=4096 131072 6291456"))
+    with streaming(bench) as finish:
+        yield finish
 
 
 @contextlib.contextmanager
@@ -55,7 +38,7 @@ def wider_windows(bench: Bench) -> Iterator[list[str]]:
     """Gives a list that at the end holds the segments to host 1 whose window was not lowered."""
     watch = ("tcpdump", "-nn", "-l", "--immediate-mode", "-i", "eth0", WIDER)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(inside(bench, 1, *watch), **pipes) as process:
+    with subprocess.Popen(bench.inside(1, *watch), **pipes) as process:
         wait_until(lambda: "listening on" in process.stderr.readline(), "tcpdump listens")
         found: list[str] = []
         try:
@@ -65,15 +48,8 @@ def wider_windows(bench: Bench) -> Iterator[list[str]]:
             found += filter(None, process.communicate(timeout=DEADLINE_S)[0].splitlines())
 
 
-def await_clamps(bench: Bench, ifname: str, what: str) -> PortCountersRecord:
-    """The port's counters once a hundred more ACKs have been lowered."""
-    begun = bench.counters(ifname).clamped
-    wait_until(lambda: bench.counters(ifname).clamped > begun + 100, what)
-    return bench.counters(ifname)
-
-
 def segments(bench: Bench, number: int) -> tuple[int, int]:
     """The numbers of TCP segments that a host has received, sent and retransmitted."""
-    names, values = run(*inside(bench, number, "grep", "^Tcp:", "/proc/net/snmp")).splitlines()
+    names, values = run(*bench.inside(number, "grep", "^Tcp:", "/proc/net/snmp")).splitlines()
     found = dict(zip(names.split(), values.split(), strict=True))
     return int(found["InSegs"]), int(found["OutSegs"]) + int(found["RetransSegs"])

@@ -12,27 +12,22 @@ from typing import Any
 from tests.support.agent.switch_bench import Bench, run
 from tests.support.waiting import DEADLINE_S, wait_until
 from weir_base.paths import PROJECT
+from weir_base.port_counters import PortCountersRecord
 
 STREAM_PORT = 5001
 RECEIVER = "10.77.0.2"
 _PROGRAM = (sys.executable, "-I", str(PROJECT / "tests/support/lab/stream.py"))
 
 
-def inside(bench: Bench, number: int, *argv: str) -> list[str]:
-    """A command line that runs in a host."""
-    return ["ip", "netns", "exec", bench.host(number), *argv]
-
-
 @contextlib.contextmanager
 def streaming(bench: Bench) -> Iterator[Callable[[], tuple[int, int]]]:
     """A stream from host 1 to host 2. Gives a function that ends it and returns bytes sent and received."""
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(inside(bench, 2, *_PROGRAM, "sink", str(STREAM_PORT)), **pipes) as sink:
+    with subprocess.Popen(bench.inside(2, *_PROGRAM, "sink", str(STREAM_PORT)), **pipes) as sink:
         sink.stdout.readline()
         call = (*_PROGRAM, "source", RECEIVER, str(STREAM_PORT))
-        with subprocess.Popen(inside(bench, 1, *call), **pipes) as source:
+        with subprocess.Popen(bench.inside(1, *call), **pipes) as source:
             try:
-                await_clamps(bench)
                 yield lambda: (
                     int(source.communicate(timeout=DEADLINE_S)[0]),
                     int(sink.communicate(timeout=DEADLINE_S)[0]),
@@ -42,15 +37,23 @@ def streaming(bench: Bench) -> Iterator[Callable[[], tuple[int, int]]]:
                 sink.kill()
 
 
-def await_clamps(bench: Bench) -> None:
-    """Wait until a hundred more ACKs of host 2 have been lowered, or observed."""
+@contextlib.contextmanager
+def clamped_streaming(bench: Bench) -> Iterator[Callable[[], tuple[int, int]]]:
+    """A stream like that of `streaming`, of which ACKs have been lowered, or observed."""
+    with streaming(bench) as finish:
+        await_clamps(bench)
+        yield finish
+
+
+def await_clamps(bench: Bench, what: str = "the stream is clamped") -> PortCountersRecord:
+    """Host 2's port counters once a hundred more of its ACKs have been lowered, or observed."""
     begun = bench.port_counters(2).clamped
-    wait_until(lambda: bench.port_counters(2).clamped > begun + 100, "the stream is clamped")
+    return wait_until(lambda: bench.port_counters(2), what, lambda found: found.clamped > begun + 100)
 
 
 def senders_window(bench: Bench) -> int:
     """The newest window that the sender of the stream has received, in bytes."""
-    text = run(*inside(bench, 1, "ss", "-tinH", "dst", f"{RECEIVER}:{STREAM_PORT}"))
+    text = run(*bench.inside(1, "ss", "-tinH", "dst", f"{RECEIVER}:{STREAM_PORT}"))
     (window,) = re.findall(r"snd_wnd:(\d+)", text)
     return int(window)
 

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -250,6 +249,10 @@ class Bench:
     def host(self, number: int) -> str:
         return f"{self.name}h{number}"
 
+    def inside(self, number: int, *argv: str) -> list[str]:
+        """A command line that runs in a host."""
+        return ["ip", "netns", "exec", self.host(number), *argv]
+
     def build(self) -> None:
         self.add_bridge()
         self.ovs.vsctl("set-fail-mode", self.bridge, "secure")
@@ -268,7 +271,7 @@ class Bench:
         run("ip", "link", "set", port, "up")
         run("ip", "-n", host, "addr", "add", f"10.77.0.{number}/24", "dev", "eth0")
         run("ip", "-n", host, "link", "set", "eth0", "up")
-        run("ip", "netns", "exec", host, "ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off")
+        run(*self.inside(number, "ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off"))
         place = ("--", "set", "interface", port, f"ofport_request={number}")
         self.ovs.vsctl("--may-exist", "add-port", self.bridge, port, *place)
 
@@ -299,7 +302,7 @@ class Bench:
 
     def ping(self, count: int = 1) -> bool:
         argv = ("ping", "-c", str(count), "-i", "0.2", "-W", "1", "10.77.0.2")
-        done = subprocess.run(["ip", "netns", "exec", self.host(1), *argv], check=False, capture_output=True)
+        done = subprocess.run(self.inside(1, *argv), check=False, capture_output=True)
         return done.returncode == 0
 
     def connect_once(self, port: int) -> None:
@@ -311,11 +314,11 @@ class Bench:
         call = "import socket, sys; c = socket.create_connection(('10.77.0.2', int(sys.argv[1])), 20);"
         call += " c.send(b'x'); c.recv(9); c.close()"
         argv = (sys.executable, "-I", "-c", serve, str(port))
-        with subprocess.Popen(["ip", "netns", "exec", self.host(2), *argv], stdout=subprocess.PIPE) as server:
+        with subprocess.Popen(self.inside(2, *argv), stdout=subprocess.PIPE) as server:
             assert server.stdout is not None
             server.stdout.readline()
             try:
-                run("ip", "netns", "exec", self.host(1), sys.executable, "-I", "-c", call, str(port))
+                run(*self.inside(1, sys.executable, "-I", "-c", call, str(port)))
             except AssertionError:
                 server.kill()  # it would wait for ever
                 raise
@@ -427,8 +430,3 @@ def datapaths() -> tuple[str, ...]:
     except probes.ProbeFailed:
         return ("netdev",)
     return ("netdev", "system")
-
-
-def with_length(message: bytes) -> bytes:
-    """A message with the right length in its header."""
-    return message[:2] + struct.pack("!H", len(message)) + message[4:]

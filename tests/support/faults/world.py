@@ -49,9 +49,9 @@ class Streams:
         self._sources = [self._start(bench, 1, "source", "10.77.0.2", str(port)) for port in self.ports]
 
     def _start(self, bench: Bench, host: int, *argv: str) -> subprocess.Popen[str]:
-        inside = ("ip", "netns", "exec", bench.host(host), sys.executable, "-I", STREAM)
+        command = bench.inside(host, sys.executable, "-I", STREAM, *argv)
         return subprocess.Popen(
-            [*inside, *argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
     def running(self) -> bool:
