@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from sqlalchemy.exc import InterfaceError
 
 from flowdb.models import CommandRow
-from tests.support.dashboard.application import NAME, PASSWORD, log_in, make, token_of, told_in
+from tests.support.dashboard.application import NAME, PASSWORD, log_in, make, token_of
 from tests.support.database.rows import rows, wait_written
 from tests.support.waiting import wait_until
 from webui import cli
@@ -26,12 +26,6 @@ from webui.app import render
 from webui.config import WebSettings
 from webui.database import Database
 from webui.server import make_server, urls_of, yield_processors
-
-
-@pytest.fixture
-def recorded(tmp_path):
-    with told_in(tmp_path, seconds=20) as story:
-        yield story
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from tests.support.dashboard.application import make, told_in
+from tests.support.dashboard.application import make
 from tests.support.dashboard.incast_story import Story
 from tests.support.database.rows import wait_written
 from tests.support.waiting import wait_until
@@ -123,12 +123,6 @@ def test_an_error_shows_until_it_is_over(hub, pages):
 def test_an_unknown_page_cannot_be_watched(hub):
     with pytest.raises(NoSuchPage):
         hub.watch("/nothing")
-
-
-@pytest.fixture
-def recorded(tmp_path):
-    with told_in(tmp_path, seconds=20) as story:
-        yield story
 
 
 @pytest.fixture
