@@ -26,6 +26,7 @@ from transports.pacing_paths import (
     MOST_RATE_BPS,
     Address,
 )
+from weir_base.addresses import is_loopback
 
 MOST_ASKED = 64
 """The destinations in one request, as the dashboard limits them."""
@@ -127,7 +128,7 @@ class Controller:
             raise ControllerError(f"{url!r} is not a URL: {error}") from error
         if parts.scheme not in ("http", "https") or not self._host or parts.query or parts.username:
             raise ControllerError(f"{url!r}: give the URL of the dashboard, such as https://weir.example")
-        if parts.scheme == "http" and not _is_loopback(self._host):
+        if parts.scheme == "http" and not is_loopback(self._host):
             raise ControllerError(f"{url!r}: give https, because http would show the token on the way")
         if not token.isascii() or not token.isprintable():
             raise ControllerError("the token has characters that no token has: give the file that holds it")
@@ -195,10 +196,3 @@ def _tls(ca_file: Path | None) -> ssl.SSLContext:
 
 def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from pathlib import Path
 
 from pydantic import Field, IPvAnyNetwork, field_validator
 
+from weir_base.addresses import is_loopback
 from weir_base.settings import Section
 
 
@@ -66,7 +66,7 @@ class WebSettings(Section):
 
     @property
     def on_loopback(self) -> bool:
-        return _is_loopback(self.address[0])
+        return is_loopback(self.address[0])
 
     @property
     def open_to_read(self) -> bool:
@@ -90,10 +90,3 @@ def address_of(listen: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or int(port) > 0xFFFF:
         raise ValueError(f"{listen!r} is not ADDRESS:PORT, such as 127.0.0.1:8080 or [::1]:8080")
     return host, int(port)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
