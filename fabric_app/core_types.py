@@ -32,11 +32,15 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class LinkUp:
+    """Both ports of a link have heard each other's probes."""
+
     link: Link
 
 
 @dataclass(frozen=True, slots=True)
 class LinkDown:
+    """A link was lost: probes failed to arrive, or a port is down or was removed."""
+
     link: Link
 
 

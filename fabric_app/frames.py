@@ -95,12 +95,15 @@ Content: TypeAlias = Arp | Neighbour | Lease | Lldp | Segment | None
 
 @dataclass(frozen=True, slots=True)
 class Frame:
+    """A parsed Ethernet frame."""
+
     src_mac: str
     dst_mac: str
     content: Content
 
 
 def is_unicast(mac: str) -> bool:
+    """Whether a MAC address, as hexadecimal digits, is that of one interface."""
     return not int(mac[:2], 16) & 1
 
 

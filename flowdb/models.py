@@ -75,6 +75,8 @@ class RunRow(Base):
 
 
 class SwitchRow(Base):
+    """A switch. ``last_seen_ns``: when it connected or, if it is not connected, disconnected."""
+
     __tablename__ = "switches"
     dpid: Mapped[int] = mapped_column(DatapathId, primary_key=True)
     connected: Mapped[bool]
@@ -108,6 +110,8 @@ class LinkRow(Base):
 
 
 class HostRow(Base):
+    """A host, and the switch port behind which it is. ``last_seen_ns``: when it was learnt or changed."""
+
     __tablename__ = "hosts"
     mac: Mapped[str] = mapped_column(String(17), primary_key=True)
     ipv4: Mapped[str | None]

@@ -39,23 +39,31 @@ class _Command(BaseModel):
 
 
 class Release(_Command):
+    """End the clamps of a flow, named by its id or its 5-tuple."""
+
     kind: Literal["release"]
     flow: int | str
 
 
 class Protect(_Command):
+    """Never punish a flow, in either direction. ``on`` false ends that."""
+
     kind: Literal["protect"]
     flow: int | str
     on: bool = True
 
 
 class PunishByHand(_Command):
+    """Punish a flow with this window, whatever its rank is."""
+
     kind: Literal["punish"]
     flow: int | str
     window_bytes: int = Field(default=1, ge=1, le=LARGEST_WINDOW_BYTES)
 
 
 class PortPolicy(_Command):
+    """Use a policy at one port. None: the configured one."""
+
     kind: Literal["policy"]
     dpid: str = Field(pattern=r"^[0-9a-f]{16}$")
     port_no: int = Field(ge=1, le=0xFFFF_FFFF)

@@ -109,6 +109,8 @@ class Resume:
 
 
 class LiftReason(enum.StrEnum):
+    """Why a clamp ended, as the flow database and `weir why` state it."""
+
     NORMAL = "normal and burst over"
     LIMIT = "limit"
     CLOSED = "flow closed"

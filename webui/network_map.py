@@ -57,6 +57,8 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
+    """The map of a network. Positions and sizes are in units of the SVG image."""
+
     width: float
     height: float
     nodes: list[Node]

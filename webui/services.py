@@ -15,6 +15,8 @@ _EXTENSION = "weir"
 
 @dataclass(frozen=True, slots=True)
 class Services:
+    """What all requests of an application share."""
+
     settings: WebSettings
     database: Database
     hub: Hub

@@ -44,10 +44,12 @@ def scaled(value: float | None, unit: str) -> str:
 
 
 def rate(value: int | None) -> str:
+    """A rate in bit/s, with a decimal prefix."""
     return scaled(value, "bit/s")
 
 
 def size(value: int | None) -> str:
+    """A number of bytes, with a decimal prefix."""
     return scaled(value, "B")
 
 
@@ -71,6 +73,7 @@ def span(ns: int | None) -> str:
 
 
 def seconds(value: float | None) -> str:
+    """A duration in seconds, in the unit that fits it."""
     return span(None if value is None else round(value * NS_PER_S))
 
 

@@ -121,6 +121,8 @@ class Hop(View):
 
 
 class Alarm(View):
+    """An alarm or its end. ``repeats``: alarms of the port before it that led to no decision."""
+
     id: int
     port: PortName
     kind: str
@@ -212,6 +214,8 @@ class Link(View):
 
 
 class Host(View):
+    """A host, and the switch port behind which it is."""
+
     mac: str
     ipv4: str | None
     ipv6: str | None
@@ -283,26 +287,36 @@ class Page(View):
 
 
 class Flows(View):
+    """A page of flows, and the cursors of the pages beside it."""
+
     items: list[Flow]
     page: Page
 
 
 class Alarms(View):
+    """A page of alarms, and the cursors of the pages beside it."""
+
     items: list[Alarm]
     page: Page
 
 
 class Clamps(View):
+    """A page of clamps, and the cursors of the pages beside it."""
+
     items: list[Clamp]
     page: Page
 
 
 class Decisions(View):
+    """A page of decisions, and the cursors of the pages beside it."""
+
     items: list[Decision]
     page: Page
 
 
 class Commands(View):
+    """A page of commands, and the cursors of the pages beside it."""
+
     items: list[Command]
     page: Page
 

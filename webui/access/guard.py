@@ -17,6 +17,8 @@ _EXTENSION = "weir guard"
 
 @dataclass(frozen=True, slots=True)
 class Guard:
+    """What decides who may read and act: accounts, sessions and limits. One for each application."""
+
     settings: WebSettings
     accounts: Accounts
     sessions: Sessions
