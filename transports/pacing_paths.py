@@ -37,7 +37,6 @@ _SO_NETNS_COOKIE = 71
 _COOKIE_BITS = 64
 _MAPPED_BITS = 96
 """The bits of an IPv4-mapped address before the IPv4 address."""
-_ADDRESS_BYTES = 16
 
 _ffi = FFI()
 _ffi.cdef("""

@@ -10,7 +10,6 @@ NICIRA = 0x2320
 IN_PORT_1 = bytes.fromhex("8000000400000001")
 TCP = bytes.fromhex("80000a020800") + bytes.fromhex("8000140106")
 MASKED_METADATA = bytes.fromhex("80000510") + bytes(7) + b"\1" + bytes(7) + b"\xff"
-EXPERIMENTER_FIELD = bytes.fromhex("ffff0006") + (0x4F4E4600).to_bytes(4, "big") + b"\0\1"
 OXS_DURATION = bytes.fromhex("80020008") + bytes(8)
 OXS_PACKETS = bytes.fromhex("80020808") + bytes(8)
 ETHERNET_PROPERTY = struct.pack("!HH4x6I", 0, 32, 1, 2, 3, 4, 5, 6)
