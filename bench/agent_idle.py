@@ -91,7 +91,7 @@ def scripted() -> Iterator[tuple[str, int]]:
     def serve() -> None:
         with contextlib.suppress(OSError):
             controller.accept()
-            controller.sock.settimeout(None)  # type: ignore[union-attr]
+            controller.sock.settimeout(None)  # type: ignore[union-attr]  # accept() was called
             while True:
                 controller.receive()
 

@@ -11,7 +11,7 @@ from ryu.controller.handler import MAIN_DISPATCHER, set_ev_cls
 from bench.tally import Tally
 
 
-class CountingSwitch(SimpleSwitch13):  # type: ignore[misc]
+class CountingSwitch(SimpleSwitch13):  # type: ignore[misc]  # Ryu is untyped
     """The learning switch with a tally."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -19,7 +19,7 @@ class CountingSwitch(SimpleSwitch13):  # type: ignore[misc]
         self.tally = Tally()
         self.tally.begin()
 
-    @set_ev_cls(ofp_event.EventOFPPacketIn, MAIN_DISPATCHER)  # type: ignore[untyped-decorator]
+    @set_ev_cls(ofp_event.EventOFPPacketIn, MAIN_DISPATCHER)  # type: ignore[untyped-decorator]  # so is this
     def _packet_in_handler(self, ev: Any) -> None:
         super()._packet_in_handler(ev)
         self.tally.add(1, 0)

@@ -12,9 +12,11 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from ipaddress import IPv4Address
 from types import SimpleNamespace
+from typing import TypeVar
 
 import click
 from rich.console import Console
@@ -22,6 +24,7 @@ from rich.table import Table
 
 from openflow_ext import engine, registry, wire
 
+T = TypeVar("T")
 RUNS = 9
 TARGET_PER_S = 50_000
 
@@ -65,6 +68,10 @@ def receiver(name: str) -> Callable[[bytes], object]:
     return receive
 
 
+def each(call: Callable[[T], object], items: Sequence[T]) -> list[object]:
+    return [call(item) for item in items]
+
+
 def best_seconds(run: Callable[[], object]) -> float:
     taken = []
     for _ in range(RUNS):
@@ -84,12 +91,11 @@ def main(records: int, hosts: int, as_json: bool) -> None:
     values = reports(records, hosts)
     messages = [wire.encode_message(value) for value in values]
     runs: dict[str, Callable[[], object]] = {
-        "encode": lambda: [wire.encode_message(value) for value in values],
-        "decode": lambda: [wire.decode_message(data) for data in messages],
+        "encode": partial(each, wire.encode_message, values),
+        "decode": partial(each, wire.decode_message, messages),
     }
     for name in engine.ENGINES:
-        receive = receiver(name)
-        runs[f"receive, {name}"] = lambda receive=receive: [receive(data) for data in messages]  # type: ignore[misc]
+        runs[f"receive, {name}"] = partial(each, receiver(name), messages)
     rates = {what: round(records / best_seconds(run)) for what, run in runs.items()}
     if as_json:
         click.echo(json.dumps({"records": records, "hosts": hosts, "records_per_s": rates}))

@@ -15,7 +15,7 @@ def main(host: str, port: int, connections: int) -> None:
         ready.register(one, selectors.EVENT_WRITE)
     while True:
         for key, _ in ready.select():
-            key.fileobj.send(BLOCK)  # type: ignore[union-attr]
+            key.fileobj.send(BLOCK)  # type: ignore[union-attr]  # a socket was registered
 
 
 if __name__ == "__main__":

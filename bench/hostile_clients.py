@@ -50,8 +50,10 @@ def connections(port: int) -> None:
 
 def impostor(port: int, dpid: int) -> None:
     while True:
-        with contextlib.suppress(OSError), contextlib.closing(ScriptedSwitch(port, dpid)):  # type: ignore[no-untyped-call]
-            time.sleep(IMPOSTOR_PAUSE_S)
+        with contextlib.suppress(OSError):
+            switch = ScriptedSwitch(port, dpid)  # type: ignore[no-untyped-call]  # the tests are untyped
+            with contextlib.closing(switch):
+                time.sleep(IMPOSTOR_PAUSE_S)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import click
 
@@ -47,7 +49,7 @@ def timed(what: Callable[[], object]) -> float:
     return (time.perf_counter_ns() - start) / 1000
 
 
-def measure(count: int, policy: str) -> dict[str, object]:
+def measure(count: int, policy: str) -> dict[str, Any]:
     index = FlowIndex(SdtcpSettings(policy=policy).rank(set()))
     for flow in flows(count):
         index.add(flow)
@@ -58,14 +60,14 @@ def measure(count: int, policy: str) -> dict[str, object]:
     for _ in range(RUNS):
         now_ns += core.parameters.step_ns
         taken["choose"].append(timed(lambda: index.candidates(PORT, RANKED)))
-        taken["decide"].append(timed(lambda now_ns=now_ns: core.on_alarm(ALARM, now_ns)))  # type: ignore[misc]
+        taken["decide"].append(timed(partial(core.on_alarm, ALARM, now_ns)))
         held = index.get(chance.randrange(1, count + 1))
         assert held is not None  # noqa: S101 - all are there
         told = replace(held, sent_bytes=held.sent_bytes + 10**6, rate_bps=chance.randrange(10**9))
-        taken["change"].append(timed(lambda told=told: index.change(told)))  # type: ignore[misc]
+        taken["change"].append(timed(partial(index.change, told)))
     for flow_id in range(1, count + 1):
         if len(taken["lift"]) < RUNS and (held := index.get(flow_id)) and core.is_punished(flow_id):
-            taken["lift"].append(timed(lambda held=held: core.on_flow_closed(held)))  # type: ignore[misc]
+            taken["lift"].append(timed(partial(core.on_flow_closed, held)))
     return {"flows": count, **{f"{name}_us": of(values) for name, values in taken.items()}}
 
 
@@ -85,8 +87,8 @@ def main(largest: int, policy: str, as_json: bool) -> None:
     rows = [measure(size, policy) for size in sizes]
     first = rows[0]["decide_us"]
     for row in rows:
-        row["ratio"] = f"{row['decide_us'].median / first.median:.2f}"  # type: ignore[attr-defined]
-        row["ratio of log"] = f"{math.log(row['flows']) / math.log(SMALLEST):.2f}"  # type: ignore[arg-type]
+        row["ratio"] = f"{row['decide_us'].median / first.median:.2f}"
+        row["ratio of log"] = f"{math.log(row['flows']) / math.log(SMALLEST):.2f}"
     columns = ["flows", "choose_us", "decide_us", "lift_us", "change_us", "ratio", "ratio of log"]
     present(f"choosing a flow, {policy}", columns, rows, as_json)
 

@@ -49,7 +49,7 @@ class Base(DeclarativeBase):
     """Base of all models: an ``int`` has 64 bits, dicts and lists are JSON, constraints have names."""
 
     metadata = MetaData(naming_convention={"fk": "%(table_name)s_%(column_0_name)s_fkey"})
-    type_annotation_map = {int: BigInteger, dict[str, Any]: JSON, list[Any]: JSON}  # noqa: RUF012
+    type_annotation_map = {int: BigInteger, dict[str, Any]: JSON, list[Any]: JSON}  # noqa: RUF012 - SQLAlchemy's form
 
 
 def _index(name: str, *columns: str, where: ColumnElement[bool] | None = None) -> Index:

@@ -29,7 +29,8 @@ def from_plain(kind: type[Kind], values: Mapping[str, Any], where: str) -> Kind:
     """
     if not isinstance(values, Mapping):
         raise BadExperiment(f"{where}: want a table of keys and values, not {values!r}")
-    known: dict[str, Field[Any]] = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
+    of_kind: tuple[Field[Any], ...] = fields(kind)  # type: ignore[arg-type]  # `kind` is a dataclass
+    known = {one.name: one for one in of_kind}
     for name in values:
         if name not in known:
             raise BadExperiment(f"{where}: unknown key {name!r}; {_proposal(name, list(known))}")

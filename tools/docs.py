@@ -35,7 +35,7 @@ from weir_base.settings import Section
 PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))  # MkDocs loads this file by its path
 
-from tools import doc_checks  # noqa: E402
+from tools import doc_checks  # noqa: E402 - found by that path
 
 log = logging.getLogger(f"mkdocs.hooks.{__name__}")
 LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")

@@ -12,7 +12,7 @@ from flask import Flask, Response, request
 from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.datastructures import MultiDict
 from werkzeug.exceptions import HTTPException
-from werkzeug.routing import BaseConverter, IntegerConverter, RequestRedirect
+from werkzeug.routing import BaseConverter, IntegerConverter, Map, RequestRedirect
 from werkzeug.urls import uri_to_iri
 
 from flowdb.engine import FlowDbError
@@ -51,15 +51,15 @@ class _Dpid(BaseConverter):
 class _RowId(IntegerConverter):
     """A row's id, at most the largest integer that a JSON number holds exactly."""
 
-    def __init__(self, map_: object) -> None:
-        super().__init__(map_, max=2**53 - 1)  # type: ignore[arg-type]
+    def __init__(self, map_: Map) -> None:
+        super().__init__(map_, max=2**53 - 1)
 
 
 class _Uint32(IntegerConverter):
     """A port's number."""
 
-    def __init__(self, map_: object) -> None:
-        super().__init__(map_, max=2**32 - 1)  # type: ignore[arg-type]
+    def __init__(self, map_: Map) -> None:
+        super().__init__(map_, max=2**32 - 1)
 
 
 def create_app(settings: WebSettings, database_url: str) -> Flask:
@@ -97,7 +97,8 @@ def create_app(settings: WebSettings, database_url: str) -> Flask:
     for blueprint in (*page_blueprints(), live.blueprint, stream.blueprint, *api_blueprints()):
         app.register_blueprint(blueprint)
     app.add_url_rule(f"/static/{CHARTS}", "static_charts", charts)
-    app.wsgi_app = ForwardedAddresses(app.wsgi_app, settings.proxies)  # type: ignore[method-assign]
+    forwarded = ForwardedAddresses(app.wsgi_app, settings.proxies)
+    app.wsgi_app = forwarded  # type: ignore[method-assign]  # as Flask documents it
     return app
 
 

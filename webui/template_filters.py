@@ -13,6 +13,7 @@ from webui import navigation
 from webui.command_requests import POLICIES
 from webui.network_map import level
 from webui.queries.names import end, flow_name, switch_name
+from webui.views import Port
 from weir_base.port_counters import PORT_COUNTERS, PortCounter
 
 NONE = "\u2013"
@@ -113,9 +114,9 @@ def as_json(value: object) -> str:
 LEVELS = ("empty", "short", "filling", "long", "alarm")
 
 
-def queue_level(port: object) -> str:
+def queue_level(port: Port) -> str:
     """A word for the level of a port's queue."""
-    return LEVELS[level(port)]  # type: ignore[arg-type]
+    return LEVELS[level(port)]
 
 
 def install(app: Flask) -> None:

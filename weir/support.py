@@ -15,6 +15,7 @@ import tarfile
 import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
+from functools import partial
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
@@ -92,11 +93,10 @@ def parts(name: str | None, logs: Iterable[Path]) -> dict[str, Part]:
         "processes.txt": lambda: _output("ps", "-eo", "pid,etimes,time,rss,nlwp,comm"),
     }
     for unit in UNITS:
-        members[f"logs/{unit}.log"] = lambda unit=unit: _output(  # type: ignore[misc]  # unit is bound now
-            "journalctl", "--no-pager", "-o", "short-iso", "-n", str(LOG_LINES), "-u", unit
-        )
+        lines = ("-o", "short-iso", "-n", str(LOG_LINES), "-u", unit)
+        members[f"logs/{unit}.log"] = partial(_output, "journalctl", "--no-pager", *lines)
     for number, path in enumerate(logs):
-        members[f"logs/{number}-{path.name}"] = lambda path=path: _tail(path)  # type: ignore[misc]
+        members[f"logs/{number}-{path.name}"] = partial(_tail, path)
     return members
 
 

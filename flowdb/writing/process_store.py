@@ -77,7 +77,7 @@ class _WriterProcess:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         requests, replies = os.pipe(), os.pipe()
         self._requests: IO[bytes] = open(requests[1], "wb")  # noqa: SIM115 - closed by kill
-        self._replies: IO[bytes] = open(replies[0], "rb")  # noqa: SIM115
+        self._replies: IO[bytes] = open(replies[0], "rb")  # noqa: SIM115 - the same
         try:
             self._process = subprocess.Popen(
                 command, stdin=requests[0], stdout=replies[1], env=environment, start_new_session=True

@@ -25,7 +25,7 @@ class RoleRate(click.ParamType):  # type: ignore[type-arg]  # click 8.5 only
             self.fail(f"{value!r}: want ROLE=Mbit/s, e.g. trunk=1000", param, ctx)
 
 
-class Bytes(click.ParamType):  # type: ignore[type-arg]
+class Bytes(click.ParamType):  # type: ignore[type-arg]  # click 8.5 only
     """A number of bytes. 32KB and 1.5MB are decimal: 32,000 and 1,500,000 bytes."""
 
     name = "bytes"

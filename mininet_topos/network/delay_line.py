@@ -46,7 +46,7 @@ class Joint(NamedTuple):
     switch_side: str
 
 
-class LineNode(Node):  # type: ignore[misc]
+class LineNode(Node):  # type: ignore[misc]  # Mininet is untyped
     """The node that holds the line's namespace.
 
     A class of its own: Mininet notes in a node's class that it is set up, and derived classes inherit that.
@@ -75,7 +75,7 @@ class DelayLine:
         """The class of Mininet's links: a link of a host goes through the line."""
         line = self
 
-        class DelayedLink(Link):  # type: ignore[misc]
+        class DelayedLink(Link):  # type: ignore[misc]  # Mininet is untyped
             @classmethod
             def makeIntfPair(  # noqa: N802 - Mininet's name
                 cls,

@@ -56,7 +56,7 @@ class LabHost(Host):
 
     def set_route(self, **changes: int | str) -> None:
         """Change settings of the host's route (network/routes.py). Raises LabError."""
-        wanted = replace(self.route, **changes)  # type: ignore[arg-type]
+        wanted = replace(self.route, **changes)  # type: ignore[arg-type]  # each field has its own type
         if wanted == self.route:
             return
         ifname = self.defaultIntf().name

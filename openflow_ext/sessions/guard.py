@@ -22,6 +22,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from openflow_ext import engine
@@ -219,7 +220,7 @@ class TlsConnection:
         """As of a socket."""
         rest = memoryview(data)
         while rest:
-            rest = rest[self._when_ready(lambda rest=rest: self._connection.send(rest)) :]  # type: ignore[misc]
+            rest = rest[self._when_ready(partial(self._connection.send, rest)) :]
 
     def _when_ready(self, call: Callable[[], Any]) -> Any:
         while True:

@@ -16,12 +16,12 @@ in a set-field action (MOD_WINDOW and SET_WINDOW change a window).
 Each module's ``__all__`` lists its part of this interface. Other names are internal to the package.
 """
 
-from openflow_ext.wire.actions import *  # noqa: F403
-from openflow_ext.wire.codec import *  # noqa: F403
-from openflow_ext.wire.errors import *  # noqa: F403
-from openflow_ext.wire.flows import *  # noqa: F403
-from openflow_ext.wire.messages import *  # noqa: F403
-from openflow_ext.wire.openflow import *  # noqa: F403
-from openflow_ext.wire.port_counters import *  # noqa: F403
-from openflow_ext.wire.ports import *  # noqa: F403
-from openflow_ext.wire.types import *  # noqa: F403
+from openflow_ext.wire.actions import *
+from openflow_ext.wire.codec import *
+from openflow_ext.wire.errors import *
+from openflow_ext.wire.flows import *
+from openflow_ext.wire.messages import *
+from openflow_ext.wire.openflow import *
+from openflow_ext.wire.port_counters import *
+from openflow_ext.wire.ports import *
+from openflow_ext.wire.types import *

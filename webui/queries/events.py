@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import select
@@ -130,7 +130,10 @@ def _page(
     session: Session, statement: AnySelect, order: Order, cursor: Cursor | None, limit: int
 ) -> tuple[list[Any], Page]:
     rows = session.scalars(order.of(statement, cursor, limit)).all()
-    key: Callable[[Any], tuple[int, int]] = lambda row: (getattr(row, order.column.key), row.id)  # noqa: E731
+
+    def key(row: Any) -> tuple[int, int]:
+        return getattr(row, order.column.key), row.id
+
     return cut(rows, cursor, limit, key)
 
 

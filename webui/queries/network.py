@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from flowdb.flow import NS_PER_S
@@ -133,5 +133,5 @@ def _is_alive(run: RunRow, now_ns: int) -> bool:
     return run.ended_ns is None and abs(now_ns - run.last_seen_ns) < ALIVE_FOR_S * NS_PER_S
 
 
-def _count(session: Session, row: type, *conditions: object) -> int:
-    return session.scalar(select(func.count()).select_from(row).where(*conditions)) or 0  # type: ignore[arg-type]
+def _count(session: Session, row: type, *conditions: ColumnElement[bool]) -> int:
+    return session.scalar(select(func.count()).select_from(row).where(*conditions)) or 0

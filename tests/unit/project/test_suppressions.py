@@ -1,4 +1,7 @@
-"""Findings of ruff's security rules that lines suppress: each states its reason."""
+"""Findings of ruff and mypy that lines suppress: each line states its reason.
+
+A line of a test states it for ruff's security rules only.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from weir_base.paths import PROJECT
 
 SUPPRESSED = re.compile(r"#\s*(noqa|nosec)\b(?P<codes>[\s:]*[A-Z]+[0-9]+(,\s*[A-Z]+[0-9]+)*)?(?P<reason>.*)")
 SECURITY = re.compile(r"\bS[0-9]{3}\b")
+IGNORED = re.compile(r"#\s*(type: ignore\[[a-z,-]+\]|noqa: [A-Z]+[0-9]+)(?P<reason>.*)")
 
 
 def without_reason(line: str) -> bool:
@@ -31,6 +35,17 @@ def test_a_line_that_suppresses_a_security_rule_says_why() -> None:
         if "SUPPRESSED" not in line and without_reason(line)
     ]
     assert not found, 'write "# noqa: S101 - the reason"'
+
+
+def test_a_line_that_suppresses_any_finding_says_why() -> None:
+    found = [
+        f"{relative(path)}:{number}"
+        for path in python_sources()
+        if not path.is_relative_to(PROJECT / "tests")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if (ignored := IGNORED.search(line)) and not re.search(r"\w", ignored["reason"])
+    ]
+    assert not found, 'write "# type: ignore[misc]  # the reason"'
 
 
 def test_lines_with_and_without_a_reason_are_told_apart() -> None:

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -312,7 +313,7 @@ class Move:
             yield source
         for name, what in (("ack_counts", c.WEIR_MOVED_ACKS), ("list_counts", c.WEIR_MOVED_LIST_COUNTS)):
             source = self._source(name, what)
-            source.read = lambda name=name: self._sums(name)  # type: ignore[misc]
+            source.read = partial(self._sums, name)
             yield source
 
     def _source(self, name: str, what: Any, *, simple_count: bool = False) -> _Source:
