@@ -113,4 +113,3 @@ def test_a_receiver_that_delays_acks_otherwise_keeps_its_runt_segments(exchange:
     exchange.answer(acked_after_s=LATE_S)
     exchange.answer()  # at once, so it had waited for the ACK
     assert windows_after(exchange, [0.3, 0.3]) == [WITH_RUNT] * 2
-

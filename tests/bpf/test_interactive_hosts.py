@@ -77,9 +77,7 @@ def exchange(ends: tuple[socket.socket, socket.socket], chance: random.Random) -
     back.recv(len(QUERY), socket.MSG_WAITALL)
 
 
-def test_the_model_misses_no_interactive_connection(
-    hosts: tuple[Host, Host], plane: KernelDataPlane
-) -> None:
+def test_the_model_misses_no_interactive_connection(hosts: tuple[Host, Host], plane: KernelDataPlane) -> None:
     """Linux reports it by TCP_QUICKACK. The model may take a connection for interactive a little longer."""
 
     def observe(number: int) -> list[Seen]:
