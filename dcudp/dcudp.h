@@ -6,8 +6,8 @@
  * any thread and return at once, except dcudp_close. Events wait in a queue: poll the descriptor of dcudp_event_fd,
  * and call dcudp_next_event until it returns 0. The peers are held up while 16 MiB of events wait.
  *
- * A node belongs to the process that opened it. In a child process (fork) its functions fail, there are no events, and
- * dcudp_close frees its memory only.
+ * A node belongs to the process that opened it. In a child process (fork) its functions fail, dcudp_next_event returns
+ * 0, and dcudp_close frees its memory only.
  *
  * Functions that can fail return 0, or -1 and a sentence in `error`, which is always terminated.
  *

@@ -56,8 +56,8 @@ def claim_commands(
 ) -> list[Command]:
     """Claim the commands of some kinds that wait, oldest first.
 
-    Commands that waited too long are marked as failed. So are those whose arguments are not an object, because a
-    person wrote the row by hand. Their arguments become an empty object, which all readers can use.
+    Commands that waited too long are marked as failed. So are those whose arguments are not an object,
+    because a person wrote the row by hand. Their arguments become an empty object, which all readers can use.
     """
     unclaimed_ones = CommandRow.taken_ns.is_(None), CommandRow.kind.in_(kinds)
     columns = CommandRow.id, CommandRow.kind, CommandRow.asked_by, CommandRow.asked_ns

@@ -117,12 +117,14 @@ def test_an_end_without_a_folder_refuses_files(source: Path) -> None:
 
 def test_a_name_with_a_nul_is_refused_and_not_cut(source: Path, folder: Path) -> None:
     async def test() -> None:
-        async with await dcudp.listen(V4, Options(folder=folder)) as node:
-            async with await dcudp.connect(str(node.address)) as client:
-                with pytest.raises(DcudpError, match="NUL"):
-                    await client.send_file(source, "data\0.bin")
-                with pytest.raises(DcudpError, match="NUL"):
-                    await client.send_file(Path(f"{source}\0.old"), "old")
+        async with (
+            await dcudp.listen(V4, Options(folder=folder)) as node,
+            await dcudp.connect(str(node.address)) as client,
+        ):
+            with pytest.raises(DcudpError, match="NUL"):
+                await client.send_file(source, "data\0.bin")
+            with pytest.raises(DcudpError, match="NUL"):
+                await client.send_file(Path(f"{source}\0.old"), "old")
         assert list(folder.iterdir()) == []
 
     run(test())
@@ -260,16 +262,18 @@ def test_a_receiver_learns_that_a_file_is_over(source: Path, folder: Path) -> No
     (folder / "taken").write_bytes(b"another file")
 
     async def test() -> None:
-        async with await dcudp.listen(V4, Options(folder=folder)) as node:
-            async with await dcudp.connect(str(node.address)) as client:
-                server, seen = await node.accept(), list[FileState]()
-                server.on_file_progress = seen.append
-                await client.send_file(source)
-                with pytest.raises(TransferFailed):
-                    await client.send_file(source, "taken")
-                for _ in range(2):
-                    with suppress(TransferFailed):
-                        await server.receive_file()
+        async with (
+            await dcudp.listen(V4, Options(folder=folder)) as node,
+            await dcudp.connect(str(node.address)) as client,
+        ):
+            server, seen = await node.accept(), list[FileState]()
+            server.on_file_progress = seen.append
+            await client.send_file(source)
+            with pytest.raises(TransferFailed):
+                await client.send_file(source, "taken")
+            for _ in range(2):
+                with suppress(TransferFailed):
+                    await server.receive_file()
         assert [state.name for state in seen if state.is_over] == ["data.bin", "taken"]
 
     run(test())

@@ -42,7 +42,7 @@ SLEEPS = {
     ),
     "tests/bpf/test_clamp.py": (2, "programs read the clock at its last tick, and clamps expire with time"),
     "tests/bpf/test_adaptive_pacing.py": (1, "a connection that pauses for longer than an RTO"),
-    "tests/bpf/test_dctcp.py": (2, "a connection that is idle for longer than a retransmission timeout"),
+    "tests/bpf/test_dctcp.py": (3, "a connection that is idle for longer than a retransmission timeout"),
     "tests/bpf/test_dctcp_family.py": (1, "a connection is idle for longer than a retransmission timeout"),
     "tests/bpf/test_dctcp_plus.py": (1, "a pause, longer than an RTO, ends slow_time"),
     "tests/bpf/test_expiry.py": (4, "idle and hard timeouts of entries"),
