@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.data_plane.allowance_simulation import BUFFER_BYTES, SEGMENT_BYTES, Simulation, law_of
+from tests.support.data_plane.allowance_simulation import (
+    BUFFER_BYTES,
+    MOST_BYTES,
+    SEGMENT_BYTES,
+    Simulation,
+    law_of,
+)
 from tests.support.data_plane.host_c import compiled
 from weir_base import window as python
 
@@ -85,6 +91,18 @@ def test_the_link_is_full_and_its_queue_short_at_any_rtt(
     bdp_bytes = rtt_us * 1000 / 80
     bound = max(BUFFER_BYTES / 5, 10 * SEGMENT_BYTES, flows * SEGMENT_BYTES, 2 * jitter * bdp_bytes)
     assert link.queue_p95(end_ns / 2) <= bound
+
+
+@pytest.mark.parametrize("rtt_ns", [10_000, 10_000 * MS], ids=["10 us", "10 s"])
+def test_an_extreme_rtt_starves_no_flow_and_breaks_no_bound(law: Law, rtt_ns: int) -> None:
+    """At 10 us the link is full at once. At 10 s its BDP is 125 MB, towards which the allowance grows."""
+    flows, end_ns = 4, max(60 * MS, 40 * rtt_ns)
+    link = Simulation(law, lambda _: rtt_ns, flows)
+    link.run(end_ns)
+    allowances = [allowance for _, allowance, _ in link.sent]
+    assert min(allowances) >= flows * SEGMENT_BYTES
+    assert max(allowances) <= MOST_BYTES
+    assert link.utilisation(end_ns / 2, end_ns) >= min(0.99, 4 * link.utilisation(0, end_ns / 4))
 
 
 def test_an_rtt_that_grows_tenfold_is_followed_within_a_second(law: Law) -> None:
