@@ -40,12 +40,16 @@ def flowdb(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def sql_statements():
-    """The SQL statements that this process executes."""
+def sql_statements(tmp_path):
+    """The SQL statements that this process executes in the controller's database.
+
+    A dashboard of an earlier test may still query a database of its own.
+    """
     statements = []
 
-    def note(_connection, _cursor, statement, *_args):
-        statements.append(statement)
+    def note(connection, _cursor, statement, *_args):
+        if str(tmp_path) in str(connection.engine.url.database):
+            statements.append(statement)
 
     sql_event.listen(Engine, "before_cursor_execute", note)
     yield statements
