@@ -35,6 +35,18 @@ FULL = (5, 1)
 """The port that fills: of the third leaf, to the root."""
 
 
+def candidate(flow: Flow, at_ns: int) -> dict[str, object]:
+    """A flow in the ranking of a decision."""
+    return {
+        "flow_id": flow.id,
+        "flow": str(flow.key),
+        "age_s": round((at_ns - flow.opened_ns) / NS_PER_S, 3),
+        "sent_bytes": flow.sent_bytes,
+        "rate_bps": flow.rate_bps,
+        "state": flow.state.value,
+    }
+
+
 @dataclass
 class Story:
     """Writes an incast to ``db``; each part can be written alone, at a chosen time."""
@@ -157,17 +169,6 @@ class Story:
         queue_bytes = queue_pkts * 1500
         wc_bytes = (RATE_BPS * RTT_US // 8_000_000 + queue_bytes) // 10
         window = max(wc_bytes // 2, MSS)
-        ranking = [
-            {
-                "flow_id": one.id,
-                "flow": str(one.key),
-                "age_s": round((at_ns - one.opened_ns) / NS_PER_S, 3),
-                "sent_bytes": one.sent_bytes,
-                "rate_bps": one.rate_bps,
-                "state": one.state.value,
-            }
-            for one in self.flows[rank : rank + 4]
-        ]
         decision = self.db.insert(
             DecisionRow,
             alarm_id=alarm_id,
@@ -178,7 +179,7 @@ class Story:
             origin="alarm",
             policy="longest-lived-active",
             candidates=10 - rank,
-            ranking=ranking,
+            ranking=[candidate(one, at_ns) for one in self.flows[rank : rank + 4]],
             equation=3,
             capacity_bps=RATE_BPS,
             rtt_us=RTT_US,
