@@ -24,9 +24,10 @@ from typing import Any
 import click
 
 from bench import sandbox
-from bench.figures import present, quantile
+from bench.figures import present
 from bench.frames import ACK, Sender, frames
 from bench.oncall import OnCall
+from mininet_topos.results.summary import percentile
 from openflow_ext import wire
 from openflow_ext.switch.dataplane.interface import PortSettings, QueueEvent, QueueEventKind
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
@@ -184,7 +185,7 @@ def one_core_busy(busy: bool) -> Iterator[None]:
 def rows_of(took: Latencies) -> list[dict[str, Any]]:
     return [
         {"crossing to": what, "alarms": len(values)}
-        | {f"{name} us": round(quantile(values, part)) for name, part in (("p50", 0.5), ("p99", 0.99))}
+        | {f"{name} us": round(percentile(values, part)) for name, part in (("p50", 50), ("p99", 99))}
         | {"max us": round(max(values))}
         for what, values in took.items()
     ]

@@ -36,13 +36,14 @@ from typing import Any
 
 import click
 
-from bench.figures import present, quantile
+from bench.figures import present
 from bench.hostile_hosts import ATTACKS, Scene
 from bench.temporary import temporary_folder
 from fabric_app.tables import LAYOUTS
 from flowdb.models import AlarmRow
 from mininet_topos.experiments.experiment import Case, Experiment
 from mininet_topos.network.lab_network import Network, network_apart
+from mininet_topos.results.summary import percentile
 from mininet_topos.running.traffic_programs import SINK_PORT, WORKER_PORT
 from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
 from tests.support.lab.stage import Stage, in_host, stage
@@ -211,7 +212,7 @@ def row(scheme: str, attack: str, pairs: Sequence[tuple[Session, Session]]) -> d
         "honest": f"{statistics.median(honest):.2f}, {min(honest):.2f}",
         "gain": f"{statistics.median(gains):.2f}, {max(gains):.2f}",
         "stock gain": f"{statistics.median(stock_gains):.2f}, {max(stock_gains):.2f}",
-        "alarm": round(quantile(alarms, 0.99) / quantile(quiet, 0.99), 2) if alarms and quiet else "",
+        "alarm": round(percentile(alarms, 99) / percentile(quiet, 99), 2) if alarms and quiet else "",
         "alarms": len(alarms),
         "entries": max(visit.attack.entries - visit.before.entries for visit in visits),
         "flows": max(visit.attack.flows for visit in visits),

@@ -36,10 +36,11 @@ from typing import Any
 
 import click
 
-from bench.figures import present, quantile
+from bench.figures import present
 from bench.temporary import temporary_folder
 from flowdb.db import FlowDb
 from flowdb.flow import FiveTuple, Flow, Hop
+from mininet_topos.results.summary import percentile
 from openflow_ext import wire
 from sdtcp_app.config import SdtcpSettings
 from sdtcp_app.stage import STAGE
@@ -253,12 +254,12 @@ def floods(switch: Switch, count: int) -> list[dict[str, Any]]:
         quiet = calm(switch, PORTS - 1)
         flood = Flood(switch)
         flooded = calm(switch, PORTS - 1, flood.until)
-        ratio = quantile(flooded, 0.99) / quantile(quiet, 0.99)
+        ratio = percentile(flooded, 99) / percentile(quiet, 99)
         rows.append(row(f"quiet {number + 1}", quiet))
         rows.append(row(f"flood {number + 1}", flooded, ratio=f"{ratio:.2f}"))
         every["quiet"] += quiet
         every["flood"] += flooded
-    ratio = quantile(every["flood"], 0.99) / quantile(every["quiet"], 0.99)
+    ratio = percentile(every["flood"], 99) / percentile(every["quiet"], 99)
     return [*rows, row("all quiet", every["quiet"]), row("all flood", every["flood"], ratio=f"{ratio:.2f}")]
 
 
@@ -299,7 +300,7 @@ def _rss_mb(pid: int | str) -> int:
 
 
 def row(phase: str, taken: list[float], **more: Any) -> dict[str, Any]:
-    figures = {f"p{part}_ms": f"{quantile(taken, part / 100):.2f}" for part in (50, 95, 99)}
+    figures = {f"p{part}_ms": f"{percentile(taken, part):.2f}" for part in (50, 95, 99)}
     return {"phase": phase, "alarms": len(taken), **figures, "max_ms": f"{max(taken):.2f}", **more}
 
 

@@ -36,12 +36,6 @@ class Spread:
         return f"{self.median:.{digits}f} ({self.least:.{digits}f} to {self.most:.{digits}f})"
 
 
-def quantile(values: Sequence[float], part: float) -> float:
-    """The value that a part of the values (0 to 1) do not exceed."""
-    ranked = sorted(values)
-    return ranked[min(int(len(ranked) * part), len(ranked) - 1)]
-
-
 def cpu_s(pid: int) -> float:
     """The CPU time that a process has used, in seconds."""
     return cpu_ticks(pid) / os.sysconf("SC_CLK_TCK")

@@ -41,7 +41,8 @@ import click
 from pyroute2 import netns
 
 from bench import sandbox
-from bench.figures import Spread, present, quantile
+from bench.figures import Spread, present
+from mininet_topos.results.summary import percentile
 from tests.support.agent.switch_bench import Agent, OpenVSwitch, open_vswitch
 from tests.support.controllers.processes import free_port
 from tests.support.waiting import wait_until
@@ -322,8 +323,8 @@ def rows(found: Rounds) -> Iterator[dict[str, Any]]:
             "case": name,
             "senders": count,
             "connections": len(taken_us),
-            "first p50 us": quantile(taken_us, 0.5),
-            "first p99 us": quantile(taken_us, 0.99),
+            "first p50 us": percentile(taken_us, 50),
+            "first p99 us": percentile(taken_us, 99),
             "first added": Spread.of(first),
             "next added": Spread.of(following),
             "alone": Spread.of(alone),

@@ -27,7 +27,7 @@ from typing import Any, cast
 import click
 from sqlalchemy import func, select
 
-from bench.figures import cpu_s, present, quantile
+from bench.figures import cpu_s, present
 from bench.temporary import temporary_folder
 from fabric_app.events import EventFlowClosed
 from flowdb import schema
@@ -41,6 +41,7 @@ from flowdb.writing.command_inbox import CommandInbox
 from flowdb.writing.process_store import ProcessStore
 from flowdb.writing.run_store import RunSpec
 from flowdb.writing.store import StoreCounters
+from mininet_topos.results.summary import percentile
 from openflow_ext import wire
 from sdtcp_app.app import SdtcpApp
 from tests.support.database.postgres import Postgres
@@ -172,14 +173,14 @@ def measure(
         "events/s": round((load.opened + load.closed - before) / passed_s),
         "lost": "-" if name == "none" else _missing(url, load, hops) + db.counters.lost,
         "lag max ms": round(max(load.lags_ms)),
-        "lag p50 ms": round(quantile(load.lags_ms, 0.5)),
+        "lag p50 ms": round(percentile(load.lags_ms, 50)),
         "own CPU": own,
         "writer CPU": writer,
         "server CPU": its,
-        "alarm p50 us": round(quantile(idle_us, 0.5)),
-        "p50 loaded": round(quantile(load.alarm_us, 0.5)),
-        "alarm p99 us": round(quantile(idle_us, 0.99)),
-        "p99 loaded": round(quantile(load.alarm_us, 0.99)),
+        "alarm p50 us": round(percentile(idle_us, 50)),
+        "p50 loaded": round(percentile(load.alarm_us, 50)),
+        "alarm p99 us": round(percentile(idle_us, 99)),
+        "p99 loaded": round(percentile(load.alarm_us, 99)),
     }
 
 

@@ -36,11 +36,12 @@ import click
 
 from bench import sandbox
 from bench.data_plane import sccp_rules
-from bench.figures import Spread, busy_cpus, idle_s, present, quantile
+from bench.figures import Spread, busy_cpus, idle_s, present
 from mininet_topos.experiments.experiment import Case
 from mininet_topos.measurement.counters import parse_proc_net
 from mininet_topos.measurement.queue_probe import QueueProbe
 from mininet_topos.network.shaping import OFFLOADS_OFF, Bottleneck, read_queue, shape
+from mininet_topos.results.summary import percentile
 from openflow_ext.switch.dataplane.interface import HostSettings, NoShare, PortSettings, SweepTimes
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
 from sccp_app import lab_schemes
@@ -254,14 +255,14 @@ def row(name: str, case: Case, turns: Sequence[Turn]) -> dict[str, Any]:
     """A table's row: all queries of a scheme in a case."""
     ideal_ms = case.ideal_ms(RATE_BPS / 1e6)
     took = [query for one in turns for query in one.queries_ms]
-    medians = [quantile(one.queries_ms, 0.5) / ideal_ms for one in turns]
+    medians = [percentile(one.queries_ms, 50) / ideal_ms for one in turns]
     return {
         "case": case.title,
         "scheme": name,
         "queries": len(took),
         "ideal ms": round(ideal_ms, 2),
         "x ideal": Spread.of(medians),
-        "p99 x ideal": round(quantile(took, 0.99) / ideal_ms, 2),
+        "p99 x ideal": round(percentile(took, 99) / ideal_ms, 2),
         "worst ms": round(max(took), 1),
         "drops": sum(one.drops for one in turns),
         "timeouts": sum(one.timeouts for one in turns),

@@ -31,8 +31,9 @@ from typing import Any
 
 import click
 
-from bench.figures import cpu_s, present, quantile
+from bench.figures import cpu_s, present
 from bench.temporary import temporary_folder
+from mininet_topos.results.summary import percentile
 from openflow_ext import wire
 from openflow_ext.switch.openflow import messages as of
 from openflow_ext.switch.openflow.bridge import Bridge
@@ -204,10 +205,10 @@ def latency(messages: int) -> list[dict[str, Any]]:
         for near, _ in pairs.values():
             near.shutdown(socket.SHUT_WR)
         took = {name: sorted(reader.recv()) for name, reader in readers.items()}
-    added = {name: quantile(values, 0.5) - quantile(took["direct"], 0.5) for name, values in took.items()}
+    added = {name: percentile(values, 50) - percentile(took["direct"], 50) for name, values in took.items()}
     return [
-        {"way": name, "messages": len(values), "p50 us": round(quantile(values, 0.5))}
-        | {"p99 us": round(quantile(values, 0.99)), "added us": round(added[name])}
+        {"way": name, "messages": len(values), "p50 us": round(percentile(values, 50))}
+        | {"p99 us": round(percentile(values, 99)), "added us": round(added[name])}
         for name, values in took.items()
     ]
 

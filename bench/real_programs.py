@@ -24,7 +24,7 @@ from typing import Any
 
 import click
 
-from bench.figures import present, quantile
+from bench.figures import present
 from bench.iperf_flows import long_flows
 from bench.real_services import SERVICES, Query, Service
 from bench.star_turns import refuse_transports
@@ -33,6 +33,7 @@ from mininet_topos.experiments.experiment import Case, Experiment
 from mininet_topos.experiments.schemes import scheme_of
 from mininet_topos.network.lab_network import Network, network_apart
 from mininet_topos.network.shaping import read_queue
+from mininet_topos.results.summary import percentile
 from mininet_topos.running.scheme_programs import running
 
 GAP_S = 0.1
@@ -66,7 +67,7 @@ def row(name: str, turns: Sequence[dict[str, Any]], experiment: Experiment) -> d
         "scheme": name,
         "queries": len(factors),
         "x ideal p50": round(statistics.median(factors), 3),
-        "p99": round(quantile(factors, 0.99), 3),
+        "p99": round(percentile(factors, 99), 3),
         "longest": round(max(factors), 3),
         "drops": sum(one["drops"] for one in turns),
         "other Mbit/s": round(rate, 1) if case.background else None,

@@ -24,9 +24,10 @@ import click
 from bench import sandbox
 from bench.alarm_latency import K_PKTS, PATIENCE_S, RTT_US, SO_TIMESTAMPNS, burst, one_core_busy, shape
 from bench.data_plane import BRIDGE, OFPORT, PEER, PORT, mod_window
-from bench.figures import present, quantile
+from bench.figures import present
 from bench.frames import ACK, SYN, Sender, frames
 from bench.oncall import OnCall
+from mininet_topos.results.summary import percentile
 from openflow_ext.switch.dataplane.interface import PortSettings, QueueEvent, QueueEventKind
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
 
@@ -145,10 +146,10 @@ def _figures(
 
 
 def rows_of(took: dict[str, list[float]]) -> list[dict[str, Any]]:
-    parts = (("p50", 0.5), ("p99", 0.99))
+    parts = (("p50", 50), ("p99", 99))
     return [
         {"what": f"{name}, {'ACKs' if name == 'late' else 'us'}", "crossings": len(values)}
-        | {part: round(quantile(values, share), 1) for part, share in parts}
+        | {part: round(percentile(values, percent), 1) for part, percent in parts}
         | {"max": round(max(values), 1)}
         for name, values in took.items()
     ]

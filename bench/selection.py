@@ -20,9 +20,10 @@ from typing import Any
 
 import click
 
-from bench.figures import Spread, present, quantile
+from bench.figures import Spread, present
 from flowdb.flow import FiveTuple, Flow, Hop, PortKey
 from flowdb.index import FlowIndex
+from mininet_topos.results.summary import percentile
 from sdtcp_app.config import SdtcpSettings
 from sdtcp_app.core import RANKED, Sdtcp
 from sdtcp_app.core_types import Alarm
@@ -73,7 +74,7 @@ def measure(count: int, policy: str) -> dict[str, Any]:
 
 def of(values: list[float]) -> Spread:
     """The median, with the span of 90 % of the values."""
-    return Spread(quantile(values, 0.5), quantile(values, 0.05), quantile(values, 0.95), len(values))
+    return Spread(percentile(values, 50), percentile(values, 5), percentile(values, 95), len(values))
 
 
 @click.command(help=__doc__)

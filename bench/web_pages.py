@@ -23,12 +23,13 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from bench import web_fill
-from bench.figures import present, quantile
+from bench.figures import present
 from bench.temporary import temporary_folder
 from flowdb.config import database_url
 from flowdb.engine import open_engine
 from flowdb.flow import NS_PER_S
 from flowdb.models import ClampRow, FlowRow
+from mininet_topos.results.summary import percentile
 from tests.support.database.postgres import Postgres
 from webui.app import create_app
 from webui.config import WebSettings
@@ -106,7 +107,7 @@ def main(db: str | None, postgres: bool, flows: int, samples: int, runs: int, as
                 if answer.status_code != 200:
                     raise click.ClickException(f"{address}: {answer.status_code}: {answer.text[:500]}")
             kept = times[1:]
-            figures = {"p50 ms": quantile(kept, 0.5), "p95 ms": quantile(kept, 0.95), "max ms": max(kept)}
+            figures = {"p50 ms": percentile(kept, 50), "p95 ms": percentile(kept, 95), "max ms": max(kept)}
             rows.append({"page": name} | {key: round(value, 1) for key, value in figures.items()})
     title = f"The dashboard's pages, {url.partition(':')[0]}, {flows:,} flows, {samples:,} samples"
     present(title, list(rows[0]), rows, as_json)

@@ -33,11 +33,12 @@ from urllib.parse import quote
 import click
 
 from bench.decision_latency import Switch, calm, controller, remember
-from bench.figures import Spread, present, quantile
+from bench.figures import Spread, present
 from bench.temporary import temporary_folder
 from bench.web_fill import know_tables
 from flowdb import schema
 from flowdb.engine import open_engine
+from mininet_topos.results.summary import percentile
 from tests.support.dashboard.browser import dashboard
 from tests.support.database.postgres import Postgres
 from webui.server import yield_processors
@@ -144,7 +145,7 @@ def one_round(switch: Switch) -> dict[str, float]:
     """The times from alarms to their answers, in ms."""
     taken = calm(switch)
     switch.serve(time.perf_counter() + SETTLE_S)
-    return {f"p{part}_ms": quantile(taken, part / 100) for part in (50, 95, 99)}
+    return {f"p{part}_ms": percentile(taken, part) for part in (50, 95, 99)}
 
 
 def row(name: str, rounds: Sequence[dict[str, float]], **more: Any) -> dict[str, Any]:
