@@ -461,6 +461,7 @@ def test_a_load_without_end_does_not_end_the_node() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Using fork:DeprecationWarning")  # of eventlet, if it is imported
 def test_a_child_process_leaves_the_node_to_its_parent() -> None:
     """A fork copies the memory of a node and not its thread, for which a child would wait for ever."""
 
