@@ -166,7 +166,7 @@ class Recorder:
             origin=origin,
             policy=_POLICIES.get(decision.equation, policy),
             candidates=decision.candidates,
-            ranking=[_ranked(self._counted(one), now_ns) for one in decision.ranking],
+            ranking=[ranking_entry(self._counted(one), now_ns) for one in decision.ranking],
             equation=int(decision.equation),
             capacity_bps=decision.capacity_bps,
             rtt_us=decision.rtt_us,
@@ -240,8 +240,8 @@ def _place(decision: Punish | Lift) -> Place:
     return decision.flow.id, decision.switch
 
 
-def _ranked(flow: Flow, now_ns: int) -> dict[str, Any]:
-    """A candidate, with the values that policies rank by."""
+def ranking_entry(flow: Flow, now_ns: int) -> dict[str, Any]:
+    """A candidate, with the values that policies rank by, as the flow database holds it."""
     return {
         "flow_id": flow.id,
         "flow": str(flow.key),

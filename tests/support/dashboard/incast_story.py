@@ -25,6 +25,7 @@ from flowdb.models import (
     SwitchRow,
 )
 from sdtcp_app.config import SdtcpSettings
+from sdtcp_app.recorder import ranking_entry
 
 SPINES, LEAVES, HOSTS = (1, 2), (3, 4, 5), 4
 RATE_BPS = 1_000_000_000
@@ -33,18 +34,6 @@ MSS = 1448
 ROOT = "10.0.5.1"
 FULL = (5, 1)
 """The port that fills: of the third leaf, to the root."""
-
-
-def candidate(flow: Flow, at_ns: int) -> dict[str, object]:
-    """A flow in the ranking of a decision."""
-    return {
-        "flow_id": flow.id,
-        "flow": str(flow.key),
-        "age_s": round((at_ns - flow.opened_ns) / NS_PER_S, 3),
-        "sent_bytes": flow.sent_bytes,
-        "rate_bps": flow.rate_bps,
-        "state": flow.state.value,
-    }
 
 
 @dataclass
@@ -179,7 +168,7 @@ class Story:
             origin="alarm",
             policy="longest-lived-active",
             candidates=10 - rank,
-            ranking=[candidate(one, at_ns) for one in self.flows[rank : rank + 4]],
+            ranking=[ranking_entry(one, at_ns) for one in self.flows[rank : rank + 4]],
             equation=3,
             capacity_bps=RATE_BPS,
             rtt_us=RTT_US,
