@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import Text, cast, insert, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.orm import Session
 
@@ -61,12 +62,13 @@ def claim_commands(
     """
     unclaimed_ones = CommandRow.taken_ns.is_(None), CommandRow.kind.in_(kinds)
     columns = CommandRow.id, CommandRow.kind, CommandRow.asked_by, CommandRow.asked_ns
-    waiting = select(*columns).where(*unclaimed_ones).order_by(CommandRow.id)
+    as_text = cast(CommandRow.arguments, Text).label("arguments")  # so that the text of one row fails alone
+    waiting = select(*columns, as_text).where(*unclaimed_ones).order_by(CommandRow.id)
     claimed = []
     for row in connection.execute(waiting).all():
         values: dict[str, Any] = {"taken_ns": now_ns, "taken_run_id": run_id}
         failed = {"done_ns": now_ns, "succeeded": False}
-        arguments = _arguments(connection, row.id)
+        arguments = _arguments(row.arguments)
         if arguments is None:
             values |= failed | {"arguments": {}, "outcome": "its arguments are not a JSON object"}
         elif now_ns - row.asked_ns > EXPIRES_AFTER_S * NS_PER_S:
@@ -78,10 +80,10 @@ def claim_commands(
     return claimed
 
 
-def _arguments(connection: Connection, command_id: int) -> dict[str, Any] | None:
+def _arguments(text: str) -> dict[str, Any] | None:
     """The arguments of a command; None if they are not a JSON object. SQLite keeps any text."""
     try:
-        found = connection.execute(select(CommandRow.arguments).where(CommandRow.id == command_id)).scalar()
+        found = json.loads(text)
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
