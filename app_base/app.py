@@ -26,7 +26,7 @@ from openflow_ext.engine import (
     ofproto_v1_5,
     set_ev_cls,
 )
-from weir_base.log_limit import LogLimit
+from weir_base.log_limit import LogLimit, more_held_back
 from weir_base.settings import Section, load_or_exit
 
 registry.install()
@@ -156,8 +156,7 @@ class ControllerApp(App, Generic[SettingsT]):
         """Log ``text`` about a message of a switch. The switch may send any number of such messages."""
         held_back = self._warnings.passes(dpid, time.monotonic())
         if held_back is not None:
-            more = f" ({held_back} more were not logged)" if held_back else ""
-            self.logger.warning("%s%s", text, more)
+            self.logger.warning("%s%s", text, more_held_back(held_back))
 
     def switch_connected(self, datapath: Any) -> None:
         """A session with a switch began; ``datapaths`` has it."""

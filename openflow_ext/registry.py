@@ -37,7 +37,7 @@ from openflow_ext.registry_classes import (
 )
 from openflow_ext.sessions import guard, handler_errors
 from openflow_ext.sessions.guard import ended_sessions as ended_sessions
-from weir_base.log_limit import LogLimit
+from weir_base.log_limit import LogLimit, more_held_back
 
 LOG = logging.getLogger(__name__)
 
@@ -196,7 +196,7 @@ def _drop(datapath: Any, msg_type: int, error: Exception) -> None:
             dpid,
             datapath.address,
             repr(engine_error) if engine_error else error,
-            f" ({held_back} more were not logged)" if held_back else "",
+            more_held_back(held_back),
             exc_info=engine_error,
         )
     if msg_type == message_check.OFPT_HELLO:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 
+def more_held_back(count: int) -> str:
+    """The end of a line before which ``count`` lines were held back."""
+    return f" ({count} more were not logged)" if count else ""
+
+
 class LogLimit:
     """Lets one line about a key pass in ``interval_s``. Beyond ``most_keys`` keys it forgets the oldest."""
 

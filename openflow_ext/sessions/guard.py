@@ -28,7 +28,7 @@ from typing import Any
 from openflow_ext import engine
 from openflow_ext.native_threads import has_native_threads
 from openflow_ext.sessions.core import Claim, End, Sessions
-from weir_base.log_limit import LogLimit
+from weir_base.log_limit import LogLimit, more_held_back
 
 LOG = logging.getLogger(__name__)
 
@@ -191,8 +191,7 @@ class Guard:
         with self._lock:
             held_back = self._log_limit.passes(_host(address), time.monotonic())
         if held_back is not None:
-            more = f" ({held_back} more were not logged)" if held_back else ""
-            LOG.warning("%s: %s%s", address, text, more)
+            LOG.warning("%s: %s%s", address, text, more_held_back(held_back))
 
 
 class TlsConnection:

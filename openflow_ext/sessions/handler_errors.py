@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
-from weir_base.log_limit import LogLimit
+from weir_base.log_limit import LogLimit, more_held_back
 
 LOG_EVERY_S = 1.0
 
@@ -23,7 +23,7 @@ class _Limit(logging.Filter):
         app_handler_and_event = str(record.args)
         held_back = self._lines.passes(app_handler_and_event, time.monotonic())
         if held_back:
-            record.msg = f"{record.msg} ({held_back} more were not logged)"
+            record.msg = f"{record.msg}{more_held_back(held_back)}"
         return held_back is not None
 
 
