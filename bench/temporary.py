@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
+
+from mininet_topos.cli.terminal import Terminated, signals_unwind
 
 
 @contextmanager
@@ -18,16 +17,8 @@ def temporary_folder() -> Iterator[Path]:
 
     For the main thread.
     """
-
-    def end(number: int, _frame: FrameType | None) -> NoReturn:
-        sys.exit(128 + number)
-
-    numbers = [signal.SIGTERM, signal.SIGHUP]
-    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, end) for number in heard}
     try:
-        with tempfile.TemporaryDirectory() as name:
+        with signals_unwind(), tempfile.TemporaryDirectory() as name:
             yield Path(name)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    except Terminated as signalled:
+        sys.exit(128 + signalled.args[0])

@@ -13,14 +13,9 @@ from pathlib import Path
 import pytest
 
 from mininet_topos.machine.commands import built
+from tests.support.controllers.processes import free_port
 
 SOFT_LIMIT, CONNECTIONS = 32, 100
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager
