@@ -248,7 +248,8 @@ static __always_inline void packet_note_departure(struct packet *p, const struct
 	p->flow->out_bytes += q->frame_len;
 	packet_note_numbers(p, q, WEIR_EGRESS);
 	if (q->segment.payload && p->flow->flags & WEIR_ESTABLISHED &&
-	    flow_note_payload(p->flow, p->port, p->state, q->segment.src, packet_segment_payload(q), q->now_ns))
+	    flow_note_payload(p->flow, p->port, p->state, q->segment.src, packet_segment_payload(q),
+			      q->segment.flags & TCP_PSH, q->now_ns))
 		packet_report_resumed(p, q);
 }
 

@@ -210,10 +210,11 @@ static __always_inline void flow_note_request(struct weir_flow *flow, const stru
  */
 static __always_inline bool flow_note_payload(struct weir_flow *flow, const struct weir_port *port,
 					      struct weir_port_state *state, const __u32 *host, __u32 segment,
-					      __u64 now_ns)
+					      bool pushed, __u64 now_ns)
 {
 	if (segment > flow->max_payload)
 		flow->max_payload = segment;
+	share_note_answer(flow, segment, flow_runt_bytes(flow), pushed);
 	if (flow->delayed_ack_us && flow_now_us() - flow->delayed_ack_us < RESUME_US) {
 		flow_join(flow, WEIR_DELAYS_ACKS);
 		flow_grant_larger(flow, port, state, flow->max_payload);

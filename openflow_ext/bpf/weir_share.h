@@ -255,14 +255,36 @@ static __always_inline void share_note_request(struct weir_flow *flow)
 }
 
 /*
- * True if the flow is in the midst of a round. The answer to a request belongs to the next round, also if the flow's
- * last payload was a moment ago: the others of that round may receive their requests now, while the flows that still
- * send are few.
+ * Payload of the flow leaves by the port. An answer seems to end with a pushed segment that is shorter than others, but
+ * longer than a runt segment beside a full one. The end of an answer that is a whole number of segments is not seen.
+ */
+static __always_inline void share_note_answer(struct weir_flow *flow, __u32 segment, __u32 runt_bytes, bool pushed)
+{
+	if (pushed && segment < flow->max_payload && segment != runt_bytes)
+		flow_join(flow, WEIR_ANSWERED);
+	else if (flow->member & WEIR_ANSWERED)
+		flow_leave(flow, WEIR_ANSWERED);
+}
+
+/*
+ * The flow waits for the next round: its receiver has asked for an answer, or has acknowledged the end of one. Linux
+ * keeps the window of that ACK if the request has a lower one, because both have the same sequence number
+ * (docs/decisions/0118-windows-of-requests.md).
+ */
+static __always_inline bool share_waits(const struct weir_flow *flow)
+{
+	return flow->flags & WEIR_ASKED ||
+	       (flow->member & WEIR_ANSWERED && flow->remote_edges.end == flow->local_edges.ack);
+}
+
+/*
+ * True if the flow is in the midst of a round. An answer belongs to the next round, also if the flow's last payload was
+ * a moment ago: the others of that round may receive their requests now, while the flows that still send are few.
  */
 static __always_inline bool share_is_in_round(const struct weir_flow *flow, const struct weir_port *port,
 					      const struct weir_port_state *state, __u64 now_ns)
 {
-	return !(flow->flags & WEIR_ASKED) && share_is_active(flow, port, state, now_ns);
+	return !share_waits(flow) && share_is_active(flow, port, state, now_ns);
 }
 
 /* The flow sends payload. It is counted at its first in a turn. */

@@ -290,7 +290,8 @@ enum weir_member {
 	WEIR_SENDS_RUNTS = 4,     /* a window of one segment is a step larger, so that a runt segment comes with it */
 	WEIR_SAW_FOUR = 8,        /* the remote host has seen a window of four segments (floor_with_runt) */
 	WEIR_INTERACTIVE = 16, /* its receiver takes the connection for interactive, and delays its ACKs (weir_ato.h) */
-	WEIR_DELAYS_ACKS = 32  /* its receiver delays its ACKs for another reason (flow_note_ack) */
+	WEIR_DELAYS_ACKS = 32, /* its receiver delays its ACKs for another reason (flow_note_ack) */
+	WEIR_ANSWERED = 64     /* its last payload ended an answer, as far as the port can see (share_note_answer) */
 };
 
 /* Where in `member` more than the least time is that a receiver delays an ACK, in ms (weir_ato.h). */

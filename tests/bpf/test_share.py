@@ -10,7 +10,7 @@ import pytest
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
 from tests.support.data_plane.bench import PORT, Bench, reverse
-from tests.support.data_plane.packets import ACK, FIN, SYN, Offer, Segment, window_of
+from tests.support.data_plane.packets import ACK, FIN, PSH, SYN, Offer, Segment, window_of
 
 pytestmark = pytest.mark.beside_others
 
@@ -105,6 +105,21 @@ def test_the_answer_to_a_request_belongs_to_the_next_round(shared: Bench) -> Non
     with shared.changed_state() as state:
         state.next_growth_ns = 0
     assert window_bytes(shared, 0) == pytest.approx(ALONE_BYTES, rel=0.01)
+
+
+def test_the_end_of_an_answer_has_the_share_of_the_next_round(shared: Bench) -> None:
+    """A pushed segment shorter than others ends it. Linux would ignore a lower window in the next request."""
+    whole = reverse(flow(0))
+    shared.egress(replace(whole, payload=bytes(PAYLOAD)))
+    seen = replace(flow(0), ack=flow(0).ack + PAYLOAD)
+    assert window_of(shared.ingress(seen), seen) << 7 == pytest.approx(ALONE_BYTES, rel=0.01)
+    last = replace(whole, seq=whole.seq + PAYLOAD, payload=bytes(PAYLOAD - 1), flags=ACK | PSH)
+    shared.egress(last)
+    assert window_of(shared.ingress(seen), seen) << 7 == pytest.approx(ALONE_BYTES, rel=0.01), "not yet all"
+    every = replace(seen, ack=seen.ack + PAYLOAD - 1)
+    assert window_of(shared.ingress(every), every) << 7 == pytest.approx(BDP_BYTES / FLOWS, rel=0.02)
+    shared.egress(replace(last, seq=last.seq + PAYLOAD - 1, payload=bytes(PAYLOAD)))
+    assert window_of(shared.ingress(every), every) << 7 == pytest.approx(ALONE_BYTES, rel=0.01)
 
 
 def test_an_ack_with_payload_is_no_request_while_the_flow_sends(shared: Bench) -> None:
