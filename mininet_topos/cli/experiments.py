@@ -6,10 +6,11 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
-from mininet_topos.cli.parameters import controller_port_option, unpinned_option
+from mininet_topos.cli.parameters import Change, controller_port_option, unpinned_option
 from mininet_topos.cli.terminal import (
     REPORT,
     complain,
@@ -94,6 +95,13 @@ def schemes_command(as_json: bool) -> None:
     type=click.IntRange(min=1),
     help="Number of runs of each case, instead of the experiment's own; from 6 on with intervals.",
 )
+@click.option(
+    "--set",
+    "changes",
+    type=Change(),
+    multiple=True,
+    help="Change a field of each experiment, e.g. delay_ms=5 or congestion_control=bbr. Repeat it for more.",
+)
 @unpinned_option
 @controller_port_option
 @click.option("--json", "as_json", is_flag=True, help="Print the rows of all summaries.")
@@ -103,6 +111,7 @@ def run_command(
     resume: bool,
     raw: bool,
     repeats: int | None,
+    changes: tuple[tuple[str, Any], ...],
     unpinned: bool,
     controller_port: int | None,
     as_json: bool,
@@ -114,7 +123,8 @@ def run_command(
     cannot run, and names it at the end. The exit status is 1 if one failed, or if all are skipped.
     """
     with errors_in_a_line(), signals_unwind():
-        chosen = [_adapted(entry, not unpinned, repeats) for entry in catalogue.chosen(names)]
+        changed = _changed_once(changes)
+        chosen = [_adapted(entry, not unpinned, repeats) for entry in catalogue.chosen(names, changed)]
         if resume and out is None:
             raise BadExperiment("--resume continues an existing folder: name it with --out")
         parent = out_folder("lab", out)
@@ -132,9 +142,20 @@ def run_command(
         all_hold = raw or show_verdicts(done)
         for name, error in skipped.items():
             complain(f"{name} is skipped: {error}")
+        for entry in chosen:
+            for says in entry.left_out:
+                complain(f"{entry.experiment.name}: not judged, because of --set: {says}")
         if not done or any(not isinstance(error, Unable) for error in skipped.values()):
             sys.exit(1)
         sys.exit(0 if all_hold else EXIT_TREND)
+
+
+def _changed_once(changes: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    """Return the fields of --set. Raises BadExperiment if one is given twice."""
+    keys = [key for key, _ in changes]
+    if twice := next((key for at, key in enumerate(keys) if key in keys[:at]), ""):
+        raise BadExperiment(f"--set gives {twice} twice: give it once")
+    return dict(changes)
 
 
 def _adapted(entry: catalogue.Entry, pinned: bool, repeats: int | None) -> catalogue.Entry:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,6 +24,30 @@ class RoleRate(click.ParamType):  # type: ignore[type-arg]  # click 8.5 only
             return role, float(rate_mbps)
         except ValueError:
             self.fail(f"{value!r}: want ROLE=Mbit/s, e.g. trunk=1000", param, ctx)
+
+
+class Change(click.ParamType):  # type: ignore[type-arg]  # click 8.5 only
+    """A field of an experiment and its value, as KEY=VALUE. The value is TOML, or a word without quotes."""
+
+    name = "key=value"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, Any]:
+        """Return the key and the value."""
+        key, given, text = value.partition("=")
+        key, text = key.strip(), text.strip()
+        if not (key and given and text):
+            self.fail(f"{value!r}: want KEY=VALUE, e.g. delay_ms=5 or schemes=['plain','sccp']", param, ctx)
+        if re.fullmatch(r"[A-Za-z][\w+-]*", text) and text not in ("true", "false", "inf", "nan"):
+            return key, text
+        try:
+            read = tomllib.loads(f"value = {text}")
+        except tomllib.TOMLDecodeError as error:
+            self.fail(f"{value!r}: its value is not TOML: {error}", param, ctx)
+        if list(read) != ["value"]:
+            self.fail(f"{value!r}: want one value", param, ctx)
+        return key, read["value"]
 
 
 class Bytes(click.ParamType):  # type: ignore[type-arg]  # click 8.5 only

@@ -37,6 +37,8 @@ GROUPS: dict[str, Iterable[str]] = {
     "cpu": ("ovs", "controller", "agent"),
 }
 """The numbers in a group, by its name. `goodput_by_transport` has one for each transport."""
+_KINDS = {"case": "case", "than_case": "case", "scheme": "scheme", "than": "scheme"}
+"""The fields of a trend that name a case or a scheme."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +73,32 @@ class Trend:
 
     def check(self, experiment: Experiment) -> None:
         """Raise BadExperiment if the experiment has no such case or scheme, or if there is no band."""
-        known = {"case": [case.name for case in experiment.cases], "scheme": list(experiment.schemes)}
-        for kind, names in (("case", (self.case, self.than_case)), ("scheme", (self.scheme, self.than))):
-            for name in names:
-                if name is not None and name not in known[kind]:
-                    raise BadExperiment(
-                        f"trend {self.says!r}: the experiment has no {kind} {name!r}; "
-                        f"use one of {', '.join(known[kind])}"
-                    )
+        for key, kind in _KINDS.items():
+            name, known = getattr(self, key), _names(experiment, kind)
+            if name is not None and name not in known:
+                raise BadExperiment(
+                    f"trend {self.says!r}: the experiment has no {kind} {name!r}; "
+                    f"use one of {', '.join(known)}"
+                )
         if self.least is None and self.most is None:
             raise BadExperiment(f"trend {self.says!r} has no band: give `least`, `most`, or both")
+
+
+def _names(experiment: Experiment, kind: str) -> list[str]:
+    """Return the names of an experiment's cases, or of its schemes."""
+    return [case.name for case in experiment.cases] if kind == "case" else list(experiment.schemes)
+
+
+def fits(values: Any, experiment: Experiment) -> bool:
+    """Whether an experiment has all cases and schemes that the plain values of a trend name.
+
+    Values that are no trend fit, so that `trend` names the mistake.
+    """
+    if not isinstance(values, Mapping):
+        return True
+    return all(
+        values.get(key) is None or values[key] in _names(experiment, kind) for key, kind in _KINDS.items()
+    )
 
 
 def require_value(trend: Trend, experiment: Experiment) -> None:

@@ -36,7 +36,7 @@ def make_report(folder: Path) -> list[Row]:
 
     Raises BadExperiment if the folder holds no experiment.
     """
-    metadata = {"head": {}, "trends": [], "links_by": ""} | read_metadata(folder)
+    metadata = {"head": {}, "trends": [], "changes": {}, "links_by": ""} | read_metadata(folder)
     experiment = Experiment.from_json(metadata["experiment"])
     rows = summarise(folder)
     write_comparisons(folder, rows)

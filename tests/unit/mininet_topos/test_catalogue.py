@@ -101,6 +101,55 @@ def test_a_bad_file_is_refused_in_one_line(old: str, new: str, message: str, tmp
     assert done.stderr.count("\n") == 1
 
 
+def test_fields_are_changed_from_the_command_line(tmp_path: Path) -> None:
+    """A trend of a scheme that is gone is left out, and named."""
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        EXPERIMENT_FILE.replace('["plain"]', '["plain", "sccp"]')
+        + """
+[[trends]]
+figure = "none"
+says = "plain is never slow"
+scheme = "plain"
+value = "timeouts"
+most = 0
+[[trends]]
+figure = "none"
+says = "SCCP is never slow"
+scheme = "sccp"
+value = "timeouts"
+most = 0
+"""
+    )
+    changes = {"schemes": ["plain"], "delay_ms": 5, "congestion_control": "bbr"}
+    entry = catalogue.chosen([str(path)], changes)[0]
+    own = entry.experiment
+    assert (own.schemes, own.delay_ms, own.congestion_control) == (("plain",), 5, "bbr")
+    assert [one.says for one in entry.trends] == ["plain is never slow"]
+    assert entry.left_out == ("SCCP is never slow",)
+    assert entry.about["changes"] == changes
+    assert catalogue.chosen([str(path)])[0].left_out == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["delay_msec=5"], "mine.toml with --set: the experiment: unknown key 'delay_msec'; did you mean"),
+        (["delay_ms=-5"], "mine.toml with --set: delay_ms is -5"),
+        (["delay_ms=5", "delay_ms=6"], "--set gives delay_ms twice: give it once"),
+        (["schemes=['none']"], "no scheme is called 'none'"),
+    ],
+)
+def test_bad_changes_are_refused_in_one_line(given: list[str], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(EXPERIMENT_FILE)
+    options = [text for one in given for text in ("--set", one)]
+    done = CliRunner().invoke(lab, ["run", str(path), *options])
+    assert done.exit_code == 1
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_an_unknown_name_is_refused_with_the_known_names() -> None:
     done = CliRunner().invoke(lab, ["run", "nosuch"])
     assert done.exit_code == 1
