@@ -119,8 +119,9 @@ def run_command(
     """Run experiments by NAME (see `weir lab list`), from a FILE, or the sets `quick` and `all`.
 
     At the end, the command prints a verdict on each trend to stderr. The exit status is 3 if a trend does not
-    hold. If you run several experiments, the command skips an experiment that fails, or that this kernel
-    cannot run, and names it at the end. The exit status is 1 if one failed, or if all are skipped.
+    hold, or if no valid run shows it. If you run several experiments, the command skips an experiment that
+    fails, or that this kernel cannot run, and names it at the end. The exit status is 1 if one failed, or if
+    all are skipped.
     """
     with errors_in_a_line(), signals_unwind():
         changed = _changed_once(changes)

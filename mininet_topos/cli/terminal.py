@@ -29,7 +29,7 @@ from mininet_topos.results.comparisons import (
 )
 from mininet_topos.results.summary import Row, load_experiment
 from mininet_topos.results.table import FLOW_COLUMNS, QUERY_COLUMNS, notes
-from mininet_topos.results.verdicts import FAILS, HOLDS, read_verdicts, sentence
+from mininet_topos.results.verdicts import HOLDS, read_verdicts, sentence
 from mininet_topos.running.experiment_runner import Progress
 from weir_base import tables
 
@@ -195,11 +195,11 @@ def _show_experiment(rows: list[Row], out: Console) -> None:
 
 
 def show_verdicts(folders: list[Path]) -> bool:
-    """Print the verdict on each folder's trends to stderr. Returns whether no trend fails."""
+    """Print the verdict on each folder's trends to stderr. Returns whether all hold."""
     verdicts = []
     for folder in folders:
         for verdict in read_verdicts(folder):
             verdicts.append(verdict["verdict"])
             style = None if verdicts[-1] == HOLDS else "red"
             plain(f"{folder.name}, {sentence(verdict)}: {verdicts[-1]}", style)
-    return FAILS not in verdicts
+    return all(verdict == HOLDS for verdict in verdicts)

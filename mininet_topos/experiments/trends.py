@@ -92,7 +92,7 @@ def _names(experiment: Experiment, kind: str) -> list[str]:
 def fits(values: Any, experiment: Experiment) -> bool:
     """Whether an experiment has all cases and schemes that the plain values of a trend name.
 
-    Values that are no trend fit, so that `trend` names the mistake.
+    Values that are not a table fit: `trend` names that mistake.
     """
     if not isinstance(values, Mapping):
         return True
