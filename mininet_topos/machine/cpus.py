@@ -37,12 +37,17 @@ def hosts_apart() -> Iterator[int | None]:
 def give_to_switch(cpu: int | None, pid: int, state: LabState) -> None:
     """Bind the main thread of ovs-vswitchd, which forwards, to a CPU until the lab's state is released.
 
-    A thread that is already bound to one CPU, by another lab or by its owner, keeps its binding.
+    A thread that is already bound to one CPU keeps its binding. If a running lab has bound it, the last one
+    of the labs that is released ends the binding.
     """
+    if cpu is None:
+        return
     allowed = os.sched_getaffinity(pid)
-    if cpu is not None and len(allowed) > 1:
+    if len(allowed) > 1:
         state.note_bound(pid, allowed)
         os.sched_setaffinity(pid, {cpu})
+    elif before := state.bound_by_others(pid):
+        state.note_bound(pid, before)
 
 
 def lab_cpus(vswitchd_pid: int) -> list[int]:

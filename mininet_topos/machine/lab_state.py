@@ -60,6 +60,7 @@ class LabState:
     bound: tuple[int, int, list[int]] | None = None
     transports: list[str] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
+    sysctls: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def prefix(self) -> str:
@@ -83,7 +84,7 @@ class LabState:
             file = _lock(path)
             if file is None:
                 continue
-            _remove(_read(file))
+            _remove(_read(file), path)
             if _bridge_exists(f"s{number}") or _pins(f"lab{number}").exists():
                 path.unlink()
                 file.close()
@@ -112,6 +113,7 @@ class LabState:
             "bound": self.bound,
             "transports": self.transports,
             "folders": self.folders,
+            "sysctls": self.sysctls,
         }
 
     def note_network(self, bridges: Iterable[str], interfaces: Iterable[str]) -> None:
@@ -139,6 +141,10 @@ class LabState:
         self.bound = (pid, started_ticks(pid) or 0, sorted(cpus))
         self.save()
 
+    def bound_by_others(self, pid: int) -> list[int]:
+        """Return the CPUs of a process before another running lab bound it; [] if none did."""
+        return _bound_by_others(pid, self.path)
+
     def note_transport(self, name: str) -> None:
         """Note a congestion control that the lab has loaded."""
         self.transports.append(name)
@@ -147,6 +153,16 @@ class LabState:
     def note_folder(self, path: str) -> None:
         """Note a temporary folder that the lab has made."""
         self.folders.append(path)
+        self.save()
+
+    def note_sysctl(self, path: Path, before: int, after: int) -> None:
+        """Note a system setting before the lab changes it for a while."""
+        self.sysctls[str(path)] = (before, after)
+        self.save()
+
+    def drop_sysctl(self, path: Path) -> None:
+        """Note that a system setting has its earlier value again."""
+        self.sysctls.pop(str(path), None)
         self.save()
 
     def left(self) -> list[str]:
@@ -158,7 +174,7 @@ class LabState:
 
     def release(self) -> None:
         """Remove what still exists, and delete the state file."""
-        _remove(self._created())
+        _remove(self._created(), self.path)
         self.path.unlink(missing_ok=True)
         self._file.close()
 
@@ -191,15 +207,16 @@ def clean() -> list[str]:
     for path in sorted(STATE_DIR.glob("lab*.json")):
         file = _lock(path)
         if file is not None:
-            removed += _remove(_read(file))
+            removed += _remove(_read(file), path)
             path.unlink(missing_ok=True)
             file.close()
     return removed
 
 
-def _remove(created: Created) -> list[str]:
+def _remove(created: Created, path: Path) -> list[str]:
+    """Remove what the lab of a state file has created. Returns a line for each thing."""
     weir = Path(sys.executable).with_name("weir")
-    removed = _end_processes(created)
+    removed = [*_end_processes(created), *_end_binding(created, path)]
     name = created.get("dataplane", "")
     if name and _pins(name).exists():
         subprocess.run((weir, "switch", "--name", name, "--detach"), check=False, stdout=subprocess.DEVNULL)
@@ -217,22 +234,46 @@ def _remove(created: Created) -> list[str]:
     for folder in filter(os.path.isdir, created.get("folders", [])):
         shutil.rmtree(folder, ignore_errors=True)
         removed.append(f"folder {folder}")
+    for sysctl, (before, after) in created.get("sysctls", {}).items():
+        if Path(sysctl).read_text().strip() == str(after):
+            Path(sysctl).write_text(f"{before}\n")
+            removed.append(f"value {after} of {sysctl}")
     return removed
 
 
 def _end_processes(created: Created) -> list[str]:
-    """End the processes of a lab, and let the switch run on all CPUs again."""
     removed = []
     for pid, ticks in created.get("processes", {}).items():
         if ticks and started_ticks(int(pid)) == ticks:
             _end(int(pid), ticks)
             removed.append(f"process {pid}")
-    if created.get("bound"):
-        pid, ticks, cpus = created["bound"]
-        if started_ticks(pid) == ticks:
-            os.sched_setaffinity(pid, cpus)
-            removed.append(f"binding of process {pid} to one CPU")
     return removed
+
+
+def _end_binding(created: Created, path: Path) -> list[str]:
+    """Let the switch run on all CPUs again, unless another running lab has bound it too."""
+    if not created.get("bound"):
+        return []
+    pid, ticks, cpus = created["bound"]
+    if started_ticks(pid) != ticks or _bound_by_others(pid, path):
+        return []
+    os.sched_setaffinity(pid, cpus)
+    return [f"binding of process {pid} to one CPU"]
+
+
+def _bound_by_others(pid: int, path: Path) -> list[int]:
+    """Return the CPUs of a process before a running lab of another file bound it; [] if none did."""
+    for other in sorted(set(STATE_DIR.glob("lab*.json")) - {path}):
+        try:
+            with open(other) as file:
+                bound = _read(file).get("bound")
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # raises if the lab runs
+        except BlockingIOError:
+            if bound and bound[:2] == [pid, started_ticks(pid)]:
+                return list(bound[2])
+        except FileNotFoundError:
+            continue
+    return []
 
 
 def _end(pid: int, ticks: int) -> None:

@@ -133,7 +133,7 @@ def network(layout: Layout, pinned: bool = True) -> Iterator[Network]:
         if line:
             line.start()
         built = Network(net, state, layout, line)
-        with deep_receive_buffers():
+        with deep_receive_buffers(state):
             net.start()
             built.check_ports()
         for ifname in state.interfaces:

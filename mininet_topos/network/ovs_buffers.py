@@ -16,6 +16,7 @@ from pathlib import Path
 
 from mininet_topos.errors import Unable
 from mininet_topos.machine.commands import run
+from mininet_topos.machine.lab_state import LabState
 
 SEND_BUFFER_BYTES = 16 * 1024 * 1024
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
@@ -61,14 +62,17 @@ def parse_packet_sockets(text: str, pid: int) -> list[PacketSocket]:
 
 
 @contextmanager
-def deep_receive_buffers() -> Iterator[None]:
+def deep_receive_buffers(state: LabState) -> Iterator[None]:
     """Give packet sockets that Open vSwitch opens meanwhile, for new ports, room for whole TCP windows."""
     before = _read(_RECEIVE_SYSCTL)
-    _write(_RECEIVE_SYSCTL, max(before, RECEIVE_BUFFER_BYTES))
+    after = max(before, RECEIVE_BUFFER_BYTES)
+    state.note_sysctl(_RECEIVE_SYSCTL, before, after)
+    _write(_RECEIVE_SYSCTL, after)
     try:
         yield
     finally:
         _write(_RECEIVE_SYSCTL, before)
+        state.drop_sysctl(_RECEIVE_SYSCTL)
 
 
 def ensure_send_buffer() -> None:

@@ -68,6 +68,31 @@ def test_the_binding_of_a_killed_lab_is_removed(switch: int, claimed: LabState) 
     assert os.sched_getaffinity(switch) == ALL
 
 
+@pytest.mark.parametrize("first_ends_first", [True, False])
+def test_the_last_of_two_labs_ends_the_binding(
+    switch: int, claimed: LabState, first_ends_first: bool
+) -> None:
+    second = LabState.claim()
+    for state in (claimed, second):
+        give_to_switch(max(ALL), switch, state)
+    ends_first, ends_last = (claimed, second) if first_ends_first else (second, claimed)
+    ends_first.release()
+    assert os.sched_getaffinity(switch) == {max(ALL)}
+    ends_last.release()
+    assert os.sched_getaffinity(switch) == ALL
+
+
+def test_a_killed_lab_does_not_unbind_the_switch_of_a_running_one(switch: int, claimed: LabState) -> None:
+    second = LabState.claim()
+    for state in (claimed, second):
+        give_to_switch(max(ALL), switch, state)
+    claimed._file.close()
+    assert lab_state.clean() == []
+    assert os.sched_getaffinity(switch) == {max(ALL)}
+    second.release()
+    assert os.sched_getaffinity(switch) == ALL
+
+
 def test_the_binding_of_another_owner_is_kept(switch: int, claimed: LabState) -> None:
     os.sched_setaffinity(switch, {min(ALL)})
     give_to_switch(max(ALL), switch, claimed)

@@ -37,6 +37,18 @@ def test_clean_ends_the_processes_of_a_killed_lab(tmp_path: Path, sleeper: subpr
     assert not path.exists()
 
 
+@pytest.mark.parametrize(("value", "then"), [("4194304", "212992"), ("8388608", "8388608")])
+def test_clean_restores_a_setting_of_a_killed_lab_unless_it_was_changed_since(
+    value: str, then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(states, "STATE_DIR", tmp_path)
+    sysctl = tmp_path / "rmem_default"
+    sysctl.write_text(f"{value}\n")
+    (tmp_path / "lab1.json").write_text(json.dumps({"sysctls": {str(sysctl): [212992, 4194304]}}))
+    assert bool(states.clean()) == (value != then)
+    assert sysctl.read_text().strip() == then
+
+
 def test_clean_removes_the_folders_of_a_killed_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(states, "STATE_DIR", tmp_path / "states")
     folder = tmp_path / "weir-line-x"

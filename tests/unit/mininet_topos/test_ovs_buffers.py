@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mininet_topos.errors import Unable
+from mininet_topos.machine import lab_state
+from mininet_topos.machine.lab_state import LabState
 from mininet_topos.network import ovs_buffers
 from mininet_topos.network.ovs_buffers import PacketSocket, parse_packet_sockets
 
@@ -28,19 +32,44 @@ def test_packet_sockets_of_one_process_are_parsed() -> None:
     ]
 
 
-def test_a_sysctl_that_cannot_be_changed_is_reported_with_the_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sysctl = tmp_path / "core" / "rmem_default"
-    monkeypatch.setattr(ovs_buffers, "_RECEIVE_SYSCTL", sysctl)
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LabState]:
+    monkeypatch.setattr(lab_state, "STATE_DIR", tmp_path / "labs")
+    monkeypatch.setattr(lab_state, "_bridge_exists", lambda name: False)
+    claimed = LabState.claim()
+    yield claimed
+    claimed._file.close()
+
+
+@pytest.fixture
+def sysctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "core" / "rmem_default"
+    monkeypatch.setattr(ovs_buffers, "_RECEIVE_SYSCTL", path)
     monkeypatch.setattr(ovs_buffers, "_name", lambda path: path.name)
+    return path
+
+
+def test_receive_buffers_are_deep_for_a_while_and_noted_for_a_clean_up(state: LabState, sysctl: Path) -> None:
+    sysctl.parent.mkdir()
+    sysctl.write_text("212992\n")
+    with ovs_buffers.deep_receive_buffers(state):
+        assert sysctl.read_text() == "4194304\n"
+        noted = json.loads(state.path.read_text())["sysctls"]
+    assert noted == {str(sysctl): [212992, 4194304]}
+    assert sysctl.read_text() == "212992\n"
+    assert json.loads(state.path.read_text())["sysctls"] == {}
+
+
+def test_a_sysctl_that_cannot_be_changed_is_reported_with_the_remedy(
+    state: LabState, sysctl: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(Unable, match=r"^rmem_default cannot be read \(No such file or directory\): run "):
-        ovs_buffers.deep_receive_buffers().__enter__()
+        ovs_buffers.deep_receive_buffers(state).__enter__()
     sysctl.parent.mkdir()
     sysctl.write_text("212992\n")
     monkeypatch.setattr(Path, "write_text", refused)
     with pytest.raises(Unable, match=r"^rmem_default cannot be set to 4194304 \(Read-only file system\): "):
-        ovs_buffers.deep_receive_buffers().__enter__()
+        ovs_buffers.deep_receive_buffers(state).__enter__()
 
 
 def refused(path: Path, text: str) -> int:
