@@ -125,7 +125,7 @@ def queue_distribution(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
             style = style_of(row["scheme"])
             shares = np.linspace(0, 1, len(lengths), endpoint=False)
             axis.step(lengths, shares, color=style.colour, linestyle=style.line, label=curve_label(row))
-        axis.set_title(f"{case}: {rows[0]['title']}", fontsize=8)
+        axis.set_title(f"{case}: {rows[0]['title']}", fontsize=8, parse_math=False)
         axis.set_xlabel("queue (packets)")
         axis.set_ylim(0, 1.02)
     axes[0].set_ylabel("share of the time")
@@ -152,7 +152,7 @@ def completion_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
                 label=curve_label(row),
             )
         axis.set_xscale("log")
-        axis.set_title(f"{case}: {rows[0]['title']}", fontsize=8)
+        axis.set_title(f"{case}: {rows[0]['title']}", fontsize=8, parse_math=False)
         axis.set_xlabel("flow completion time (ms, log scale)")
         axis.set_ylim(0, 1.02)
     axes[0].set_ylabel("share of the flows")

@@ -113,7 +113,7 @@ def query_times(folder: Path, by_case: dict[str, list[Row]]) -> Figure:
         axis.xaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
         axis.xaxis.set_major_formatter("{x:g}")
         axis.xaxis.set_minor_locator(NullLocator())
-        axis.set_title(f"{case}: {rows[0]['title']}", fontsize=8)
+        axis.set_title(f"{case}: {rows[0]['title']}", fontsize=8, parse_math=False)
         axis.set_xlabel("query completion time (ms, log scale)")
         axis.set_ylim(0, 1.02)
     legend_below(figure, axes)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
+import pytest
+
+from mininet_topos.results import plots
 from mininet_topos.results.panels import legend_below, panels
 
 
@@ -31,3 +35,14 @@ def test_a_legend_of_one_panel_has_several_lines() -> None:
     figure.draw_without_rendering()
     legend = figure.legends[0].get_window_extent()
     assert 0 <= legend.x0 < legend.x1 <= figure.bbox.width
+
+
+def test_dollars_in_the_title_of_a_case_are_no_mathematics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plots, "_times_ms", lambda folder, row: [1.0, 2.0])
+    title = "from $A to $\\B"
+    row = {"case": "a", "scheme": "plain", "title": title, "ideal_ms": 1.0, "repeat": 1, "valid": True}
+    figure = plots.query_times(tmp_path, {"a": [row]})
+    figure.draw_without_rendering()
+    assert figure.axes[0].get_title() == f"a: {title}"
