@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from app_base.app import CONNECTED, ControllerApp, Refusal
@@ -19,9 +20,12 @@ from sccp_app.stage import STAGE
 from telemetry_app.core import PortSample
 from telemetry_app.events import EventPortSamples
 from telemetry_app.metrics import PortCollector
+from weir_base.log_limit import LogLimit
 
 _CANNOT_CARRY = (ErrorCode.BAD_PORT, ErrorCode.NO_DATAPLANE)
 """The errors of an agent whose port does not carry its programs, which may change."""
+_LOG_EVERY_S = 10.0
+"""A port's change to one reason is logged this often at most."""
 
 
 class SccpApp(ControllerApp[SccpSettings]):
@@ -38,6 +42,7 @@ class SccpApp(ControllerApp[SccpSettings]):
         self.metrics.registry.register(CommonRttMetrics(self.common_rtts, self._capacities_bps))
         self._config_xids: dict[int, int] = {}
         self._not_clamping: dict[PortKey, str] = {}
+        self._clamping_lines = LogLimit(_LOG_EVERY_S)
         self._sampled: dict[int, set[PortKey]] = {}
         self._own_settings = OwnSettings()
 
@@ -117,9 +122,14 @@ class SccpApp(ControllerApp[SccpSettings]):
         self._capacities_bps.pop(port, None)
 
     def _log_clamping(self, sample: PortSample) -> None:
-        """Log once that a port cannot clamp, with the reason, and once that it clamps again."""
+        """Log once that a port cannot clamp, with the reason, and once that it clamps again.
+
+        A change that is held back is logged with a later sample, unless the port has changed back by then.
+        """
         port, why = sample.port, why_not_clamping(sample.counters.flags)
         if why == self._not_clamping.get(port, ""):
+            return
+        if self._clamping_lines.passes((port, why), time.monotonic()) is None:
             return
         self._not_clamping[port] = why
         if why:

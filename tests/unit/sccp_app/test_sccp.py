@@ -513,6 +513,24 @@ def test_a_port_that_stops_or_resumes_clamping_is_logged_once(app, caplog):
     ]
 
 
+def test_a_port_that_stops_and_resumes_clamping_all_the_time_does_not_fill_the_log(app, caplog, monkeypatch):
+    caplog.set_level("INFO", app.logger.name)  # Mininet gives new loggers a level
+    now_s = 100.0
+    monkeypatch.setattr("sccp_app.app.time", SimpleNamespace(monotonic=lambda: now_s))
+    lacking = PortCountersFlags.ATTACHED | PortCountersFlags.NO_QUEUE
+
+    def sample(flags):
+        app.on_samples(EventPortSamples(1, (PortSample(A_PORT, "p", 1, PortCountersRecord(2, flags=flags)),)))
+
+    for flags in (lacking, PortCountersFlags.ATTACHED) * 10 + (lacking,):
+        sample(flags)
+    assert len(caplog.records) == 2
+    now_s += 11
+    sample(lacking)
+    assert len(caplog.records) == 3, "the last change is logged after all"
+    assert "does not clamp" in caplog.records[-1].getMessage()
+
+
 def test_the_settings_are_recorded_in_the_database(app):
     app.flowdb.close()
     (noted,) = rows(app.database, SettingRow)
