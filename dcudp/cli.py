@@ -21,10 +21,12 @@ from dcudp.node import Options
 from dcudp.progress import showing_progress
 from dcudp.receiving import receive_files
 from dcudp.sending import Sent, send_file
+from weir_base.parameters import FiniteRange
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 DEFAULT_LISTEN = "127.0.0.1:9777"
 MBPS = 1_000_000
+MOST_MBPS = 1_000_000
 INTERRUPTED = 128 + signal.SIGINT
 
 
@@ -34,12 +36,12 @@ def _common(command: Command) -> Command:
         click.option("--json", "as_json", is_flag=True, help="Write JSON."),
         click.option(
             "--link-mbps",
-            type=click.FloatRange(min=0.1),
+            type=FiniteRange(min=0.1, max=MOST_MBPS),
             help="Capacity of the bottleneck link: the first rate after a mark. [default: 1000]",
         ),
         click.option(
             "--rate-mbps",
-            type=click.FloatRange(min=0.1),
+            type=FiniteRange(min=0.1, max=MOST_MBPS),
             help="No connection sends faster. [default: the link's capacity]",
         ),
         click.option(
@@ -140,7 +142,11 @@ def send_command(
 @click.argument("peer", metavar="[HOST:PORT]", required=False)
 @click.option("--listen", help="Serve measurements at this address and port until Ctrl-C.")
 @click.option(
-    "--seconds", type=click.FloatRange(min=0.1), default=5.0, show_default=True, help="How long to send."
+    "--seconds",
+    type=FiniteRange(min=0.1, max=86_400),
+    default=5.0,
+    show_default=True,
+    help="How long to send.",
 )
 @_common
 def bench_command(

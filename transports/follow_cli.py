@@ -18,6 +18,7 @@ from transports.congestion import TransportError
 from transports.follower import MOST_FOLLOWED, Follower, KernelPaths, Round
 from transports.pacing_cli import in_namespaces, k_option, pids_option
 from transports.pacing_paths import Address
+from weir_base.parameters import FiniteRange
 
 LEAST_PAUSE_S = 0.02
 MOST_PAUSE_S = 5.0
@@ -53,14 +54,14 @@ def _addresses(_context: click.Context, _parameter: click.Parameter, values: Seq
 )
 @click.option(
     "--every-s",
-    type=click.FloatRange(LEAST_PAUSE_S, 60),
+    type=FiniteRange(LEAST_PAUSE_S, 60),
     default=0.5,
     show_default=True,
     help="Seconds between two questions. The switches count every [telemetry] sample_s.",
 )
 @click.option(
     "--lifetime-s",
-    type=click.FloatRange(0.1, 3600),
+    type=FiniteRange(0.1, 3600),
     default=12.0,
     show_default=True,
     help="How long n counts after the switch counted it. An n that does not change is recorded every 10 s.",

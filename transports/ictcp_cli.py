@@ -9,6 +9,7 @@ import click
 
 from transports import ictcp
 from weir_base import tables
+from weir_base.parameters import FiniteRange
 
 BPS_PER_MBPS = 1_000_000
 COLUMNS = (
@@ -37,7 +38,7 @@ def ictcp_group() -> None:
 @_interface
 @click.option(
     "--rate-mbps",
-    type=click.FloatRange(min=1, max=400_000),
+    type=FiniteRange(min=1, max=400_000),
     required=True,
     help="Rate at which packets can arrive at the interface.",
 )

@@ -23,6 +23,7 @@ from transports.pacing_paths import (
     PacingPath,
 )
 from weir_base import tables
+from weir_base.parameters import FiniteRange
 
 BPS_PER_MBPS = 1_000_000
 _T = TypeVar("_T")
@@ -56,7 +57,7 @@ pids_option = click.option(
 )
 k_option = click.option(
     "--k",
-    type=click.FloatRange(1 / 256, MOST_K),
+    type=FiniteRange(1 / 256, MOST_K),
     default=1.0,
     show_default=True,
     help="Packets of a flow in the time of one packet; 1 if all flows begin at once.",
@@ -73,7 +74,7 @@ def path_group() -> None:
 @click.option("--buffer-bytes", type=click.IntRange(1), required=True, help="B: size of the queue.")
 @click.option(
     "--rate-mbps",
-    type=click.FloatRange(min=0.001, max=MOST_RATE_BPS / BPS_PER_MBPS),
+    type=FiniteRange(min=0.001, max=MOST_RATE_BPS / BPS_PER_MBPS),
     required=True,
     help="C: rate of the link.",
 )
@@ -95,7 +96,7 @@ def path_group() -> None:
 )
 @click.option(
     "--lifetime-s",
-    type=click.FloatRange(0),
+    type=FiniteRange(0),
     default=0.0,
     show_default=True,
     help="How long n and the allowance count; 0: for ever.",

@@ -21,6 +21,7 @@ from flowdb.maintenance.stats import Stats, stats
 from flowdb.models import Base
 from flowdb.retention import Retention, prune
 from weir_base import tables
+from weir_base.parameters import FiniteRange
 from weir_base.settings import SettingsError, load
 
 _PRUNE_ROWS = 20_000
@@ -140,17 +141,17 @@ def export(
 @db.command(name="prune")
 @click.option(
     "--flows-days",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     help="Age limit of closed flows, alarms and decisions. Default: [flowdb] keep_flows_days.",
 )
 @click.option(
     "--samples-days",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     help="Age limit of samples of port counters. Default: [flowdb] keep_samples_days.",
 )
 @click.option(
     "--gb",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     help="Limit of the rows in GB; the oldest are deleted. Default: [flowdb] keep_gb.",
 )
 @_JSON
