@@ -52,7 +52,7 @@ struct weir_port {
 	__u64 capacity_bps;
 	__u64 bdp_bytes;          /* capacity x common RTT; 0: the port sets no fair share */
 	__u64 short_turn_ns;      /* length of a turn while the queue is empty: two common RTTs */
-	__u64 check_interval_ns;  /* RTT/2: how often the queue is checked during an alarm */
+	__u64 check_interval_ns;  /* RTT/2, at least 50 us: how often the queue is checked during an alarm */
 	__u32 k_pkts;             /* alarm threshold K; 0: no alarm */
 	__u32 least_window_bytes; /* the least window that a clamp sets; 0: one MSS of the flow */
 	__u32 buffer_bytes;       /* size of the port's queue; 0: unknown */
@@ -355,7 +355,7 @@ struct weir_sweep {
 	__u64 opening_ns;    /* a flow whose handshake is not complete is removed this long after its first SYN */
 	__u64 idle_ns;       /* a flow without payload for this long leaves N_i; 0: never */
 	__u64 active_ns;     /* active flows are reported this often; 0: never */
-	__u32 ifindex;       /* not 0: remove all flows of this port, whatever their state */
+	__u32 portless;      /* not 0: only remove the flows of interfaces that have ceased to be ports */
 	__u32 removed;
 	__u32 idled;
 	__u32 report_all;    /* not 0: report every flow, as active or idle (roll call) */

@@ -29,11 +29,11 @@ static __always_inline bool sweep_opens_too_long(const struct weir_sweep *s, con
 	return !(flow->flags & WEIR_ESTABLISHED) && port_elapsed_ns(s->now_ns, flow->first_ns) >= s->opening_ns;
 }
 
-static __always_inline bool sweep_removes(const struct weir_sweep *s, const struct weir_flow_key *key,
-					  const struct weir_flow *flow)
+/* `known`: the flow's interface is a port. */
+static __always_inline bool sweep_removes(const struct weir_sweep *s, const struct weir_flow *flow, bool known)
 {
-	if (s->ifindex)
-		return key->ifindex == s->ifindex;
+	if (s->portless)
+		return !known;
 	return port_elapsed_ns(s->now_ns, flow->last_ns) >= sweep_kept_ns(s, flow) || sweep_opens_too_long(s, flow);
 }
 
@@ -124,11 +124,11 @@ static __always_inline bool sweep_flow(const struct weir_flow_key *key, struct w
 	bool known = port_find(key->ifindex, &port, &state);
 	bool reported = known && sweep_is_reported(flow);
 
-	if (sweep_removes(s, key, flow)) {
+	if (sweep_removes(s, flow, known)) {
 		sweep_remove(key, flow, s, known, port, state);
 		return false;
 	}
-	if (s->ifindex)
+	if (s->portless)
 		return true;
 	if (known && sweep_makes_idle(s, flow) && flow_make_idle(flow, state)) {
 		s->idled++;
@@ -147,7 +147,7 @@ static __always_inline void sweep_reoffer(const struct weir_flow_key *key, struc
 {
 	struct weir_reoffer *aside;
 
-	if (!(flow->flags & WEIR_REOFFERED) || s->ifindex)
+	if (!(flow->flags & WEIR_REOFFERED) || s->portless)
 		return;
 	aside = bpf_map_lookup_elem(&reoffers, key);
 	if (aside && port_elapsed_ns(s->now_ns, aside->first_ns) < s->opening_ns)

@@ -163,8 +163,9 @@ class Agent:
         self._reports = FlowReports(dataplane, settings.count == "simple", settings.idle_s)
         numbers = takeover.numbers(self._db, settings.bridges)
         ours = {number for number, _ in numbers.values()}
-        for ifindex in [ifindex for ifindex, number in adopted.items() if number not in ours]:
-            dataplane.detach(ifindex)
+        strange = [ifindex for ifindex, number in adopted.items() if number not in ours]
+        for ifindex, reason in dataplane.detach(*strange).items():
+            raise DataPlaneError(f"interface {ifindex} still carries the programs: {reason}")
         for name, (number, is_known) in numbers.items():
             _, row = takeover.require(self._db, name)
             mine = [ifindex for ifindex, owner in adopted.items() if owner == number]
@@ -286,6 +287,8 @@ class Agent:
         egresses = egress.read_egresses(self._netlink, names)
         for extended in self._extended:
             extended.bridge.ports.update(egresses)
+            if extended.bridge.ports.check_programs(names):
+                self._db.changed.set()  # _follow_ovs attaches them again
 
     async def _sweep(self, dataplane: DataPlane) -> None:
         """Sweep the flow table when a sweep is due."""

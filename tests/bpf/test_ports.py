@@ -53,6 +53,34 @@ def test_port_without_a_free_slot_is_refused_with_the_others_names(bench: Bench)
     assert set(bench.plane.attached()) == {PORT}
 
 
+def test_ports_that_leave_together_take_their_flows_with_them_in_one_sweep(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep visits the flows of all ports, so one for each of 500 ports would take minutes."""
+    sweeps: list[dict[str, int]] = []
+    run_sweep = bench.plane._sweep
+    monkeypatch.setattr(bench.plane, "_sweep", lambda **fields: sweeps.append(fields) or run_sweep(**fields))
+    count_one(bench)
+    for ifindex in RIVALS[:2]:
+        bench.plane.enter_port(ifindex, BRIDGE, OFPORT)
+    assert bench.plane.detach(*RIVALS[:2]) == {}
+    assert len(list(bench.plane.pinned.flows())) == 1
+    assert bench.plane.detach(PORT, RIVALS[0]) == {}
+    assert list(bench.plane.pinned.flows()) == []
+    assert len(sweeps) == 2
+    bench.plane.enter_port(PORT, BRIDGE, OFPORT)
+
+
+@pytest.mark.parametrize(("rtt_us", "interval_ns"), [(500, 250_000), (100, 50_000), (1, 50_000), (0, 50_000)])
+def test_the_queue_is_checked_every_half_rtt_but_not_all_the_time(
+    bench: Bench, rtt_us: int, interval_ns: int
+) -> None:
+    """Checks every 1 us would keep a CPU busy."""
+    bench.configure(alarm=True, k_pkts=10, rtt_us=rtt_us)
+    _, port = bench.plane.pinned.find_port(PORT)
+    assert port.check_interval_ns == interval_ns
+
+
 def test_slot_is_cleared_for_the_next_port(bench: Bench) -> None:
     bench.count_by_flags()
     count_one(bench)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 
 from openflow_ext import wire
 from openflow_ext.switch.dataplane.pinned_maps import PinnedMaps
+from openflow_ext.switch.dataplane.qdiscs import Qdiscs
+from openflow_ext.switch.dataplane.removal import carries_programs
 from tests.support.agent.clamped_stream import clamp_all, scaled_streaming
 from tests.support.agent.streaming import await_clamps
 from tests.support.agent.switch_bench import Bench, Controller, run
@@ -62,6 +65,37 @@ def test_the_data_plane_outlives_a_killed_agent_and_is_adopted(bench: Bench, con
     controller.accept()
     assert successor.end() == 0
     assert bench.controllers() == ["tcp:127.0.0.1:1"]
+    assert bench.leftovers() == []
+
+
+def carries(name: str) -> bool:
+    with contextlib.closing(Qdiscs()) as qdiscs:
+        return carries_programs(socket.if_nametoindex(name), qdiscs)
+
+
+@pytest.mark.parametrize(
+    ("what", "argv"),
+    [
+        ("the egress program with its qdisc", ("tc", "qdisc", "del", "dev", "{}", "clsact")),
+        ("the egress program", ("tc", "filter", "del", "dev", "{}", "egress")),
+        ("the ingress program", ("ip", "link", "set", "dev", "{}", "xdpgeneric", "off")),
+    ],
+)
+def test_programs_that_another_tool_detaches_are_attached_again(
+    bench: Bench, controller: Controller, what: str, argv: tuple[str, ...]
+) -> None:
+    agent = bench.ready_agent(controller)
+    put_rule(controller)
+    name, before = bench.port(1), bench.rules()
+    assert carries(name)
+    agent.process.send_signal(signal.SIGSTOP)
+    run(*(word.format(name) for word in argv))
+    assert not carries(name), what
+    agent.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: carries(name), f"{what} is attached again")
+    assert (bench.attached(), bench.rules()) == ({bench.port(1): 1, bench.port(2): 2}, before)
+    controller.accept()
+    assert agent.end() == 0
     assert bench.leftovers() == []
 
 

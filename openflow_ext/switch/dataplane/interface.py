@@ -169,8 +169,14 @@ class DataPlane(Protocol):
         The program of the other kind is detached.
         """
 
-    def detach(self, ifindex: int) -> None:
-        """Detach the programs from a port, which may be gone, and remove its state."""
+    def detach(self, *ifindexes: int) -> dict[int, str]:
+        """Detach the programs from ports, which may be gone, and remove their state.
+
+        Returns the ports that still carry programs, with the reason.
+        """
+
+    def without_programs(self, ifindexes: Collection[int]) -> set[int]:
+        """The ports among ``ifindexes`` that lack a program, because another tool has detached it."""
 
     def attached(self) -> dict[int, int]:
         """ifindex -> bridge number of every port with programs, also with programs of an earlier agent."""

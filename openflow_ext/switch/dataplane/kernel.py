@@ -35,6 +35,7 @@ from openflow_ext.switch.dataplane.port_records import observed, untracked
 from openflow_ext.switch.dataplane.removal import (
     INGRESS_NAME,
     INGRESS_TC_NAME,
+    carries_programs,
     detach_ingress_tc,
     detach_programs,
     detach_xdp,
@@ -66,6 +67,8 @@ _REPORT_HEADER_BYTES = 8
 _U32_MAX = 0xFFFFFFFF
 _NEVER_NS = (1 << 64) - 1
 _SHORT_TURN_RTTS = 2
+_LEAST_CHECK_NS = 50_000
+"""Half of an RTT of 100 us. If a queue were checked more often during an alarm, a CPU would be busy."""
 _OPENING_FRACTION, _LEAST_OPENING = 4, 1024
 """The reserve for flows that are being opened, beside max_flows: this part of them, and at least so many."""
 _LINK_NS_BYTES = 1 << 16
@@ -262,18 +265,33 @@ class KernelDataPlane:
             f" create the interface again to change its number"
         )
 
-    def detach(self, ifindex: int) -> None:
-        try:
-            detach_programs(ifindex, self.pinned.qdiscs)
-        except BpfError as error:
-            raise DataPlaneError(str(error)) from error
+    def detach(self, *ifindexes: int) -> dict[int, str]:
+        kept: dict[int, str] = {}
+        for ifindex in ifindexes:
+            try:
+                detach_programs(ifindex, self.pinned.qdiscs)
+            except BpfError as error:
+                kept[ifindex] = str(error)
+            else:
+                self._forget_port(ifindex)
+        if len(kept) < len(ifindexes):
+            self._sweep(portless=True)  # once for all of them: it visits every flow
+        return kept
+
+    def _forget_port(self, ifindex: int) -> None:
+        """Remove a port from the maps, but not its flows."""
         with contextlib.suppress(NoSuchPort):
             key, _ = self.pinned.find_port(ifindex)
             self._maps["ports"].put(key, self._maps["ports"].value())
         self._armed.forget(ifindex)
         self._timers.delete(self._timers.key(ifindex))
         self._slots.pop(ifindex, None)
-        self._sweep(ifindex=ifindex)
+
+    def without_programs(self, ifindexes: Collection[int]) -> set[int]:
+        try:
+            return {ifindex for ifindex in ifindexes if not carries_programs(ifindex, self.pinned.qdiscs)}
+        except OSError as error:
+            raise DataPlaneError(f"the programs of ports cannot be read: {error}") from error
 
     def attached(self) -> dict[int, int]:
         return {ifindex: bridge for ifindex, (bridge, _) in self.pinned.ports().items()}
@@ -301,7 +319,7 @@ class KernelDataPlane:
         port.by_host = settings.by_host
         corrects = settings.corrects_allowance and buffer_bytes and not no_share
         port.link_ns = drain_ns(_LINK_NS_BYTES, capacity_bps) if corrects else 0
-        port.check_interval_ns = settings.rtt_us * 1000 // 2
+        port.check_interval_ns = max(settings.rtt_us * 1000 // 2, _LEAST_CHECK_NS)
         port.k_pkts = settings.k_pkts if settings.alarm else 0
         port.asked_k_pkts = settings.k_pkts
         for name in _COPIED_SETTINGS:

@@ -21,7 +21,7 @@ CLSACT_EGRESS = 0xFFFFFFF3
 NEW_LINK, DEL_LINK, GET_LINK = 16, 17, 18
 NEW_QDISC, DEL_QDISC, GET_QDISC = 36, 37, 38
 NEW_CLASS, DEL_CLASS, GET_CLASS = 40, 41, 42
-GET_FILTER = 46
+NEW_FILTER, DEL_FILTER, GET_FILTER = 44, 45, 46
 
 HEADER = struct.Struct("=IHHII")
 """struct nlmsghdr: length, type, flags, sequence, port id of the sender."""

@@ -64,6 +64,16 @@ def detach_programs(ifindex: int, qdiscs: Qdiscs) -> None:
     qdiscs.remove_empty_clsact(ifindex)
 
 
+def carries_programs(ifindex: int, qdiscs: Qdiscs) -> bool:
+    """Whether an interface has Weir's programs for both directions, or is gone. Raises OSError."""
+    with _gone_is_fine():
+        by_xdp = any(is_named(program, INGRESS_NAME) for program in qdiscs.xdp(ifindex).values())
+        ingress = libbpf.tc_program(ifindex, libbpf.TC_INGRESS)
+        by_tc = ingress != 0 and is_named(ingress, INGRESS_TC_NAME)
+        return (by_xdp or by_tc) and libbpf.tc_program(ifindex, libbpf.TC_EGRESS) != 0
+    return True
+
+
 def detach_xdp(ifindex: int, qdiscs: Qdiscs) -> None:
     """Detach Weir's XDP program from an interface, if there is one. Raises BpfError."""
     with _gone_is_fine():

@@ -1,4 +1,4 @@
-"""Changes of links, qdiscs and classes, as the kernel notifies them. So the agent need not ask for them."""
+"""Changes of links, qdiscs, classes and filters, as the kernel notifies them. So the agent need not ask."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import socket
 
 from openflow_ext.switch.dataplane.netlink import (
     DEL_CLASS,
+    DEL_FILTER,
     DEL_LINK,
     DEL_QDISC,
     LINK,
     NEW_CLASS,
+    NEW_FILTER,
     NEW_LINK,
     NEW_QDISC,
     TC,
@@ -21,7 +23,7 @@ from openflow_ext.switch.errors import SwitchError
 
 _RTMGRP_LINK, _RTMGRP_TC = 0x1, 0x8
 _LINK_MESSAGES = (NEW_LINK, DEL_LINK)
-_TC_MESSAGES = (NEW_QDISC, DEL_QDISC, NEW_CLASS, DEL_CLASS)
+_TC_MESSAGES = (NEW_QDISC, DEL_QDISC, NEW_CLASS, DEL_CLASS, NEW_FILTER, DEL_FILTER)
 _READ_BYTES = 1 << 16
 _BUFFER_BYTES = 1 << 20
 """Room for the notifications of a thousand ports that change at once."""

@@ -147,8 +147,8 @@ class Ports:
         if self._undetached:
             owners = self._dataplane.attached()
             self._undetached = {i for i in self._undetached if owners.get(i) == self._bridge}
-        for ifindex in {*self._ports, *self._adopted, *self._undetached} - wanted:
-            self._detach(ifindex)
+        if gone := {*self._ports, *self._adopted, *self._undetached} - wanted:
+            self._detach(gone)
 
     def sync(self, links: Collection[Link], egresses: Mapping[int, Egress]) -> None:
         """Attach new ports, retry ports that failed, and update the capacity of the ports in ``egresses``.
@@ -180,6 +180,18 @@ class Ports:
         for ifindex in egresses.keys() & self._ports.keys():
             self._update_egress(self._ports[ifindex], egresses[ifindex])
         self._log_shares()
+
+    def check_programs(self, ifindexes: Collection[int]) -> bool:
+        """Whether another tool has detached programs from ports among ``ifindexes``.
+
+        The next ``sync`` attaches them again.
+        """
+        attached = [ifindex for ifindex in ifindexes if (port := self.get(ifindex)) and port.attached]
+        lost = self._dataplane.without_programs(attached)
+        for ifindex in lost:
+            self._ports[ifindex].attached = False
+            log.warning("port %s: its programs were detached by another tool", self._ports[ifindex].link.name)
+        return bool(lost)
 
     def distrust(self, untracked: Mapping[int, int], now_s: float) -> None:
         """Stop the shares of ports whose N_i is too small, and let them be set again after a while.
@@ -216,20 +228,18 @@ class Ports:
         port.attached = True
         log.info("port %s (%d) %s", link.name, link.ofport, "adopted" if adopted else "attached")
 
-    def _detach(self, ifindex: int) -> None:
-        port = self._ports.pop(ifindex, None)
-        self._adopted.discard(ifindex)
-        self._distrusted.discard(ifindex)
-        name = port.link.name if port else f"with ifindex {ifindex}"
-        try:
-            self._dataplane.detach(ifindex)
-        except DataPlaneError as error:
-            if ifindex not in self._undetached:
-                log.warning("port %s still carries the programs: %s", name, error)
-            self._undetached.add(ifindex)
-        else:
-            self._undetached.discard(ifindex)
-            log.info("port %s detached", name)
+    def _detach(self, gone: Collection[int]) -> None:
+        kept = self._dataplane.detach(*gone)
+        for ifindex in gone:
+            port = self._ports.pop(ifindex, None)
+            name = port.link.name if port else f"with ifindex {ifindex}"
+            if ifindex not in kept:
+                log.info("port %s detached", name)
+            elif ifindex not in self._undetached:
+                log.warning("port %s still carries the programs: %s", name, kept[ifindex])
+        self._adopted.difference_update(gone)
+        self._distrusted.difference_update(gone)
+        self._undetached = self._undetached.difference(gone) | kept.keys()
 
     def _update_egress(self, port: Port, egress: Egress) -> None:
         same = egress == port.egress

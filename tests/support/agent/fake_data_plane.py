@@ -29,13 +29,14 @@ def _close_all(descriptors: Iterable[int]) -> None:
 class FakeDataPlane:
     """A data plane in memory. ``room``: rules that fit; ``refuses``: interfaces that cannot be attached.
 
-    ``keeps``: interfaces that cannot be detached.
+    ``keeps``: interfaces that cannot be detached. ``stripped``: those whose programs another tool detached.
     """
 
     def __init__(self, room: int = 1000) -> None:
         self.room = room
         self.refuses: set[int] = set()
         self.keeps: set[int] = set()
+        self.stripped: set[int] = set()
         self.in_kernel: set[int] = set()
         self.ports: dict[int, tuple[str, int, int]] = {}
         self.configured: dict[int, tuple[PortSettings, int]] = {}
@@ -66,13 +67,17 @@ class FakeDataPlane:
         if ifindex in self.refuses:
             raise DataPlaneError(f"{ifname}: no XDP on this device")
         self.ports[ifindex] = (ifname, bridge, ofport)
+        self.stripped.discard(ifindex)
         (self.in_kernel.add if kernel_datapath else self.in_kernel.discard)(ifindex)
 
-    def detach(self, ifindex: int) -> None:
-        if ifindex in self.keeps:
-            raise DataPlaneError(f"interface {ifindex}: Device or resource busy")
-        self.ports.pop(ifindex, None)
-        self.configured.pop(ifindex, None)
+    def detach(self, *ifindexes: int) -> dict[int, str]:
+        for ifindex in set(ifindexes) - self.keeps:
+            self.ports.pop(ifindex, None)
+            self.configured.pop(ifindex, None)
+        return dict.fromkeys(set(ifindexes) & self.keeps, "Device or resource busy")
+
+    def without_programs(self, ifindexes: Collection[int]) -> set[int]:
+        return self.stripped & set(ifindexes)
 
     def attached(self) -> dict[int, int]:
         return {ifindex: bridge for ifindex, (_, bridge, _) in self.ports.items()}

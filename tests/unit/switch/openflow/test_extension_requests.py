@@ -421,6 +421,20 @@ def test_a_detach_that_fails_is_repeated(caplog: pytest.LogCaptureFixture) -> No
     assert (ports.unfinished, plane.attached()) == (False, {12: 2}), "another bridge has taken over port 12"
 
 
+def test_programs_that_another_tool_detached_are_attached_again(caplog: pytest.LogCaptureFixture) -> None:
+    plane = FakeDataPlane()
+    ports = Ports(1, plane)
+    ports.sync(LINKS, {})
+    assert not ports.check_programs([11, 12, 13])
+    plane.stripped = {12, 13}
+    assert ports.check_programs([11, 12, 13])
+    assert [port.attached for port in ports] == [True, False]
+    assert ports.unfinished
+    assert caplog.text.count("its programs were detached by another tool") == 1
+    ports.sync(LINKS, {})
+    assert (ports.unfinished, plane.stripped) == (False, {13})
+
+
 def test_a_port_that_comes_back_before_it_was_detached_stays() -> None:
     plane = FakeDataPlane()
     ports = Ports(1, plane)

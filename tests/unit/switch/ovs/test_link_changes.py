@@ -13,13 +13,14 @@ def notification(kind: int, body: bytes, sender: int = 0) -> bytes:
     return HEADER.pack(HEADER.size + len(body), kind, 0, 0, sender) + body
 
 
-def test_links_qdiscs_and_classes_count_and_filters_do_not() -> None:
+def test_links_qdiscs_classes_and_filters_count_and_actions_do_not() -> None:
     link, tc = LINK.pack(0, 1, 7, 0, 0), TC.pack(0, 8, 0, 0, 0)
     assert changed_interfaces(notification(netlink.NEW_LINK, link)) == {7}
     data = notification(netlink.NEW_QDISC, tc) + notification(netlink.DEL_LINK, link)
     assert changed_interfaces(data + notification(netlink.NEW_CLASS, TC.pack(0, 9, 0, 0, 0))) == {7, 8, 9}
-    filter_message = 44
-    assert changed_interfaces(notification(filter_message, tc)) == set()
+    assert changed_interfaces(notification(netlink.DEL_FILTER, tc)) == {8}
+    action_message = 48
+    assert changed_interfaces(notification(action_message, tc)) == set()
     assert changed_interfaces(notification(netlink.NEW_LINK, b"short")) == set()
 
 
