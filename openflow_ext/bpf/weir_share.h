@@ -255,8 +255,8 @@ static __always_inline void share_note_request(struct weir_flow *flow)
 }
 
 /*
- * Payload of the flow leaves by the port. An answer seems to end with a pushed segment that is shorter than others, but
- * longer than a runt segment beside a full one. The end of an answer that is a whole number of segments is not seen.
+ * Payload of the flow leaves by the port. An answer seems to end with a pushed segment that is shorter than others, if
+ * the port has not granted a runt segment of that size. The end of an answer of whole segments is not seen.
  */
 static __always_inline void share_note_answer(struct weir_flow *flow, __u32 segment, __u32 runt_bytes, bool pushed)
 {

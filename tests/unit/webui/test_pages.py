@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, event, insert, text, update
 from flowdb import schema
 from flowdb.db import FlowDb
 from flowdb.engine import open_engine
-from flowdb.models import AlarmRow, DecisionRow, FlowRow, HostRow, PortRow, SwitchRow
+from flowdb.models import AlarmRow, DecisionRow, FlowRow, HostRow, PortRow, RunRow, SwitchRow
 from sdtcp_app.recorder import NOT_PUSHED
 from tests.support.controllers.sdtcp_history import record
 from tests.support.dashboard.application import (
@@ -144,6 +144,15 @@ def test_the_overview_says_since_when_a_switch_is_connected_or_gone(open_db, sql
     wait_written(db)
     page = shown(make(sqlite_url, tmp_path).test_client(), "/")
     assert [page.count(f"0 ports, {what} <time") for what in ("connected", "last seen")] == [1, 1]
+
+
+def test_the_overview_says_that_no_controller_is_alive(recorded, tmp_path):
+    client = make(recorded.url, tmp_path).test_client()
+    says = "No controller is alive."
+    assert says not in shown(client, "/")
+    with open_engine(recorded.url).begin() as connection:
+        connection.execute(update(RunRow).values(ended_ns=RunRow.last_seen_ns))
+    assert says in shown(client, "/")
 
 
 def test_a_decision_shows_every_input_of_its_equation(client, story):
