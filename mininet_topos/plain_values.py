@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from difflib import get_close_matches
 from types import NoneType, UnionType
@@ -20,6 +20,11 @@ _WORDS = {
     dict: "a table",
     tuple: "a list",
 }
+
+
+def first_twice(names: Sequence[str]) -> str:
+    """Return the first name that occurs a second time; an empty text if none does."""
+    return next((name for at, name in enumerate(names) if name in names[:at]), "")
 
 
 def from_plain(kind: type[Kind], values: Mapping[str, Any], where: str) -> Kind:

@@ -27,6 +27,7 @@ from mininet_topos.errors import BadExperiment, LabError, Unable
 from mininet_topos.experiments import catalogue
 from mininet_topos.experiments.schemes import schemes
 from mininet_topos.machine.requirements import require_machine
+from mininet_topos.plain_values import first_twice
 from mininet_topos.records.result_folder import require_usable
 from mininet_topos.results.summary import Row
 from mininet_topos.running import experiment_runner
@@ -153,8 +154,7 @@ def run_command(
 
 def _changed_once(changes: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
     """Return the fields of --set. Raises BadExperiment if one is given twice."""
-    keys = [key for key, _ in changes]
-    if twice := next((key for at, key in enumerate(keys) if key in keys[:at]), ""):
+    if twice := first_twice([key for key, _ in changes]):
         raise BadExperiment(f"--set gives {twice} twice: give it once")
     return dict(changes)
 
@@ -169,7 +169,7 @@ def _adapted(entry: catalogue.Entry, pinned: bool, repeats: int | None) -> catal
 def _require_folders(chosen: list[catalogue.Entry], parent: Path, resume: bool) -> None:
     """Raise BadExperiment, before the first run, if an experiment could not have its folder later."""
     names = [entry.experiment.name for entry in chosen]
-    if twice := next((name for at, name in enumerate(names) if name in names[:at]), ""):
+    if twice := first_twice(names):
         raise BadExperiment(
             f"two experiments are called {twice}, and each needs a folder of its own: name each once, or set "
             f"`name` in one of the files"

@@ -39,11 +39,11 @@ class Change(click.ParamType):  # type: ignore[type-arg]  # click 8.5 only
         key, text = key.strip(), text.strip()
         if not (key and given and text):
             self.fail(f"{value!r}: want KEY=VALUE, e.g. delay_ms=5 or schemes=['plain','sccp']", param, ctx)
-        if re.fullmatch(r"[A-Za-z][\w+-]*", text) and text not in ("true", "false", "inf", "nan"):
-            return key, text
         try:
             read = tomllib.loads(f"value = {text}")
         except tomllib.TOMLDecodeError as error:
+            if re.fullmatch(r"[A-Za-z][\w+-]*", text):
+                return key, text
             self.fail(f"{value!r}: its value is not TOML: {error}", param, ctx)
         if list(read) != ["value"]:
             self.fail(f"{value!r}: want one value", param, ctx)

@@ -79,9 +79,13 @@ def read(path: Path, changes: Mapping[str, Any] | None = None) -> Entry:
         raise BadExperiment(f"{where}: {error}") from error
 
 
+def _files() -> list[Path]:
+    return sorted(FOLDER.glob("*.toml"))
+
+
 def entries() -> dict[str, Entry]:
     """Return every experiment of the project by its name."""
-    return {path.stem: read(path) for path in sorted(FOLDER.glob("*.toml"))}
+    return {path.stem: read(path) for path in _files()}
 
 
 def chosen(names: Sequence[str], changes: Mapping[str, Any] | None = None) -> list[Entry]:
@@ -89,13 +93,13 @@ def chosen(names: Sequence[str], changes: Mapping[str, Any] | None = None) -> li
 
     Raises BadExperiment.
     """
-    known = entries()
+    known = {path.stem: path for path in _files()}
     files: list[Path] = []
     for name in names:
         if name in (ALL, QUICK):
-            files += [FOLDER / f"{own}.toml" for own, entry in known.items() if entry.quick or name == ALL]
+            files += [path for path in known.values() if name == ALL or read(path).quick]
         elif name in known:
-            files.append(FOLDER / f"{name}.toml")
+            files.append(known[name])
         elif name.endswith(".toml"):
             files.append(Path(name))
         else:

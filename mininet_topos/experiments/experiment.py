@@ -16,7 +16,7 @@ from mininet_topos.network.layers import LAYERS, layer_of_switches
 from mininet_topos.network.layout import ACCESS, ROLES, ROOT, TRUNK, Layout, bottleneck_role, lay_out
 from mininet_topos.network.racks import LINKS_BY_LAYER, Incast, place, responses_by_port
 from mininet_topos.network.shaping import Bottleneck
-from mininet_topos.plain_values import from_plain
+from mininet_topos.plain_values import first_twice, from_plain
 from mininet_topos.workloads.flow import Flow
 from mininet_topos.workloads.plan import plan
 from mininet_topos.workloads.spec import with_flows_of_trace, workload
@@ -266,7 +266,7 @@ class Experiment:
         if len(set(names)) != len(names):
             raise BadExperiment(f"two cases have the same name: want a name of its own for each of {names}")
         runs = [f"{case.name}-{scheme}" for case in self.cases for scheme in self.schemes]
-        if twice := next((run for at, run in enumerate(runs) if run in runs[:at]), ""):
+        if twice := first_twice(runs):
             raise BadExperiment(
                 f"two runs would be called {twice!r}, from the names of case and scheme: rename a case"
             )
