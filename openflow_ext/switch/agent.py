@@ -164,8 +164,9 @@ class Agent:
         numbers = takeover.numbers(self._db, settings.bridges)
         ours = {number for number, _ in numbers.values()}
         strange = [ifindex for ifindex, number in adopted.items() if number not in ours]
-        for ifindex, reason in dataplane.detach(*strange).items():
-            raise DataPlaneError(f"interface {ifindex} still carries the programs: {reason}")
+        if kept := dataplane.detach(*strange):
+            reasons = "; ".join(f"interface {ifindex}: {why}" for ifindex, why in kept.items())
+            raise DataPlaneError(f"some interfaces still carry the programs: {reasons}")
         for name, (number, is_known) in numbers.items():
             _, row = takeover.require(self._db, name)
             mine = [ifindex for ifindex, owner in adopted.items() if owner == number]
