@@ -6,6 +6,10 @@ is then refused. If the holder does not answer in ``claim_s``, it is dead, and t
 may connect again before the controller has read its last messages and the end of its old connection, so a
 claim waits for at least ``settle_s`` before it is refused.
 
+A controller keeps something of each switch that it ever had: its entries, its ports, its rows. So it takes
+a limited number of different datapath ids from one address, and of all addresses together. An id that it has
+taken once may always return.
+
 The caller gives the time in seconds, and any hashable objects as sessions. It calls ``look`` about once a
 second. If more than two seconds pass without a call, this process stood still. Nobody could be heard then, so
 that time is left out.
@@ -37,6 +41,9 @@ class Limits:
     most_sessions: int = 1000
     most_half_open: int = 256
     most_half_open_of_address: int = 128
+    most_ids: int = 10_000
+    """How many different datapath ids a controller takes in its life. Without TLS a peer can invent them."""
+    most_ids_of_address: int = 2_000
 
 
 _LONGEST_GAP_S = 2.0
@@ -51,6 +58,8 @@ class Claim(Enum):
     GRANTED = auto()
     WAIT = auto()
     REFUSED = auto()
+    TOO_MANY = auto()
+    """The id is new, and its address or all addresses have stated too many others."""
     CHANGED = auto()
     """The session has stated another datapath id before, or it is over."""
 
@@ -85,6 +94,8 @@ class Sessions:
         self._limits = limits or Limits()
         self._open: dict[Hashable, _Session] = {}
         self._holders: dict[int, Hashable] = {}
+        self._ids: set[int] = set()
+        self._ids_of: Counter[str] = Counter()
         self._called: float | None = None
         self._resumed = float("-inf")
         self._stood_still_s = 0.0
@@ -129,6 +140,8 @@ class Sessions:
         state = self._open.get(session)
         if state is None or state.dpid not in (None, dpid):
             return Claim.CHANGED, None
+        if dpid not in self._ids and not self._take_id(dpid, state.address):
+            return Claim.TOO_MANY, None
         holder = self._holders.get(dpid, session)
         held = self._open.get(holder)
         if holder == session or held is None:
@@ -146,6 +159,15 @@ class Sessions:
         self.closed(holder)
         self._holders[dpid], state.dpid = session, dpid
         return Claim.GRANTED, holder
+
+    def _take_id(self, dpid: int, address: str) -> bool:
+        """Whether there is room for a new datapath id; if so, it counts."""
+        limits, of_address = self._limits, self._ids_of[address]
+        if len(self._ids) >= limits.most_ids or of_address >= limits.most_ids_of_address:
+            return False
+        self._ids.add(dpid)
+        self._ids_of[address] += 1
+        return True
 
     def blocked(self, session: Hashable, now: float) -> None:
         """A message for the session waits for room in its queue."""

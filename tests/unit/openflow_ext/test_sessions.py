@@ -6,7 +6,9 @@ import pytest
 
 from openflow_ext.sessions.core import Claim, Limits, Sessions
 
-LIMITS = Limits(most_sessions=6, most_half_open=4, most_half_open_of_address=3)
+LIMITS = Limits(
+    most_sessions=6, most_half_open=4, most_half_open_of_address=3, most_ids=20, most_ids_of_address=12
+)
 
 
 @pytest.fixture
@@ -67,6 +69,23 @@ def test_a_session_cannot_change_its_datapath_id(sessions: Sessions) -> None:
     assert sessions.claim("first", 7, 1.0) == (Claim.GRANTED, None)
     assert sessions.claim("first", 8, 1.0) == (Claim.CHANGED, None)
     assert sessions.claim("unknown", 9, 1.0) == (Claim.CHANGED, None)
+
+
+def test_invented_datapath_ids_are_bounded(sessions: Sessions) -> None:
+    def states(name: str, address: str, dpid: int) -> Claim:
+        sessions.opened(name, address, 0.0)
+        claim, _ = sessions.claim(name, dpid, 0.0)
+        sessions.closed(name)
+        return claim
+
+    joined(sessions, "first", 1)
+    liar = [states("liar", "10.0.0.9", dpid) for dpid in range(100, 115)]
+    assert liar == [Claim.GRANTED] * 12 + [Claim.TOO_MANY] * 3, "of one address"
+    assert states("again", "10.0.0.9", 111) is Claim.GRANTED, "a known id may return"
+    others = [states("other", f"10.0.1.{dpid}", dpid) for dpid in range(200, 210)]
+    assert others == [Claim.GRANTED] * 7 + [Claim.TOO_MANY] * 3, "of all addresses"
+    sessions.closed("first")
+    assert states("first again", "10.0.0.9", 1) is Claim.GRANTED
 
 
 def test_a_half_open_session_ends_after_ten_seconds_even_if_it_talks(sessions: Sessions) -> None:
