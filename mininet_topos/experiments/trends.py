@@ -17,7 +17,7 @@ from mininet_topos.plain_values import from_plain
 VALUES = (
     *("workers", "size_bytes", "background", "roots", "queries", "repeat", "attempt", "mark_pkts"),
     *("bandwidth_mbps", "queue_pkts", "queue_bytes", "ideal_ms", "horizon_ms", "qct_mean_ms", "x_ideal_mean"),
-    *("answer_ms", "switch_waited_ms", "missed", "drops", "other_drops", "ovs_drops", "link_losses"),
+    *("answer_ms", "switch_waited_ms", "missed", "drops", "other_drops", "ovs_drops", "lost", "link_losses"),
     *("retransmits", "timeouts", "loss_probes", "response_flows", "lossy_flows", "alarms", "clamps", "marks"),
     *("queue_max_pkts", "queue_max_bytes", "queue_pkts_p50", "queue_pkts_p95", "busy_rate_mbps"),
     *("goodput_mbps", "released_mbps", "fairness", "cwnd_kb", "recovery_s", "flows_planned", "flows_done"),

@@ -38,6 +38,7 @@ PATH_OF_FIGURE = {
     "goodput": "goodput_mbps",
     "queue p50": "queue_pkts_p50",
     "drops": "drops",
+    "lost packets": "lost",
     "timeouts": "timeouts",
     "missed deadlines": "missed",
 }

@@ -204,6 +204,7 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "drops": counters["queue_drops"] + counters.get("other_queue_drops", 0),
         "other_drops": counters.get("other_queue_drops", 0),
         "ovs_drops": counters["ovs_drops"],
+        "lost": counters["queue_drops"] + counters.get("other_queue_drops", 0) + counters["ovs_drops"],
         **response_flows(records),
         "layers": layer_figures(record, records),
         "link_losses": counters.get("link_losses", 0),
