@@ -260,9 +260,13 @@ static __always_inline void share_note_request(struct weir_flow *flow)
  */
 static __always_inline void share_note_answer(struct weir_flow *flow, __u32 segment, __u32 runt_bytes, bool pushed)
 {
-	if (pushed && segment < flow->max_payload && segment != runt_bytes)
+	bool ends = pushed && segment < flow->max_payload && segment != runt_bytes;
+
+	if (ends == !!(flow->member & WEIR_ANSWERED))
+		return; /* most segments change nothing, and a write would wait for the other CPU */
+	if (ends)
 		flow_join(flow, WEIR_ANSWERED);
-	else if (flow->member & WEIR_ANSWERED)
+	else
 		flow_leave(flow, WEIR_ANSWERED);
 }
 
