@@ -4,6 +4,7 @@
  * leave calls out. recorded_calls.py compiles controls with it, and reads struct call here.
  */
 #include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -71,7 +72,7 @@ static __always_inline void record_call(unsigned long long *arguments, const cha
 	call->una = tp->snd_una;
 	call->snd_nxt = tp->snd_nxt;
 	call->delivered = tp->delivered;
-	call->is_cwnd_limited = tp->is_cwnd_limited;
+	call->is_cwnd_limited = BPF_CORE_READ_BITFIELD(tp, is_cwnd_limited);
 	call->max_packets_out = tp->max_packets_out;
 	call->in_flight = tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
 	call->data_segs_out = tp->data_segs_out;

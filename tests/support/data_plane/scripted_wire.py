@@ -31,6 +31,7 @@ from pyroute2 import netns
 
 from libbpf_cffi import libbpf
 from libbpf_cffi.libbpf import Object
+from tests.support.data_plane.dctcp_reference import Reference
 from tests.support.data_plane.host_c import compiled_bpf
 from tests.support.waiting import DEADLINE_S, wait_until
 from transports.congestion import loaded
@@ -318,6 +319,35 @@ class Connection:
             Seen(s.out, s.flags, s.ecn, (s.seq - first) % 2**32, (s.ack - first) % 2**32, s.length)
             for s in segments
         ]
+
+
+def replay(acks: list[Ack]) -> Iterator[tuple[Ack, Reference]]:
+    """Each ACK with the reference sender's state after it (section 3.3)."""
+    sender = Reference(0, 0)
+    for ack in acks:
+        una = sender.una + ack.acked
+        sender.on_ack(una, ack.ece, una + ack.under_way)
+        yield ack, sender
+
+
+def data(trace: list[Seen]) -> list[Seen]:
+    """The segments with data, in the order in which they left."""
+    return [one for one in trace if one.out and one.length]
+
+
+def acks(trace: list[Seen]) -> list[Seen]:
+    """The ACKs that came back."""
+    return [one for one in trace if not one.out and not one.flags & SYN]
+
+
+def echoes(connection: Connection) -> tuple[list[bool], list[bool]]:
+    """For each segment, whether it arrived with CE, and whether the ACK that covers it has ECE."""
+    trace = connection.seen()
+    echoed, una = [], 0
+    for ack in acks(trace):
+        echoed += [bool(ack.flags & ECE)] * ((ack.ack - una) // MSS)
+        una = max(una, ack.ack)
+    return [one.ecn == CE for one in data(trace)], echoed
 
 
 @contextlib.contextmanager
