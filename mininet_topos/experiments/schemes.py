@@ -111,7 +111,10 @@ _WITHOUT_CONTROLLER = (
     _of_baseline("ecn", BASELINES["ecn-tcp"]),
     *(
         _of_baseline(name, BASELINES[name])
-        for name in ("dctcp", "d2tcp", "l2dct", "dctcp-plus", "ap-reno", "ap-dctcp", "ap-d2tcp", "ap-l2dct")
+        for name in (
+            *("dctcp", "dctcp-kernel", "d2tcp", "l2dct", "dctcp-plus"),
+            *("ap-reno", "ap-dctcp", "ap-d2tcp", "ap-l2dct"),
+        )
     ),
     *(
         replace(

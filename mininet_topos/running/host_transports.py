@@ -37,14 +37,10 @@ def provide(names: Sequence[str], state: LabState) -> tuple[HostTransport, ...]:
     found = []
     for name in names:
         wanted = _baseline(name)
-        if not wanted.is_tcp:
-            _require_program(wanted)
-            found.append(HostTransport(name, "", wanted.tcp_ecn, wanted.program))
-            continue
-        usable = _usable(wanted)
-        if not usable and (ours := _loadable(wanted)):
-            usable = [_load(ours, state)]
-        found.append(HostTransport(name, wanted.choose(usable), wanted.tcp_ecn))
+        _require(wanted)
+        if wanted.is_ours and not settable(wanted.congestion_control):
+            _load(wanted.congestion_control, state)
+        found.append(HostTransport(name, wanted.congestion_control, wanted.tcp_ecn, wanted.program))
     return tuple(found)
 
 
@@ -59,14 +55,26 @@ def require_transports(scheme: Scheme, congestion_control: str) -> None:
         except LabError as error:
             raise Unable(f"scheme {scheme.name}: {error}") from error
     for name in scheme.transports or (congestion_control,):
-        wanted = _baseline(name)
         try:
-            if not wanted.is_tcp:
-                _require_program(wanted)
-            elif not _usable(wanted) and not _loadable(wanted):
-                wanted.choose(())
+            _require(_baseline(name))
         except Unable as error:
             raise Unable(f"scheme {scheme.name}: {error}") from error
+
+
+def _require(wanted: Baseline) -> None:
+    """Raise Unable, with the remedy, if this machine lacks a transport that the lab cannot load.
+
+    So it does if one of Weir's controls is loaded from another build: the lab would measure that one.
+    """
+    control = wanted.congestion_control
+    if not wanted.is_tcp:
+        _require_program(wanted)
+    elif not wanted.is_ours:
+        if not settable(control):
+            remedy = f"modprobe tcp_{control}, or use another kernel"
+            raise Unable(f"{wanted.name} needs the congestion control {control}: {remedy}")
+    elif settable(control) and not _is_of_this_build(control):
+        raise Unable(f"{control} is of another build: `weir transports load {control}` replaces it")
 
 
 def _require_program(wanted: Baseline) -> None:
@@ -78,24 +86,7 @@ def _require_program(wanted: Baseline) -> None:
 
 
 def _baseline(name: str) -> Baseline:
-    return BASELINES.get(name) or Baseline(name, (name,), PlotStyle(name, ""))
-
-
-def _loadable(wanted: Baseline) -> str:
-    """Return the congestion control of ours that can be loaded for a baseline; empty if there is none."""
-    last = wanted.congestion_controls[-1]
-    return last if last.startswith("weir_") else ""
-
-
-def _usable(wanted: Baseline) -> list[str]:
-    """Return the congestion controls of a baseline that sockets can have now.
-
-    Raises Unable if that is only one of Weir's, and of another build: the lab would measure that one.
-    """
-    found = [cc for cc in wanted.congestion_controls if settable(cc)]
-    if found and found == [_loadable(wanted)] and not _is_of_this_build(found[0]):
-        raise Unable(f"{found[0]} is of another build: `weir transports load {found[0]}` replaces it")
-    return found
+    return BASELINES.get(name) or Baseline(name, name, PlotStyle(name, ""))
 
 
 def _is_of_this_build(congestion_control: str) -> bool:
@@ -113,11 +104,10 @@ def settable(congestion_control: str) -> bool:
     return True
 
 
-def _load(congestion_control: str, state: LabState) -> str:
+def _load(congestion_control: str, state: LabState) -> None:
     try:
         answer = run(command("weir"), "transports", "load", congestion_control, "--json")
     except LabError as error:
         raise Unable(f"{congestion_control} cannot be loaded: {error}") from error
     if json.loads(answer)["state"] == "loaded":
         state.note_transport(congestion_control)
-    return congestion_control
