@@ -2,9 +2,10 @@
 
 A session is *half-open* until its switch has sent its datapath id. A session *holds* the datapath id that it
 sent first. Another session that claims the same id waits until the holder has answered an echo request, and
-is then refused. If the holder does not answer in ``claim_s``, it is dead, and the claim is granted. A switch
-may connect again before the controller has read its last messages and the end of its old connection, so a
-claim waits for at least ``settle_s`` before it is refused.
+is then refused. If the holder does not answer in ``claim_s``, and has sent nothing in the last ``quiet_s`` of
+them, it is dead, and the claim is granted. A switch may connect again before the controller has read its last
+messages and the end of its old connection. So these messages are no answer, and a claim waits for at least
+``settle_s`` before it is refused.
 
 A controller keeps something of each switch that it ever had: its entries, its ports, its rows. So it takes
 a limited number of different datapath ids from one address, and of all addresses together. An id that it has
@@ -33,6 +34,8 @@ class Limits:
     claim_s: float = 3.0
     settle_s: float = 0.5
     """The shortest time from a claim to its refusal."""
+    quiet_s: float = 1.0
+    """A holder that was heard so shortly before the end of ``claim_s`` is alive: its answer is under way."""
     most_blocked_s: float = 5.0
     """How long a switch may take no message while the controller has one for it."""
     most_waits_s: float = 10.0
@@ -69,6 +72,7 @@ class _Session:
     address: str
     opened: float
     heard: float
+    answered: float = float("-inf")
     dpid: int | None = None
     claimed: float | None = None
     claimed_last: float = 0.0
@@ -125,11 +129,13 @@ class Sessions:
     def _oldest(half_open: dict[Hashable, _Session], address: str) -> Hashable:
         return next(one for one, state in half_open.items() if state.address == address)
 
-    def heard(self, session: Hashable, now: float) -> None:
-        """A message of the session has arrived."""
+    def heard(self, session: Hashable, now: float, answers: bool = False) -> None:
+        """A message of the session has arrived. ``answers``: it is an echo reply."""
         self._resume(now)
         if state := self._open.get(session):
             state.heard, state.probed = now, False
+            if answers:
+                state.answered = now
 
     def claim(self, session: Hashable, dpid: int, now: float) -> tuple[Claim, Hashable | None]:
         """The session states its datapath id. Call again after WAIT.
@@ -152,10 +158,12 @@ class Sessions:
             return Claim.WAIT, holder
         state.claims_for_s += min(now - state.claimed_last, _LONGEST_CLAIM_STEP_S)
         state.claimed_last = now
-        if held.heard > state.claimed and state.claims_for_s >= self._limits.settle_s:
+        if held.answered > state.claimed and state.claims_for_s >= self._limits.settle_s:
             return Claim.REFUSED, None
-        if held.heard > state.claimed or state.claims_for_s < self._limits.claim_s:
+        if held.answered > state.claimed or state.claims_for_s < self._limits.claim_s:
             return Claim.WAIT, None
+        if now - held.heard < self._limits.quiet_s:
+            return Claim.REFUSED, None
         self.closed(holder)
         self._holders[dpid], state.dpid = session, dpid
         return Claim.GRANTED, holder
@@ -229,6 +237,7 @@ class Sessions:
         for state in self._open.values():
             state.opened += stood_still_s
             state.heard += stood_still_s
+            state.answered += stood_still_s
             if state.claimed is not None:
                 state.claimed += stood_still_s
             if state.blocked_since is not None:

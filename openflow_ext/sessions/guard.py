@@ -44,7 +44,7 @@ _MOST_TLS_HANDSHAKES = 128
 _TLS_HANDSHAKE_S = 10.0
 _MOST_PORTS = 10_000
 """The engine and the apps keep every port that a switch describes."""
-_OFPT_FEATURES_REPLY, _OFPT_PORT_STATUS, _OFPT_MULTIPART_REPLY = 6, 12, 19
+_OFPT_ECHO_REPLY, _OFPT_FEATURES_REPLY, _OFPT_PORT_STATUS, _OFPT_MULTIPART_REPLY = 3, 6, 12, 19
 _OFPMP_PORT_DESC = 13
 _PORT_STATUS_REASONS = (0, 1, 2)
 _REFUSALS = {
@@ -92,10 +92,11 @@ class Guard:
         with self._lock:
             self._sessions.closed(datapath)
 
-    def heard(self, datapath: Any) -> None:
-        """A message has arrived."""
+    def heard(self, datapath: Any, msg: Any) -> None:
+        """A message has arrived; None: one that was dropped."""
+        answers = msg is not None and msg.msg_type == _OFPT_ECHO_REPLY
         with self._lock:
-            self._sessions.heard(datapath, time.monotonic())
+            self._sessions.heard(datapath, time.monotonic(), answers)
 
     def may_describe(self, datapath: Any, msg: Any) -> bool:
         """Whether the ports that the switch has described so far, also in ``msg``, are few enough.
@@ -322,7 +323,7 @@ def _extend(datapath_class: Any, guard: Guard) -> None:
 
     def hear(self: Any, msg: Any) -> bool:
         """Whether the engine may handle ``msg``; None: a message that was dropped."""
-        guard.heard(self)
+        guard.heard(self, msg)
         if msg is None or msg.msg_type != _OFPT_FEATURES_REPLY:
             return guard.may_describe(self, msg)
         return guard.may_claim(self, msg.datapath_id)

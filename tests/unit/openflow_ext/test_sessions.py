@@ -30,7 +30,7 @@ def test_a_live_session_keeps_its_datapath_id(sessions: Sessions) -> None:
     sessions.opened("second", "10.0.0.2", 1.0)
     assert sessions.claim("second", 7, 1.0) == (Claim.WAIT, "first")
     assert sessions.claim("second", 7, 1.1) == (Claim.WAIT, None)
-    sessions.heard("first", 1.2)
+    sessions.heard("first", 1.2, answers=True)
     assert sessions.claim("second", 7, 1.6) == (Claim.REFUSED, None)
 
 
@@ -62,6 +62,27 @@ def test_last_messages_of_a_session_do_not_keep_its_switch_out(sessions: Session
     assert sessions.claim("second", 7, 1.1) == (Claim.WAIT, None)
     sessions.closed("first")
     assert sessions.claim("second", 7, 1.2) == (Claim.GRANTED, None)
+
+
+def test_last_messages_that_are_read_late_are_no_answer(sessions: Sessions) -> None:
+    """A busy controller reads them after the claim."""
+    joined(sessions, "first", 7)
+    sessions.opened("second", "10.0.0.1", 1.0)
+    assert sessions.claim("second", 7, 1.0) == (Claim.WAIT, "first")
+    for now in (1.5, 2.0, 2.5, 3.0, 3.5):
+        sessions.heard("first", min(now, 2.9))
+        assert sessions.claim("second", 7, now) == (Claim.WAIT, None)
+    assert sessions.claim("second", 7, 4.1) == (Claim.GRANTED, "first")
+
+
+def test_a_live_session_whose_answer_is_under_way_keeps_its_datapath_id(sessions: Sessions) -> None:
+    joined(sessions, "first", 7)
+    sessions.opened("second", "10.0.0.1", 1.0)
+    assert sessions.claim("second", 7, 1.0) == (Claim.WAIT, "first")
+    for now in (1.5, 2.0, 2.5, 3.0, 3.5):
+        sessions.heard("first", now)
+        assert sessions.claim("second", 7, now) == (Claim.WAIT, None)
+    assert sessions.claim("second", 7, 4.1) == (Claim.REFUSED, None)
 
 
 def test_a_session_cannot_change_its_datapath_id(sessions: Sessions) -> None:
@@ -145,7 +166,7 @@ def test_a_pause_of_the_controller_does_not_take_a_datapath_id_from_its_holder(s
     assert sessions.claim("second", 7, 1.0) == (Claim.WAIT, "first")
     assert sessions.claim("second", 7, 1.1) == (Claim.WAIT, None)
     assert sessions.claim("second", 7, 500.0) == (Claim.WAIT, None)
-    sessions.heard("first", 500.1)
+    sessions.heard("first", 500.1, answers=True)
     assert sessions.claim("second", 7, 500.2) == (Claim.REFUSED, None)
 
 
@@ -155,7 +176,7 @@ def test_a_pause_does_not_change_whether_a_holder_has_answered(sessions: Session
     sessions.opened("second", "10.0.0.2", 1.0)
     assert sessions.claim("second", 7, 1.0) == (Claim.WAIT, "first")
     if answered:
-        sessions.heard("first", 1.1)
+        sessions.heard("first", 1.1, answers=True)
     assert sessions.look(500.0) == ([], [])
     claim, _ = sessions.claim("second", 7, 500.1)
     assert claim is (Claim.REFUSED if answered else Claim.WAIT)
@@ -166,7 +187,7 @@ def test_a_claim_after_a_pause_waits_for_an_answer_after_it(sessions: Sessions) 
     sessions.opened("second", "10.0.0.2", 1.0)
     sessions.look(1.0)
     assert sessions.claim("second", 7, 500.0) == (Claim.WAIT, "first")
-    sessions.heard("first", 500.1)
+    sessions.heard("first", 500.1, answers=True)
     assert sessions.look(500.2) == ([], [])
     assert sessions.claim("second", 7, 500.6) == (Claim.REFUSED, None)
 
