@@ -4,8 +4,8 @@ A session is *half-open* until its switch has sent its datapath id. A session *h
 sent first. Another session that claims the same id waits until the holder has answered an echo request, and
 is then refused. If the holder does not answer in ``claim_s``, and has sent nothing in the last ``quiet_s`` of
 them, it is dead, and the claim is granted. A switch may connect again before the controller has read its last
-messages and the end of its old connection. So these messages are no answer, and a claim waits for at least
-``settle_s`` before it is refused.
+messages and the end of its old connection. So these messages are not an answer, and a claim waits for at
+least ``settle_s`` before it is refused.
 
 A controller keeps something of each switch that it ever had: its entries, its ports, its rows. So it takes
 a limited number of different datapath ids from one address, and of all addresses together. An id that it has
