@@ -135,7 +135,7 @@ static __noinline int packet_take_offer(struct packet *p, const struct rule_quer
 	if (!syn)
 		return 0;
 	flow_key_of_segment(&syn->key, p->port->ifindex, &q->segment, direction);
-	p->flow = answer ? flow_find(&syn->key) : flow_find_or_create(&syn->key, &syn->oldest, q->now_ns);
+	p->flow = answer ? flow_find(&syn->key) : flow_find_or_create(&syn->key, q->now_ns);
 	if (!p->flow) {
 		if (!answer)
 			__sync_fetch_and_add(&p->state->untracked, 1);

@@ -67,13 +67,23 @@ static __always_inline long checksum_add(struct checksum_run *run, struct checks
 	return 0;
 }
 
+/* `len`, of 1 to CHECKSUM_CHUNK. The verifier before Linux 6.8 does not learn from a comparison that it is not 0. */
+static __always_inline __u32 checksum_not_0(__u32 len)
+{
+	barrier_var(len);
+	return ((len - 1) & (CHECKSUM_CHUNK - 1)) + 1;
+}
+
 /* Adds the next chunk. Stops with bytes left if they cannot be read. */
 static long checksum_next_xdp(__u32 step, struct checksum_run *run)
 {
 	struct checksum_chunk *chunk = checksum_chunk();
 	__u32 len = checksum_next_len(run);
 
-	if (!chunk || !len || bpf_xdp_load_bytes(run->ctx, run->at, chunk->bytes, len))
+	if (!chunk || !len)
+		return 1;
+	len = checksum_not_0(len);
+	if (bpf_xdp_load_bytes(run->ctx, run->at, chunk->bytes, len))
 		return 1;
 	return checksum_add(run, chunk, len);
 }
@@ -83,7 +93,10 @@ static long checksum_next_skb(__u32 step, struct checksum_run *run)
 	struct checksum_chunk *chunk = checksum_chunk();
 	__u32 len = checksum_next_len(run);
 
-	if (!chunk || !len || bpf_skb_load_bytes(run->ctx, run->at, chunk->bytes, len))
+	if (!chunk || !len)
+		return 1;
+	len = checksum_not_0(len);
+	if (bpf_skb_load_bytes(run->ctx, run->at, chunk->bytes, len))
 		return 1;
 	return checksum_add(run, chunk, len);
 }

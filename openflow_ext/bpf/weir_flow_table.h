@@ -249,18 +249,19 @@ static __always_inline void flow_delete(const struct weir_flow_key *key, const s
 /*
  * The reserve of flows that are being opened is full: the oldest of them makes room, so that a flood of SYNs keeps no
  * new flow out. The mark of a sweep (weir_sweep.h) gives its room too. Another CPU may complete the handshake of that
- * flow now and count it: the first of WEIR_GIVES_WAY and WEIR_KEPT decides. `oldest` is scratch memory. A global
- * function, which the verifier checks once.
+ * flow now and count it: the first of WEIR_GIVES_WAY and WEIR_KEPT decides. A global function, which the verifier
+ * checks once.
  */
-__noinline int opening_make_room(struct weir_flow_key *oldest)
+__noinline int opening_make_room(void)
 {
+	struct weir_flow_key oldest = {};
 	struct weir_flow *flow;
 
-	if (!oldest || bpf_map_pop_elem(&opening_keys, oldest))
+	if (bpf_map_pop_elem(&opening_keys, &oldest))
 		return 0;
-	flow = flow_find(oldest);
+	flow = flow_find(&oldest);
 	if (flow && !(flow->flags & WEIR_KEPT) && !(flow_set(flow, WEIR_GIVES_WAY) & WEIR_KEPT))
-		flow_delete(oldest, flow);
+		flow_delete(&oldest, flow);
 	return 0;
 }
 
@@ -280,8 +281,7 @@ static __always_inline struct weir_flow *flow_find_or_claim(const struct slot_se
 }
 
 /* The flow of a SYN, created if it is new. NULL if the table is full. */
-static __always_inline struct weir_flow *flow_find_or_create(const struct weir_flow_key *key,
-							     struct weir_flow_key *oldest, __u64 now_ns)
+static __always_inline struct weir_flow *flow_find_or_create(const struct weir_flow_key *key, __u64 now_ns)
 {
 	struct slot_search search = bucket_search_any(key);
 	struct weir_flow *flow;
@@ -293,7 +293,7 @@ static __always_inline struct weir_flow *flow_find_or_create(const struct weir_f
 	flow->first_ns = flow->last_ns = flow->last_payload_ns = now_ns;
 	if (!bpf_map_push_elem(&opening_keys, key, 0))
 		return flow;
-	opening_make_room(oldest);
+	opening_make_room();
 	if (!bpf_map_push_elem(&opening_keys, key, 0))
 		return flow;
 	flow_delete_at(&search, key); /* without a key in a queue no sweep would find the flow */

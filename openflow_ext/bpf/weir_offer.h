@@ -29,7 +29,6 @@ enum offer_place {
 /* A SYN or SYN-ACK, and what its flow knows of it. On the per-CPU map syn_scratch: the stack is too small for it. */
 struct syn_in_hand {
 	struct weir_flow_key key;
-	struct weir_flow_key oldest; /* opening_make_room */
 	struct tcp_options options;
 	struct weir_offer own;     /* as sent */
 	struct weir_reoffer offer; /* as forwarded */
@@ -109,6 +108,7 @@ __noinline int offer_place_syn(struct syn_in_hand *syn, const struct weir_flow *
 {
 	__u32 bit = offer_bit(direction), isn;
 	struct weir_reoffer *aside;
+	struct syn_in_hand *held;
 
 	if (!syn || !flow)
 		return 0;
@@ -123,7 +123,8 @@ __noinline int offer_place_syn(struct syn_in_hand *syn, const struct weir_flow *
 	syn->place = OFFER_ASIDE;
 	if (!(flow->flags & WEIR_REOFFERED))
 		return 0;
-	aside = bpf_map_lookup_elem(&reoffers, &syn->key);
+	held = syn_in_hand(); /* the same memory: before Linux 6.2 no map takes a key from that of an argument */
+	aside = held ? bpf_map_lookup_elem(&reoffers, &held->key) : NULL;
 	if (!aside || aside->isn != syn->offer.isn || !(aside->flags & bit))
 		return 0;
 	syn->repeated = 1;
@@ -139,6 +140,7 @@ __noinline int offer_place_answer(struct syn_in_hand *syn, struct weir_flow *flo
 	bool in = direction == WEIR_INGRESS, known;
 	__u32 bit = offer_bit(direction), others = offer_bit(!direction), others_isn, others_end;
 	struct weir_reoffer *aside;
+	struct syn_in_hand *held;
 
 	if (!syn || !flow || !state)
 		return 0;
@@ -154,13 +156,14 @@ __noinline int offer_place_answer(struct syn_in_hand *syn, struct weir_flow *flo
 	}
 	if (!(flow->flags & WEIR_REOFFERED))
 		return 0;
-	aside = bpf_map_lookup_elem(&reoffers, &syn->key);
+	held = syn_in_hand(); /* as in offer_place_syn */
+	aside = held ? bpf_map_lookup_elem(&reoffers, &held->key) : NULL;
 	if (!aside || !(aside->flags & others) || !offer_acknowledges(syn->ack, aside->isn, aside->end))
 		return 0;
 	syn->place = OFFER_IN_FLOW;
 	offer_begin_anew(flow, aside, state, now_ns);
 	flow_clear(flow, WEIR_REOFFERED);
-	bpf_map_delete_elem(&reoffers, &syn->key);
+	bpf_map_delete_elem(&reoffers, &held->key);
 	return 0;
 }
 
