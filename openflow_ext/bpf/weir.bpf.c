@@ -114,9 +114,9 @@ static __noinline int packet_place_offer(struct packet *p, const struct rule_que
 	syn->place = OFFER_NOWHERE;
 	syn->repeated = syn->counts_aside = 0;
 	if (q->segment.flags & TCP_ACK)
-		offer_place_answer(syn, p->flow, p->state, direction, q->now_ns);
+		offer_place_answer(p->flow, p->state, direction, q->now_ns);
 	else
-		offer_place_syn(syn, p->flow, direction);
+		offer_place_syn(p->flow, direction);
 	return syn->place;
 }
 

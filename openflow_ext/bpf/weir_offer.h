@@ -103,12 +103,15 @@ static __always_inline void offer_begin_anew(struct weir_flow *flow, const struc
 	}
 }
 
-/* Places a SYN. A global function, which the verifier checks once. */
-__noinline int offer_place_syn(struct syn_in_hand *syn, const struct weir_flow *flow, enum weir_direction direction)
+/*
+ * Places a SYN. A global function, which the verifier checks once. The SYN in hand is not an argument, because before
+ * Linux 6.2 no map takes a key from the memory of one.
+ */
+__noinline int offer_place_syn(const struct weir_flow *flow, enum weir_direction direction)
 {
+	struct syn_in_hand *syn = syn_in_hand();
 	__u32 bit = offer_bit(direction), isn;
 	struct weir_reoffer *aside;
-	struct syn_in_hand *held;
 
 	if (!syn || !flow)
 		return 0;
@@ -123,8 +126,7 @@ __noinline int offer_place_syn(struct syn_in_hand *syn, const struct weir_flow *
 	syn->place = OFFER_ASIDE;
 	if (!(flow->flags & WEIR_REOFFERED))
 		return 0;
-	held = syn_in_hand(); /* the same memory: before Linux 6.2 no map takes a key from that of an argument */
-	aside = held ? bpf_map_lookup_elem(&reoffers, &held->key) : NULL;
+	aside = bpf_map_lookup_elem(&reoffers, &syn->key);
 	if (!aside || aside->isn != syn->offer.isn || !(aside->flags & bit))
 		return 0;
 	syn->repeated = 1;
@@ -133,14 +135,14 @@ __noinline int offer_place_syn(struct syn_in_hand *syn, const struct weir_flow *
 	return 0;
 }
 
-/* Places a SYN-ACK. A global function, which the verifier checks once. */
-__noinline int offer_place_answer(struct syn_in_hand *syn, struct weir_flow *flow, struct weir_port_state *state,
-				  enum weir_direction direction, __u64 now_ns)
+/* Places a SYN-ACK, as offer_place_syn does a SYN. */
+__noinline int offer_place_answer(struct weir_flow *flow, struct weir_port_state *state, enum weir_direction direction,
+				  __u64 now_ns)
 {
+	struct syn_in_hand *syn = syn_in_hand();
 	bool in = direction == WEIR_INGRESS, known;
 	__u32 bit = offer_bit(direction), others = offer_bit(!direction), others_isn, others_end;
 	struct weir_reoffer *aside;
-	struct syn_in_hand *held;
 
 	if (!syn || !flow || !state)
 		return 0;
@@ -156,14 +158,13 @@ __noinline int offer_place_answer(struct syn_in_hand *syn, struct weir_flow *flo
 	}
 	if (!(flow->flags & WEIR_REOFFERED))
 		return 0;
-	held = syn_in_hand(); /* as in offer_place_syn */
-	aside = held ? bpf_map_lookup_elem(&reoffers, &held->key) : NULL;
+	aside = bpf_map_lookup_elem(&reoffers, &syn->key);
 	if (!aside || !(aside->flags & others) || !offer_acknowledges(syn->ack, aside->isn, aside->end))
 		return 0;
 	syn->place = OFFER_IN_FLOW;
 	offer_begin_anew(flow, aside, state, now_ns);
 	flow_clear(flow, WEIR_REOFFERED);
-	bpf_map_delete_elem(&reoffers, &held->key);
+	bpf_map_delete_elem(&reoffers, &syn->key);
 	return 0;
 }
 
