@@ -158,11 +158,10 @@ class Sessions:
             return Claim.WAIT, holder
         state.claims_for_s += min(now - state.claimed_last, _LONGEST_CLAIM_STEP_S)
         state.claimed_last = now
-        if held.answered > state.claimed and state.claims_for_s >= self._limits.settle_s:
-            return Claim.REFUSED, None
-        if held.answered > state.claimed or state.claims_for_s < self._limits.claim_s:
+        answered = held.answered > state.claimed
+        if state.claims_for_s < (self._limits.settle_s if answered else self._limits.claim_s):
             return Claim.WAIT, None
-        if now - held.heard < self._limits.quiet_s:
+        if answered or now - held.heard < self._limits.quiet_s:
             return Claim.REFUSED, None
         self.closed(holder)
         self._holders[dpid], state.dpid = session, dpid
