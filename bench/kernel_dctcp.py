@@ -138,7 +138,7 @@ def require_kernel_dctcp() -> None:
 
 @click.command(help=__doc__)
 @click.option("--runs", default=6, show_default=True, type=click.IntRange(1))
-@click.option("--segments", default=3000, show_default=True, type=click.IntRange(500, 15_000))
+@click.option("--segments", default=3000, show_default=True, type=click.IntRange(2000, 15_000))
 @click.option("--json", "as_json", is_flag=True)
 def main(runs: int, segments: int, as_json: bool) -> None:
     require_kernel_dctcp()

@@ -62,7 +62,7 @@ CHECKS = (
     _try("bfifo", probes.qdisc("root", "bfifo", "limit", "150000"), STOCK_KERNEL),
     Check("kernel", "TCP reno", probes.congestion_control("reno"), STOCK_KERNEL),
     Check("kernel", "congestion controls", probes.congestion_controls, STOCK_KERNEL),
-    _try("TCP dctcp", probes.congestion_control("dctcp"), "weir_dctcp replaces it", required=False),
+    _try("TCP dctcp", probes.congestion_control("dctcp"), "only dctcp-kernel needs it", required=False),
     _try("TCP weir_dctcp", probes.transport("weir_dctcp"), f"make bpf; {STOCK_KERNEL}", required=False),
     _try("netem (link delay)", probes.qdisc("root", "netem"), "the delay line replaces it", required=False),
     Check("kernel", "cgroup 2", probes.cgroup2, "mount -t cgroup2 none /sys/fs/cgroup", required=False),

@@ -177,7 +177,7 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
     ideal_ms = experiment.ideal_ms(case)
     qct_ms = _qct_ms(done)
     counters, tcp = record["counters"], record["counters"]["tcp"]
-    own = _counts_beside_tcp(records)
+    own, drops = _counts_beside_tcp(records), counters["queue_drops"] + counters.get("other_queue_drops", 0)
     return {
         "experiment": experiment.name,
         "case": case.name,
@@ -201,10 +201,10 @@ def row_of(experiment: Experiment, case: Case, run: Path) -> Row:
         "switch_waited_ms": round(sum(query["switch_waited_ms"] for query in done), 1),
         "answer_ms": round(fmean(answers_ms), 3) if answers_ms else None,
         "x_ideal": {name: round(value / ideal_ms, 3) for name, value in qct_ms.items()},
-        "drops": counters["queue_drops"] + counters.get("other_queue_drops", 0),
+        "drops": drops,
         "other_drops": counters.get("other_queue_drops", 0),
         "ovs_drops": counters["ovs_drops"],
-        "lost": counters["queue_drops"] + counters.get("other_queue_drops", 0) + counters["ovs_drops"],
+        "lost": drops + counters["ovs_drops"],
         **response_flows(records),
         "layers": layer_figures(record, records),
         "link_losses": counters.get("link_losses", 0),
