@@ -121,9 +121,28 @@ static __noinline int packet_place_offer(struct packet *p, const struct rule_que
 }
 
 /*
- * SYN or SYN-ACK: creates the flow's entry if there is none, and stores what this side offers if it is believed.
- * Otherwise p->flow is NULL. 0: the SYN changes nothing. The caller has to use the result: if it is unused, clang
- * leaves r0 undefined, and the verifier rejects a stack pointer there.
+ * SYN or SYN-ACK: finds the flow's entry, and creates it for a SYN if there is none. 0: there is none. Not inlined into
+ * packet_take_offer, because the stacks of both and of what they call would exceed 512 bytes: Linux before 6.9 rounds
+ * each up to 32.
+ */
+static __noinline int packet_find_opening(struct packet *p, const struct rule_query *q, enum weir_direction direction)
+{
+	struct syn_in_hand *syn = syn_in_hand();
+	bool answer = q->segment.flags & TCP_ACK;
+
+	if (!syn)
+		return 0;
+	flow_key_of_segment(&syn->key, p->port->ifindex, &q->segment, direction);
+	p->flow = answer ? flow_find(&syn->key) : flow_find_or_create(&syn->key, q->now_ns);
+	if (!p->flow && !answer)
+		__sync_fetch_and_add(&p->state->untracked, 1);
+	return !!p->flow;
+}
+
+/*
+ * SYN or SYN-ACK: stores what this side offers if it is believed. Otherwise p->flow is NULL. 0: the SYN changes
+ * nothing. The caller has to use the result: if it is unused, clang leaves r0 undefined, and the verifier rejects a
+ * stack pointer there.
  */
 static __noinline int packet_take_offer(struct packet *p, const struct rule_query *q, struct cursor *c,
 					enum weir_direction direction)
@@ -132,15 +151,8 @@ static __noinline int packet_take_offer(struct packet *p, const struct rule_quer
 	bool answer = q->segment.flags & TCP_ACK;
 	int place;
 
-	if (!syn)
+	if (!syn || !p->flow)
 		return 0;
-	flow_key_of_segment(&syn->key, p->port->ifindex, &q->segment, direction);
-	p->flow = answer ? flow_find(&syn->key) : flow_find_or_create(&syn->key, q->now_ns);
-	if (!p->flow) {
-		if (!answer)
-			__sync_fetch_and_add(&p->state->untracked, 1);
-		return 0;
-	}
 	parse_copy_options(c, p->tcp, &syn->options);
 	parse_offer(&syn->options, &syn->own);
 	place = packet_place_offer(p, q, syn, direction);
@@ -160,6 +172,18 @@ static __noinline int packet_take_offer(struct packet *p, const struct rule_quer
 		__sync_fetch_and_add(&p->state->disbelieved, 1);
 	p->flow = NULL;
 	return syn->counts_aside;
+}
+
+/* Reports that the flow of the segment was opened or closed. Not inlined, for the stack. */
+static __noinline int packet_report(const struct packet *p, const struct rule_query *q, enum weir_direction direction,
+				    enum weir_close_reason reason, __u64 rtt_ns)
+{
+	__u8 kind = reason == WEIR_NOT_CLOSED ? WEIR_FLOW_OPENED : WEIR_FLOW_CLOSED;
+	struct weir_flow_key key;
+
+	flow_key_of_segment(&key, p->port->ifindex, &q->segment, direction);
+	report_send(&key, p->flow, p->port, kind, reason, rtt_ns);
+	return 0;
 }
 
 /*
@@ -182,7 +206,7 @@ static __noinline int packet_establish(struct packet *p, const struct rule_query
 	if (p->flow->flags & WEIR_TO_COUNT)
 		packet_count_flow(p->flow, p->port, p->state, q, direction);
 	allowance_note_handshake(p->port, p->state, rtt_ns);
-	report_send(&key, p->flow, p->port, WEIR_FLOW_OPENED, WEIR_NOT_CLOSED, rtt_ns);
+	packet_report(p, q, direction, WEIR_NOT_CLOSED, rtt_ns);
 	return 1;
 }
 
@@ -198,7 +222,6 @@ static __noinline int packet_ends_flow(struct packet *p, const struct rule_query
 
 static __noinline int packet_note_end(struct packet *p, const struct rule_query *q, enum weir_direction direction)
 {
-	struct weir_flow_key key;
 	__u32 bit = q->segment.flags & TCP_RST ? WEIR_RST : direction == WEIR_INGRESS ? WEIR_FIN_IN : WEIR_FIN_OUT;
 	bool already_closed = p->flow->flags & (WEIR_RST | WEIR_FIN_OUT);
 
@@ -209,8 +232,7 @@ static __noinline int packet_note_end(struct packet *p, const struct rule_query 
 		flow_end_count(p->flow, p->state);
 	if (bit == WEIR_FIN_IN || already_closed || !(p->flow->flags & WEIR_ESTABLISHED))
 		return 0;
-	flow_key_of_segment(&key, p->port->ifindex, &q->segment, direction);
-	report_send(&key, p->flow, p->port, WEIR_FLOW_CLOSED, bit == WEIR_RST ? WEIR_BY_RST : WEIR_BY_FIN, 0);
+	packet_report(p, q, direction, bit == WEIR_RST ? WEIR_BY_RST : WEIR_BY_FIN, 0);
 	return 0;
 }
 
@@ -263,7 +285,7 @@ static __always_inline bool packet_follow_flow(struct packet *p, const struct ru
 	__u32 flags = q->segment.flags;
 
 	if (flags & TCP_SYN) {
-		p->disbelieved = !packet_take_offer(p, q, c, direction);
+		p->disbelieved = !packet_find_opening(p, q, direction) || !packet_take_offer(p, q, c, direction);
 		return false;
 	}
 	p->flow = flow_of_segment(p->port->ifindex, &q->segment, direction);

@@ -156,31 +156,39 @@ static __always_inline void sweep_reoffer(const struct weir_flow_key *key, struc
 	bpf_map_delete_elem(&reoffers, key);
 }
 
-/* Visits a flow. 0: it was removed. A global function, which the verifier checks once. */
-__noinline int sweep_visit(const struct weir_flow_key *key, struct weir_flow *flow, struct weir_sweep *s)
+/*
+ * Visits a flow. 0: it was removed. A global function, which the verifier checks once. It copies the key, because
+ * before Linux 6.2 no map takes a key from the memory of an argument.
+ */
+__noinline int sweep_visit(const struct weir_flow_key *of, struct weir_flow *flow, struct weir_sweep *s)
 {
-	if (!key || !flow || !s)
+	struct weir_flow_key key;
+
+	if (!of || !flow || !s)
 		return 0;
-	sweep_reoffer(key, flow, s);
-	return sweep_flow(key, flow, s);
+	key = *of;
+	sweep_reoffer(&key, flow, s);
+	return sweep_flow(&key, flow, s);
 }
 
 /*
  * The place of the flow's key in its queue was taken while the flow was visited. No sweep would find the flow again, so
- * it is removed as if the table had refused it. A global function, which the verifier checks once.
+ * it is removed as if the table had refused it. A global function, which copies the key as sweep_visit does.
  */
-__noinline int sweep_lose(const struct weir_flow_key *key, struct weir_flow *flow, struct weir_sweep *s)
+__noinline int sweep_lose(const struct weir_flow_key *of, struct weir_flow *flow, struct weir_sweep *s)
 {
 	struct weir_port_state *state;
+	struct weir_flow_key key;
 	struct weir_port *port;
 	bool known;
 
-	if (!key || !flow || !s)
+	if (!of || !flow || !s)
 		return 0;
-	known = port_find(key->ifindex, &port, &state);
+	key = *of;
+	known = port_find(key.ifindex, &port, &state);
 	if (known)
 		__sync_fetch_and_add(&state->untracked, 1);
-	sweep_remove(key, flow, s, known, port, state);
+	sweep_remove(&key, flow, s, known, port, state);
 	return 0;
 }
 

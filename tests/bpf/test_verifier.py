@@ -1,7 +1,8 @@
 """The kernel's verifier checks each program in a part of the instructions that it checks at most.
 
 Other kernels, and other versions of clang, need more instructions for a program. A program near the limit
-of 1,000,000 does not load there. It also takes seconds to load, and an agent waits for it.
+of 1,000,000 does not load there. It also takes seconds to load, and an agent waits for it. A program and what
+it calls have 512 bytes of stack, of which older kernels use more than this one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
+from tests.support.data_plane import stack
+from weir_base.paths import artifact
 
 pytestmark = pytest.mark.beside_others
 
@@ -34,3 +37,9 @@ def test_the_verifier_checks_less_than_a_third_of_its_limit(plane: KernelDataPla
     found = re.search(r"^verified_insns:\s*(\d+)$", shown, re.MULTILINE)
     assert found, "Linux shows this number from version 5.16 on"
     assert 0 < int(found[1]) <= MOST_INSTRUCTIONS
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_stack_suffices_on_linux_6_1(program: str) -> None:
+    chain = stack.deepest_chains(artifact("weir.bpf.o"))[program]
+    assert chain.stack_bytes <= stack.MOST_BYTES, chain.frames
