@@ -87,7 +87,11 @@ class FabricSettings(Section):
         "this time in seconds",
     )
     max_hosts: int = Field(16_384, ge=1, description="limit of hosts that are remembered")
-    max_connections: int = Field(500_000, ge=1, description="limit of connections that are remembered")
+    max_connections: int = Field(
+        500_000,
+        ge=1,
+        description="limit of connections that are remembered; one switch can report 4/5 of them",
+    )
 
     metrics: MetricsAddress | None = Field(
         None,

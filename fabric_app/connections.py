@@ -13,7 +13,7 @@ Not implemented: checking that the sequence number of an RST or FIN lies in the 
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -26,6 +26,12 @@ DEFAULT_MSS_IPV6 = 1220
 """The MSS of a side that sends no MSS option (RFC 9293, section 3.7.1)."""
 MOST_ENDED = 65_536
 SAME_NS = 1_000_000_000
+_MOST_OF_FREE = 4
+"""How many times the free places a switch may hold: alone 4/5 of all, so that 1/5 is left for the others.
+
+The rule is that of buffers that many ports share (Choudhury and Hahne, "Dynamic queue length thresholds for
+shared-memory packet switches", 1998).
+"""
 
 PathOf = Callable[[FiveTuple, PortKey, PortKey], tuple[Hop, ...]]
 """The path of a flow between the ports of its two hosts; empty if none is known."""
@@ -71,9 +77,10 @@ class _Syn:
 
 @dataclass(slots=True)
 class _Connection:
-    """The open directions, and the initial sequence numbers of both sides."""
+    """The open directions, the switch that made it known, and the initial sequence numbers of both sides."""
 
     open: dict[FiveTuple, Flow]
+    dpid: int
     starts: tuple[int, int] | None = None
 
 
@@ -82,7 +89,8 @@ class Connections:
 
     ``next_id`` gives the ids of flows. At most ``max_syns`` SYNs, as many SYN-ACKs without a SYN, and
     ``max_connections`` connections are remembered. Beyond that the oldest SYN is forgotten, or a connection
-    is not opened; ``refused`` counts both.
+    is not opened; ``refused`` counts both. A switch may make at most four times as many connections known as
+    there is room left for, so that one switch leaves room for the others.
     """
 
     def __init__(
@@ -100,6 +108,7 @@ class Connections:
         self._syns: OrderedDict[FiveTuple, _Syn] = OrderedDict()
         self._answers: OrderedDict[FiveTuple, _Syn] = OrderedDict()
         self._connections: dict[FiveTuple, _Connection] = {}
+        self._held: Counter[int] = Counter()  # by datapath id
         self._ended_ns: OrderedDict[FiveTuple, int] = OrderedDict()
 
     def __len__(self) -> int:
@@ -121,19 +130,23 @@ class Connections:
     def adopt(self, flows: Iterable[Flow]) -> None:
         """Take over the open flows of an earlier controller."""
         for flow in flows:
-            self._put(flow)
+            if (known := self._find(flow.key)) is not None:
+                known.open[flow.key] = flow
+            else:
+                self._add(_Connection({flow.key: flow}, flow.path[-1].dpid if flow.path else 0))
 
-    def open(self, flow: Flow) -> list[FlowEvent]:
-        """Open a flow that a switch reports."""
-        if self._find(flow.key) is None and len(self._connections) >= self._max_connections:
-            self.refused += 1
+    def open(self, flow: Flow, dpid: int) -> list[FlowEvent]:
+        """Open a flow that the switch ``dpid`` reports."""
+        known = self._find(flow.key)
+        if known is not None:
+            known.open[flow.key] = flow
+        elif not self._add_if_room(_Connection({flow.key: flow}, dpid)):
             return []
-        self._put(flow)
         return [Opened((flow,))]
 
     def change(self, flow: Flow) -> list[FlowEvent]:
         """Replace the values of an open flow."""
-        self._put(flow)
+        self._connections[name_of(flow.key)].open[flow.key] = flow
         return [Changed(flow)]
 
     def reroute(self, flow: Flow, path: tuple[Hop, ...]) -> list[FlowEvent]:
@@ -146,7 +159,7 @@ class Connections:
         flow = connection.open.pop(key, None) if connection else None
         self.note_end(key, now_ns)
         if connection is not None and not connection.open:
-            del self._connections[name_of(key)]
+            self._remove(key)
         return self._closed([flow] if flow else [], reason, now_ns)
 
     def end(self, key: FiveTuple, reason: str, now_ns: int) -> list[FlowEvent]:
@@ -155,7 +168,7 @@ class Connections:
         self._syns.pop(key.reverse, None)
         self._answers.pop(key, None)
         self._answers.pop(key.reverse, None)
-        connection = self._connections.pop(name_of(key), None)
+        connection = self._remove(key)
         return self._closed(list(connection.open.values()) if connection else [], reason, now_ns)
 
     def on_segment(self, segment: Segment, at: PortKey, now_ns: int) -> list[FlowEvent]:
@@ -172,8 +185,25 @@ class Connections:
     def _find(self, key: FiveTuple) -> _Connection | None:
         return self._connections.get(name_of(key))
 
-    def _put(self, flow: Flow) -> None:
-        self._connections.setdefault(name_of(flow.key), _Connection({})).open[flow.key] = flow
+    def _add(self, connection: _Connection) -> None:
+        self._connections[name_of(next(iter(connection.open)))] = connection
+        self._held[connection.dpid] += 1
+
+    def _add_if_room(self, connection: _Connection) -> bool:
+        free = self._max_connections - len(self._connections)
+        if self._held[connection.dpid] >= _MOST_OF_FREE * free:
+            self.refused += 1
+            return False
+        self._add(connection)
+        return True
+
+    def _remove(self, key: FiveTuple) -> _Connection | None:
+        connection = self._connections.pop(name_of(key), None)
+        if connection is not None:
+            self._held[connection.dpid] -= 1
+            if not self._held[connection.dpid]:
+                del self._held[connection.dpid]
+        return connection
 
     def _closed(self, flows: list[Flow], reason: str, now_ns: int) -> list[FlowEvent]:
         for flow in flows:
@@ -226,12 +256,10 @@ class Connections:
             return self._complete(known, syn, answer)
         ended = [end for end in (key, key.reverse) if self.ended_ns(end) >= syn.seen_ns]
         changes = self.end(key, "replaced", now_ns)
-        if len(self._connections) >= self._max_connections:
-            self.refused += 1
-            return changes
         flows = self._flows(syn, answer)
         starts = (syn.segment.seq, answer.segment.seq)
-        self._connections[name_of(key)] = _Connection({flow.key: flow for flow in flows}, starts)
+        if not self._add_if_room(_Connection({flow.key: flow for flow in flows}, answer.at.dpid, starts)):
+            return changes
         closed = [event for end in ended for event in self.close(end, "fin", now_ns)]
         return [*changes, Opened(flows), *closed]
 

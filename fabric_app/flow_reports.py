@@ -162,7 +162,7 @@ class Reports:
         )
         if record.kind is not FlowKind.OPENED:
             flow = flow.with_report(record.sent_bytes, min(record.last_ns, now_ns), _state(record))
-        events: list[FlowEvent | Doubt] = [*self._connections.open(flow)]
+        events: list[FlowEvent | Doubt] = [*self._connections.open(flow, dpid)]
         if not events:
             return []
         if receiver is None:

@@ -334,6 +334,20 @@ def test_too_many_flows_are_refused(net: FakeNetwork) -> None:
     assert (len(net.core.connections), net.core.connections.refused) == (2, 8)
 
 
+def test_a_switch_that_reports_many_flows_leaves_room_for_the_flows_of_others(net: FakeNetwork) -> None:
+    connections = net.core.connections
+    connections._max_connections = 100
+    for port in range(1000, 1200):
+        tell(net, 4, src_port=port)
+    assert (len(connections), connections.refused) == (80, 120)
+    for port in range(2000, 2010):
+        tell(net, 2, src_port=port)
+    assert (len(connections), connections.refused) == (90, 120)
+    for port in range(1000, 1200):
+        tell(net, 4, src_port=port, kind=FlowKind.CLOSED, reason=CloseReason.RST, last_ns=2 * SECOND)
+    assert (len(connections), dict(connections._held)) == (10, {2: 10})
+
+
 def successor() -> FakeNetwork:
     """One switch, whose hosts are still unknown."""
     net = FakeNetwork(set(), [7], {1: PortKey(7, 1), 3: PortKey(7, 3)}, Options(max_connections=4))
