@@ -8,6 +8,7 @@ it calls have 512 bytes of stack, of which older kernels use more than this one.
 from __future__ import annotations
 
 import os
+import platform
 import re
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from weir_base.paths import artifact
 pytestmark = pytest.mark.beside_others
 
 MOST_INSTRUCTIONS = 300_000
+MOST_INSTRUCTIONS_OF_OLDER = 500_000
+"""Linux 6.1 checks more ways through a program than later versions."""
 PROGRAMS = (
     "weir_ingress",
     "weir_ingress_tc",
@@ -32,11 +35,13 @@ PROGRAMS = (
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_the_verifier_checks_less_than_a_third_of_its_limit(plane: KernelDataPlane, program: str) -> None:
+def test_the_verifier_checks_a_part_of_its_limit(plane: KernelDataPlane, program: str) -> None:
     shown = Path(f"/proc/{os.getpid()}/fdinfo/{plane.program(program)}").read_text()
     found = re.search(r"^verified_insns:\s*(\d+)$", shown, re.MULTILINE)
     assert found, "Linux shows this number from version 5.16 on"
-    assert 0 < int(found[1]) <= MOST_INSTRUCTIONS
+    major, minor = (int(part) for part in platform.release().split(".")[:2])
+    most = MOST_INSTRUCTIONS if (major, minor) >= (6, 12) else MOST_INSTRUCTIONS_OF_OLDER
+    assert 0 < int(found[1]) <= most
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
