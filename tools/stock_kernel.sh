@@ -90,6 +90,7 @@ write_job() {
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 mkdir -p /lib/modules && rm -rf /lib/modules/$release && ln -s $kernel/lib/modules/$release /lib/modules/$release
 ip link set lo up
+modprobe tun
 cd $PROJECT
 $(printf '%q ' "$@")
 echo \$? >/mnt/status

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from openflow_ext.switch.config import SwitchSettings
 from openflow_ext.switch.dataplane.interface import DataPlane, DataPlaneError, QueueEvent
-from openflow_ext.switch.dataplane.netlink import Netlink
+from openflow_ext.switch.dataplane.netlink import Netlink, interfaces
 from openflow_ext.switch.errors import SwitchError
 from openflow_ext.switch.locks import lock_of_data_plane, locked
 from openflow_ext.switch.openflow.bridge import Bridge
@@ -285,6 +285,10 @@ class Agent:
         names = {link.ifindex: link.name for link in links if changed is None or link.ifindex in changed}
         if not names:
             return
+        present = interfaces()
+        if not names.keys() <= present:
+            self._db.changed.set()  # _follow_ovs detaches the port of an interface that is gone
+            names = {ifindex: name for ifindex, name in names.items() if ifindex in present}
         egresses = egress.read_egresses(self._netlink, names)
         for extended in self._extended:
             extended.bridge.ports.update(egresses)
@@ -381,8 +385,8 @@ class Agent:
             await takeover.switch_off(self._db, name, off)
 
     def _sync_ports(self) -> None:
-        known = {port.link for e in self._extended for port in e.bridge.ports}
-        links = {e.bridge.name: links_of(self._db, e.bridge.name, known) for e in self._extended}
+        known, present = {port.link for e in self._extended for port in e.bridge.ports}, interfaces()
+        links = {e.bridge.name: links_of(self._db, e.bridge.name, known, present) for e in self._extended}
         new = {link.ifindex: link.name for some in links.values() for link in some if link not in known}
         egresses = egress.read_egresses(self._netlink, new) if new else {}
         for extended in self._extended:
@@ -453,11 +457,14 @@ def check_running(rundir: Path, bridge: str) -> None:
             ) from error
 
 
-def links_of(db: Ovsdb, bridge_name: str, known: Collection[Link]) -> list[Link]:
+def links_of(db: Ovsdb, bridge_name: str, known: Collection[Link], present: Collection[int]) -> list[Link]:
     """The ports of a bridge that can carry programs: with a device of their own, but not the bridge's own.
 
     OVSDB does not store interface numbers. When its server has restarted, they are missing until Open vSwitch
     has stated them again. Until then the ports that are ``known`` keep theirs.
+
+    Open vSwitch may go on to state the number of an interface that is gone: 3.1.0 on Linux 6.1 does so for
+    userspace ports. So only the interfaces that are ``present`` count.
     """
     found = takeover.find_bridge(db, bridge_name)
     if found is None:
@@ -474,7 +481,7 @@ def links_of(db: Ovsdb, bridge_name: str, known: Collection[Link]) -> list[Link]
             continue
         if not isinstance(ifindex, int):
             ifindex = numbers.get((name, ofport), 0)
-        if ifindex > 0 and ifindex not in shared:
+        if ifindex in present and ifindex not in shared:
             links.append(Link(ifindex, name, ofport))
     return links
 

@@ -116,9 +116,9 @@ class Netlink:
         body = TC.pack(0, 0, 0, 0, 0) + _ATTRIBUTE.pack(_ATTRIBUTE.size, _TCA_DUMP_INVISIBLE)
         found: list[TcObject] = []
         for _ in range(_MOST_DUMPS):
-            before = _interfaces()
+            before = interfaces()
             found = [tc_object(reply) for reply in self._call(GET_QDISC, _REQUEST | _DUMP, body)]
-            if before <= _interfaces():
+            if before <= interfaces():
                 break
         return found
 
@@ -165,7 +165,8 @@ class Netlink:
                 yield content
 
 
-def _interfaces() -> set[int]:
+def interfaces() -> set[int]:
+    """The numbers of the interfaces in this network namespace."""
     return {ifindex for ifindex, _ in socket.if_nameindex()}
 
 

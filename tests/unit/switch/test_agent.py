@@ -48,11 +48,14 @@ class _Ports:
         self.read.update(egresses)
         self.updated.set()
 
+    def check_programs(self, _: object) -> bool:
+        return False
 
-async def _followed(ports: _Ports, links: _Links) -> None:
-    """Let an agent follow ``links`` until it has updated ``ports``."""
+
+async def _followed(ports: _Ports, links: _Links) -> bool:
+    """Let an agent follow ``links`` until it has updated ``ports``. True if it asks Open vSwitch again."""
     agent: Any = Agent(SwitchSettings(), lambda: pytest.fail("no data plane is needed"), lambda *_: None)
-    agent._links, agent._netlink = links, None
+    agent._links, agent._netlink, agent._db = links, None, SimpleNamespace(changed=asyncio.Event())
     agent._extended = [SimpleNamespace(bridge=SimpleNamespace(ports=ports))]
     agent._links_changed.set()
     following = asyncio.create_task(agent._follow_links())
@@ -60,6 +63,7 @@ async def _followed(ports: _Ports, links: _Links) -> None:
         await ports.updated.wait()
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
+    return bool(agent._db.changed.is_set())
 
 
 @pytest.mark.parametrize(
@@ -87,4 +91,24 @@ def test_a_change_that_could_not_be_read_is_read_again(
 
     monkeypatch.setattr(egress, "read_egresses", read_egresses)
     monkeypatch.setattr(agent_module, "RETRY_S", 0.01)
+    monkeypatch.setattr(agent_module, "interfaces", lambda: {1, 2})
     assert set(asyncio.run(run())) == expected
+
+
+@pytest.mark.parametrize(("present", "asks"), [({1, 2}, False), ({1}, True)])
+def test_an_interface_that_is_gone_is_not_read_and_open_vswitch_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, present: set[int], asks: bool
+) -> None:
+    async def run() -> tuple[set[int], bool]:
+        reading, writing = os.pipe()
+        try:
+            ports = _Ports("a", "b")
+            asked = await _followed(ports, _Links(reading, {1, 2}))
+            return set(ports.read), asked
+        finally:
+            os.close(reading)
+            os.close(writing)
+
+    monkeypatch.setattr(egress, "read_egresses", lambda _, names: dict.fromkeys(names, Egress()))
+    monkeypatch.setattr(agent_module, "interfaces", lambda: present)
+    assert asyncio.run(run()) == (present, asks)

@@ -144,6 +144,9 @@ def bridge(name: str = "s1", **row: Any) -> dict[str, Any]:
     return {"name": name, "ports": [], "controller": [], "external_ids": {}, **row}
 
 
+PRESENT = range(1, 100)
+
+
 def test_links_are_the_ports_with_a_device_and_a_number() -> None:
     def interface(name: str, ofport: Any, ifindex: Any) -> dict[str, Any]:
         return {"name": name, "ofport": ofport, "ifindex": ifindex, "type": ""}
@@ -162,9 +165,10 @@ def test_links_are_the_ports_with_a_device_and_a_number() -> None:
         },
     )
     links = [Link(11, "s1-eth1", 1), Link(14, "s1-eth4", 4), Link(15, "s1-eth5", 5)]
-    assert links_of(db, "s1", ()) == links
-    assert links_of(db, "s1", links) == links
-    assert links_of(db, "s9", ()) == []
+    assert links_of(db, "s1", (), PRESENT) == links
+    assert links_of(db, "s1", links, PRESENT) == links
+    assert links_of(db, "s9", (), PRESENT) == []
+    assert links_of(db, "s1", links, {11, 15}) == [links[0], links[2]], "Open vSwitch has not seen it go"
 
 
 def test_tunnels_that_share_a_device_are_no_links() -> None:
@@ -182,8 +186,8 @@ def test_tunnels_that_share_a_device_are_no_links() -> None:
         )
 
     one = Link(20, "vxlan1", 1)
-    assert links_of(tunnels(1), "s1", ()) == [one]
-    assert links_of(tunnels(1, 2), "s1", [one]) == []
+    assert links_of(tunnels(1), "s1", (), PRESENT) == [one]
+    assert links_of(tunnels(1, 2), "s1", [one], PRESENT) == []
 
 
 def test_a_known_port_keeps_its_interface_number_while_ovsdb_does_not_state_it() -> None:
@@ -193,11 +197,11 @@ def test_a_known_port_keeps_its_interface_number_while_ovsdb_does_not_state_it()
         return replica(Bridge={"b": bridge(ports="p")}, Port={"p": port}, Interface={"i": interface})
 
     known = [Link(11, "s1-eth1", 1)]
-    assert links_of(described(1, []), "s1", known) == known
-    assert links_of(described(1, []), "s1", ()) == []
-    assert links_of(described(2, []), "s1", known) == [], "another port of this name"
-    assert links_of(described(-1, []), "s1", known) == [], "its device is gone"
-    assert links_of(described(1, 12), "s1", known) == [Link(12, "s1-eth1", 1)]
+    assert links_of(described(1, []), "s1", known, PRESENT) == known
+    assert links_of(described(1, []), "s1", (), PRESENT) == []
+    assert links_of(described(2, []), "s1", known, PRESENT) == [], "another port of this name"
+    assert links_of(described(-1, []), "s1", known, PRESENT) == [], "its device is gone"
+    assert links_of(described(1, 12), "s1", known, PRESENT) == [Link(12, "s1-eth1", 1)]
 
 
 def test_bridges_keep_their_numbers_and_new_ones_get_free_numbers() -> None:
