@@ -1,6 +1,6 @@
 #!/bin/bash
 # Run a command on a distribution's own kernel, in QEMU. It sees the files of this machine below an overlay, so that it
-# changes none of them. The output and the exit status are those of the command.
+# changes none of them. It prints the output of the command, and exits with its status.
 #
 # usage: stock_kernel.sh PACKAGE COMMAND...
 #   PACKAGE: a Debian package with a kernel, or one that depends on it, such as linux-image-amd64
