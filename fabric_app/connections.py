@@ -130,19 +130,14 @@ class Connections:
     def adopt(self, flows: Iterable[Flow]) -> None:
         """Take over the open flows of an earlier controller."""
         for flow in flows:
-            if (known := self._find(flow.key)) is not None:
-                known.open[flow.key] = flow
-            else:
+            if not self._replace(flow):
                 self._add(_Connection({flow.key: flow}, flow.path[-1].dpid if flow.path else 0))
 
     def open(self, flow: Flow, dpid: int) -> list[FlowEvent]:
         """Open a flow that the switch ``dpid`` reports."""
-        known = self._find(flow.key)
-        if known is not None:
-            known.open[flow.key] = flow
-        elif not self._add_if_room(_Connection({flow.key: flow}, dpid)):
-            return []
-        return [Opened((flow,))]
+        if self._replace(flow) or self._add_if_room(_Connection({flow.key: flow}, dpid)):
+            return [Opened((flow,))]
+        return []
 
     def change(self, flow: Flow) -> list[FlowEvent]:
         """Replace the values of an open flow."""
@@ -184,6 +179,13 @@ class Connections:
 
     def _find(self, key: FiveTuple) -> _Connection | None:
         return self._connections.get(name_of(key))
+
+    def _replace(self, flow: Flow) -> bool:
+        """Put a flow into its connection. False: the connection is not known."""
+        known = self._find(flow.key)
+        if known is not None:
+            known.open[flow.key] = flow
+        return known is not None
 
     def _add(self, connection: _Connection) -> None:
         self._connections[name_of(next(iter(connection.open)))] = connection
