@@ -27,19 +27,23 @@ share=$(mktemp -d)
 trap 'rm -rf "$share"' EXIT
 
 install_tools() {
-    command -v qemu-system-x86_64 busybox cpio depmod >/dev/null ||
+    local tool
+    for tool in qemu-system-x86_64 busybox cpio depmod; do
+        command -v "$tool" >/dev/null && continue
         step "QEMU" "run apt-get update" apt-get install -y -q --no-install-recommends \
             qemu-system-x86 seabios busybox-static cpio kmod
+        return
+    done
 }
 
-# The kernel and its modules, without the files that the package would install for a boot loader.
+# The kernel and its modules, without the files that the package would install for a boot loader. `step` calls this in a
+# condition, in which bash does not end at the first failure.
 unpack_kernel() {
     local partial=$kernel.part
-    rm -rf "$partial"
-    mkdir -p "$partial"
-    (cd "$partial" && apt-get download -q "$package" && dpkg -x ./*.deb . && rm ./*.deb)
-    depmod -b "$partial" "$(ls "$partial/lib/modules")"
-    mv "$partial" "$kernel"
+    rm -rf "$partial" && mkdir -p "$partial" &&
+        (cd "$partial" && apt-get download -q "$package" && dpkg -x ./*.deb . && rm ./*.deb) &&
+        depmod -b "$partial" "$(ls "$partial/lib/modules")" &&
+        mv "$partial" "$kernel"
 }
 
 # The modules that the first file system needs, in their order.
@@ -78,7 +82,8 @@ mount -t 9p -o trans=virtio,version=9p2000.L share /new/mnt
 exec busybox switch_root /new /bin/bash /mnt/job
 END
     chmod +x "$root/init"
-    (cd "$root" && find . | cpio --quiet -o -H newc | gzip -1) >"$kernel/initrd.gz"
+    (cd "$root" && find . | cpio --quiet -o -H newc | gzip -1) >"$kernel/initrd.part"
+    mv "$kernel/initrd.part" "$kernel/initrd.gz"
     rm -rf "$root"
 }
 
