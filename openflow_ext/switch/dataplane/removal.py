@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import functools
-import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from libbpf_cffi import libbpf
 from openflow_ext.switch.dataplane.interface import DataPlaneError
+from openflow_ext.switch.dataplane.netlink import interfaces
 from openflow_ext.switch.dataplane.pinned_maps import BPFFS
 from openflow_ext.switch.dataplane.qdiscs import Qdiscs
 
@@ -109,7 +109,7 @@ def _interfaces_of(folder: Path, qdiscs: Qdiscs) -> Iterator[int]:
         return
     ports = libbpf.pinned_map_id(pin)
     maps_of = functools.cache(libbpf.maps_of)
-    for ifindex, _ in socket.if_nameindex():
+    for ifindex in interfaces():
         if any(ports in maps_of(program) for program in _programs_at(ifindex, qdiscs)):
             yield ifindex
 
