@@ -156,7 +156,7 @@ class FabricApp(ControllerApp[FabricSettings]):
         at = PortKey(msg.datapath.id, in_port)
         waits = msg.table_id == self.core.network.entries.tables.forwarding
         try:
-            self._carry_out(self.core.on_packet(bytes(msg.data), at, now_ns, waits))
+            self._carry_out(self.core.on_packet(bytes(msg.data), at, now_ns, waits), at.dpid)
         except MalformedFrame as error:
             self._warn_rarely(self.core.malformed, f"port {at}: frame dropped: {error}")
         except ForgedFrame as error:
@@ -169,7 +169,7 @@ class FabricApp(ControllerApp[FabricSettings]):
             self.core.clocks.note(dpid, (msg.now_s * 1000 + msg.now_ms) * _NS_PER_MS, now_ns)
         for start in range(0, len(msg.records), _RECORDS_AT_ONCE):
             some = msg.records[start : start + _RECORDS_AT_ONCE]
-            self._carry_out(self.core.on_records(dpid, some, now_ns))
+            self._carry_out(self.core.on_records(dpid, some, now_ns), dpid)
             hub.sleep(0)
         if msg.lost:
             self._carry_out(self.core.reports_lost(dpid, now_ns))
@@ -371,7 +371,8 @@ class FabricApp(ControllerApp[FabricSettings]):
         self._warn_rarely(meters.refusals, f"switch {refusal.dpid:016x} refuses {what}: {refusal}")
         self.check_interval()
 
-    def _carry_out(self, decisions: Iterable[Decision]) -> None:
+    def _carry_out(self, decisions: Iterable[Decision], dpid: int | None = None) -> None:
+        """``dpid``: the switch whose message led to these decisions. Its rows wait in its own places."""
         for decision in decisions:
             match decision:
                 case Send() | Probe() | Put() | SetMeters() | ReadMeters() | Await() | CallRoll() | Sweep():
@@ -398,7 +399,7 @@ class FabricApp(ControllerApp[FabricSettings]):
                 case Doubt(text):
                     self._warn_rarely(self.core.reports.doubts, text)
                 case _:
-                    self._publish(decision)
+                    self._publish(decision, dpid)
         self.check_interval()
 
     def _instruct(
@@ -427,18 +428,18 @@ class FabricApp(ControllerApp[FabricSettings]):
                 for generation in generations:
                     datapath.send_msg(messages.sweep(datapath, generation))
 
-    def _publish(self, event: FlowEvent) -> None:
-        """Report flow events to the database and to other apps."""
+    def _publish(self, event: FlowEvent, dpid: int | None) -> None:
+        """Report flow events, which the switch ``dpid`` caused, to the database and to other apps."""
         match event:
             case Opened(flows):
                 for flow in flows:
-                    self.flowdb.flow_opened(flow)
+                    self.flowdb.flow_opened(flow, dpid)
                 self.send_event_to_observers(EventFlowOpened(flows))
             case Changed(flow):
-                self.flowdb.flow_changed(flow)
+                self.flowdb.flow_changed(flow, dpid)
             case Closed(flow, reason):
                 now_ns = self._now_ns()
-                self.flowdb.flow_closed(flow, now_ns, reason)
+                self.flowdb.flow_closed(flow, now_ns, reason, dpid)
                 self.send_event_to_observers(EventFlowClosed(flow, reason, now_ns))
 
     def _now_ns(self) -> int:

@@ -13,25 +13,20 @@ Not implemented: checking that the sequence number of an RST or FIN lies in the 
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from app_base.headers import ACK, FIN, RST, SYN
 from fabric_app.frames import Segment
 from flowdb.flow import FiveTuple, Flow, Hop, PortKey
+from weir_base.shared_places import SharedPlaces
 
 DEFAULT_MSS_IPV4 = 536
 DEFAULT_MSS_IPV6 = 1220
 """The MSS of a side that sends no MSS option (RFC 9293, section 3.7.1)."""
 MOST_ENDED = 65_536
 SAME_NS = 1_000_000_000
-_MOST_OF_FREE = 4
-"""How many times the free places a switch may hold: alone 4/5 of all, so that 1/5 is left for the others.
-
-The rule is that of buffers that many ports share (Choudhury and Hahne, "Dynamic queue length thresholds for
-shared-memory packet switches", 1998).
-"""
 
 PathOf = Callable[[FiveTuple, PortKey, PortKey], tuple[Hop, ...]]
 """The path of a flow between the ports of its two hosts; empty if none is known."""
@@ -89,8 +84,8 @@ class Connections:
 
     ``next_id`` gives the ids of flows. At most ``max_syns`` SYNs, as many SYN-ACKs without a SYN, and
     ``max_connections`` connections are remembered. Beyond that the oldest SYN is forgotten, or a connection
-    is not opened; ``refused`` counts both. A switch may make at most four times as many connections known as
-    there is room left for, so that one switch leaves room for the others.
+    is not opened; ``refused`` counts both. No switch can make so many connections known that no place is left
+    for the others (``SharedPlaces``).
     """
 
     def __init__(
@@ -104,11 +99,10 @@ class Connections:
         self.next_id = next_id
         self._path_of = path_of
         self._max_syns = max_syns
-        self._max_connections = max_connections
         self._syns: OrderedDict[FiveTuple, _Syn] = OrderedDict()
         self._answers: OrderedDict[FiveTuple, _Syn] = OrderedDict()
         self._connections: dict[FiveTuple, _Connection] = {}
-        self._held: Counter[int] = Counter()  # by datapath id
+        self._places = SharedPlaces(max_connections)
         self._ended_ns: OrderedDict[FiveTuple, int] = OrderedDict()
 
     def __len__(self) -> int:
@@ -189,11 +183,10 @@ class Connections:
 
     def _add(self, connection: _Connection) -> None:
         self._connections[name_of(next(iter(connection.open)))] = connection
-        self._held[connection.dpid] += 1
+        self._places.take(connection.dpid)
 
     def _add_if_room(self, connection: _Connection) -> bool:
-        free = self._max_connections - len(self._connections)
-        if self._held[connection.dpid] >= _MOST_OF_FREE * free:
+        if not self._places.has_place(connection.dpid):
             self.refused += 1
             return False
         self._add(connection)
@@ -202,9 +195,7 @@ class Connections:
     def _remove(self, key: FiveTuple) -> _Connection | None:
         connection = self._connections.pop(name_of(key), None)
         if connection is not None:
-            self._held[connection.dpid] -= 1
-            if not self._held[connection.dpid]:
-                del self._held[connection.dpid]
+            self._places.give_back(connection.dpid)
         return connection
 
     def _closed(self, flows: list[Flow], reason: str, now_ns: int) -> list[FlowEvent]:

@@ -47,7 +47,8 @@ class FlowDbSettings(Section):
     max_pending: int = Field(
         250_000,
         ge=1000,
-        description="limit of changes that wait in memory while the database cannot be written, 1 KB each",
+        description="limit of changes that wait in memory while the database cannot be written, 1 KB each; "
+        "one switch can cause 4/5 of them",
     )
     keep_flows_days: float = Field(
         30.0,

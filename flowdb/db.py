@@ -25,6 +25,7 @@ from flowdb.writing.changes import make_change
 from flowdb.writing.flow_changes import FlowOpened, changes_of_flow
 from flowdb.writing.process_store import ProcessStore
 from flowdb.writing.run_store import RunSpec, RunStore, Unrecorded
+from flowdb.writing.statements import Verb
 from flowdb.writing.store import StoreCounters
 from weir_base.settings import Section
 
@@ -86,49 +87,48 @@ class FlowDb:
     def insert(self, row: type[Base], **values: Any) -> int:
         """Insert a row in the background; returns its id."""
         row_id = self.next_id()
-        self._store.put([make_change(row, "insert", {"id": row_id} | values)])
+        self._put(row, "insert", {"id": row_id} | values)
         return row_id
 
     def update(self, row: type[Base], **values: Any) -> None:
         """Set columns of the row with the given key. An unknown key is ignored."""
-        self._store.put([make_change(row, "update", values)])
+        self._put(row, "update", values)
 
     def merge(self, row: type[Base], **values: Any) -> None:
         """Insert a row, or set the given columns if a row with its key exists.
 
         Every column that may not be NULL must be given, as for ``insert``.
         """
-        self._store.put([make_change(row, "merge", values)])
+        self._put(row, "merge", values)
 
     def delete(self, row: type[Base], **key: Any) -> None:
         """Delete a row. An unknown key is ignored."""
-        self._store.put([make_change(row, "delete", key)])
+        self._put(row, "delete", key)
 
     def note_settings(self, section: str, settings: Section) -> None:
         """Record a section of this run's configuration, for the dashboard."""
         chosen = settings.model_dump(mode="json")
         self.merge(SettingRow, run_id=self._run_id, section=section, chosen=chosen)
 
-    def flow_opened(self, flow: Flow) -> None:
-        """Add a flow to the index and the database."""
+    def flow_opened(self, flow: Flow, dpid: int | None = None) -> None:
+        """Add a flow to the index and the database. ``dpid``: the switch that reported it."""
         self.index.add(flow)
-        self._store.put([FlowOpened(flow)])
+        self._store.put([FlowOpened(flow, dpid)])
 
-    def flow_changed(self, flow: Flow) -> None:
-        """Replace the values and the path of a live flow.
+    def flow_changed(self, flow: Flow, dpid: int | None = None) -> None:
+        """Replace the values and the path of a live flow. ``dpid``: the switch that reported them.
 
         If the flow is not in the index, nothing happens: it was closed in the meantime.
         """
         before = self.index.get(flow.id)
         if before is not None and self.index.change(flow):
-            self._store.put(changes_of_flow(before, flow))
+            self._store.put(changes_of_flow(before, flow, dpid))
 
-    def flow_closed(self, flow: Flow, closed_ns: int, reason: str) -> None:
-        """Remove a flow from the index and mark its row as closed."""
+    def flow_closed(self, flow: Flow, closed_ns: int, reason: str, dpid: int | None = None) -> None:
+        """Remove a flow from the index and mark its row as closed. ``dpid``: the switch that reported it."""
         self.index.remove(flow.id)
-        self.update(
-            FlowRow, id=flow.id, closed_ns=closed_ns, close_reason=reason, state=FlowState.CLOSED.value
-        )
+        end = {"closed_ns": closed_ns, "close_reason": reason, "state": FlowState.CLOSED.value}
+        self._store.put([make_change(FlowRow, "update", {"id": flow.id, **end}, dpid)])
 
     def take_commands(self, kinds: Collection[str] = KINDS) -> list[Command]:
         """The commands of some kinds that arrived since the last call; never waits.
@@ -152,6 +152,10 @@ class FlowDb:
         now_ns = self.clock.now_ns()
         self.update(RunRow, id=self._run_id, last_seen_ns=now_ns, ended_ns=now_ns)
         self._store.close()
+
+    def _put(self, row: type[Base], verb: Verb, values: dict[str, Any]) -> None:
+        """A row that states a switch waits in that switch's part of the places."""
+        self._store.put([make_change(row, verb, values, values.get("dpid"))])
 
     def _start(self, engine: Engine, url: str, adopt_within_s: float) -> Start:
         with reporting_errors(url):

@@ -145,12 +145,6 @@ class FlowIndex:
             there = self._ports.get(port)
             return len(there.ages) + there.held if there else 0
 
-    def count_free(self, port: PortKey) -> int:
-        """The number of free flows that leave by a port."""
-        with self._lock:
-            there = self._ports.get(port)
-            return len(there.ages) if there else 0
-
     def count_candidates(self, port: PortKey) -> int:
         """The number of a port's candidates: free flows whose rank is not None."""
         with self._lock:

@@ -56,13 +56,15 @@ def _columns(row: type[Base]) -> _Columns:
 class Change:
     """A change of one row. ``values`` holds the row's key and the columns to set.
 
-    ``since_s``: the monotonic time since which it waits to be written.
+    ``dpid``: the switch whose message caused it; None: the controller did. ``since_s``: the monotonic time
+    since which it waits to be written.
     """
 
     row: type[Base]
     key: tuple[Any, ...]
     verb: Verb
     values: dict[str, Any]
+    dpid: int | None = None
     since_s: float = field(default=0.0, compare=False)
 
     def single_rows(self) -> Iterable[Change]:
@@ -76,7 +78,7 @@ class Change:
 
     def packed(self) -> Packed:
         """This change as plain values, for another process."""
-        return self.row.__tablename__, self.verb, self.values
+        return self.row.__tablename__, self.verb, self.values, self.dpid
 
     def absorb(self, later: Change) -> None:
         """Merge a later change of the same row into this one."""
@@ -92,7 +94,7 @@ class Change:
                 self.verb = later.verb
 
 
-def make_change(row: type[Base], verb: Verb, values: dict[str, Any]) -> Change:
+def make_change(row: type[Base], verb: Verb, values: dict[str, Any], dpid: int | None = None) -> Change:
     """A checked change. Raises TypeError if a column is unknown, or if a required column is missing.
 
     The key is always required. To insert or merge, every column that may not be NULL is required too.
@@ -104,13 +106,13 @@ def make_change(row: type[Base], verb: Verb, values: dict[str, Any]) -> Change:
     needed = columns.required if verb in ("insert", "merge") else columns.key
     if missing := [name for name in needed if name not in values]:
         raise TypeError(f"{row.__tablename__} needs {', '.join(sorted(missing))}")
-    return Change(row, tuple(values[name] for name in columns.key), verb, values)
+    return Change(row, tuple(values[name] for name in columns.key), verb, values, dpid)
 
 
 def unpacked(packed: Packed) -> Change:
     """The change of which ``packed`` are the plain values."""
-    name, verb, values = packed
-    return make_change(_rows()[name], verb, values)
+    name, verb, values, dpid = packed
+    return make_change(_rows()[name], verb, values, dpid)
 
 
 @cache

@@ -20,8 +20,8 @@ class FlowOpened(Change):
 
     __slots__ = ("_flow",)
 
-    def __init__(self, flow: Flow) -> None:
-        super().__init__(FlowRow, (flow.id,), "insert", {})
+    def __init__(self, flow: Flow, dpid: int | None = None) -> None:
+        super().__init__(FlowRow, (flow.id,), "insert", {}, dpid)
         self._flow = flow
 
     def single_rows(self) -> Iterator[Change]:
@@ -52,6 +52,7 @@ class FlowOpened(Change):
             flow.opened_ns,
             flow.mss_bytes,
             tuple(_mutable_columns(flow).values()),
+            self.dpid,
         )
 
 
@@ -59,19 +60,22 @@ def unpacked(packed: Packed) -> Change:
     """The change of which ``packed`` are the plain values."""
     if packed[0] != _OPENED:
         return changes.unpacked(packed)
-    _, flow_id, key, path, opened_ns, mss_bytes, mutable = packed
+    _, flow_id, key, path, opened_ns, mss_bytes, mutable, dpid = packed
     hops = tuple(Hop(*hop) for hop in path)
     flow = Flow(flow_id, FiveTuple(*key), hops, opened_ns, mss_bytes, *mutable)
-    return FlowOpened(replace(flow, state=FlowState(flow.state)))
+    return FlowOpened(replace(flow, state=FlowState(flow.state)), dpid)
 
 
-def changes_of_flow(before: Flow, flow: Flow) -> list[Change]:
-    """The changes of rows that a flow's new values need, and its new path if that differs."""
-    rows = [make_change(FlowRow, "update", {"id": flow.id, **_mutable_columns(flow)})]
+def changes_of_flow(before: Flow, flow: Flow, dpid: int | None = None) -> list[Change]:
+    """The changes of rows that a flow's new values need, and its new path if that differs.
+
+    ``dpid``: the switch that reported them.
+    """
+    rows = [make_change(FlowRow, "update", {"id": flow.id, **_mutable_columns(flow)}, dpid)]
     if flow.path != before.path:
         beyond = range(len(flow.path), len(before.path))
-        rows += (make_change(HopRow, "merge", values) for values in _hops(flow))
-        rows += (make_change(HopRow, "delete", {"flow_id": flow.id, "position": at}) for at in beyond)
+        rows += (make_change(HopRow, "merge", values, dpid) for values in _hops(flow))
+        rows += (make_change(HopRow, "delete", {"flow_id": flow.id, "position": at}, dpid) for at in beyond)
     return rows
 
 

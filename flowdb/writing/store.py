@@ -2,7 +2,8 @@
 
 The store keeps one entry for each changed row and merges later changes into it, so a flow that opens and
 closes between two batches costs one INSERT. At most ``max_pending`` entries wait. When that limit is reached,
-changes of rows without an entry are refused and counted. While the database cannot be written, the store
+changes of rows without an entry are refused and counted. No switch can fill these places alone
+(``SharedPlaces``). While the database cannot be written, the store
 keeps the batch and tries again. A row that the database will never accept (a value out of range, a parent
 that was refused) is dropped and counted, so that the other rows can be written.
 """
@@ -30,6 +31,8 @@ from sqlalchemy.exc import (
 from flowdb.engine import first_line
 from flowdb.native_threads import native_threading
 from flowdb.writing.changes import Change, RowKey, in_write_order, write
+from weir_base.log_limit import LogLimit, more_held_back
+from weir_base.shared_places import SharedPlaces
 
 LOG = logging.getLogger(__name__)
 
@@ -38,6 +41,8 @@ MAX_BATCH = 20_000
 
 Rows to which these changes refer come on top.
 """
+_LOG_EVERY_S = 10.0
+"""The time between two lines about refused changes, of a switch and of all."""
 
 Notice = tuple[int, str]
 """A log line that waits: its level and its text."""
@@ -91,11 +96,13 @@ class Store:
         self._max_pending = max_pending
         self._flush_s = flush_s
         self._lock = threading.Lock()
+        self._places = SharedPlaces(max_pending)
         self._pending: dict[RowKey, Change] = {}
         self._batch: list[Change] = []
         self._written = self._lost = self._failures = 0
         self._mark = self._batch_mark = self._written_mark = 0
-        self._full = self._failing = False
+        self._refusals = LogLimit(_LOG_EVERY_S)
+        self._failing = False
         self._notices: deque[Notice] = deque(maxlen=100)
         self._connection: Connection | None = None
         self._stopping = threading.Event()
@@ -148,14 +155,24 @@ class Store:
         waiting = self._pending.get(key)
         if waiting is not None:
             waiting.absorb(change)
-        elif len(self._pending) + len(self._batch) < self._max_pending:
+        elif self._places.has_place(change.dpid):
+            self._places.take(change.dpid)
             self._pending[key] = change
         else:
             self._lost += 1
-            if not self._full:
-                self._full = True
-                text = f"{self._max_pending} changes wait for the database; further ones are refused"
-                self._notices.append((logging.ERROR, text))
+            self._refuse(change)
+
+    def _refuse(self, change: Change) -> None:
+        """Let the next caller log that changes are refused, at a bounded rate."""
+        is_full = not self._places.has_place(None)
+        held_back = self._refusals.passes(None if is_full else change.dpid, time.monotonic())
+        if held_back is None:
+            return
+        if is_full:
+            text = f"{self._max_pending} changes wait for the database; further ones are refused"
+        else:
+            text = f"too many changes by switch {change.dpid:016x} wait for the database; it may add no more"
+        self._notices.append((logging.ERROR, text + more_held_back(held_back)))
 
     def _run(self) -> None:
         more = False
@@ -198,9 +215,10 @@ class Store:
         with self._lock:
             self._written += len(self._batch) - len(dropped)
             self._lost += len(dropped)
+            for change in self._batch:
+                self._places.give_back(change.dpid)
             self._batch = []
             self._written_mark = self._batch_mark
-            self._full = False
             self._notices.extend((logging.ERROR, text) for text in dropped)
         self._succeed()
         return True

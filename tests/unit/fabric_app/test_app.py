@@ -166,7 +166,7 @@ def test_packets_of_other_apps_and_malformed_frames_are_ignored(app, caplog):
 def test_connections_that_are_not_kept_are_counted_and_logged(app, caplog):
     datapath = FakeDatapath()
     come(app, datapath, 1, 3)
-    app.core.connections._max_connections = 1
+    app.core.connections._places.places = 1
     for sport in range(1000, 1005):
         for port_no, frame in zip((1, 3), handshake(1, 3, sport=sport), strict=True):
             app.on_packet_in(packet_in(datapath, port_no, frame))

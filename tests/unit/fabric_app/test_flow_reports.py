@@ -328,7 +328,7 @@ def test_a_flow_between_unknown_hosts_has_the_reported_path(net: FakeNetwork) ->
 
 
 def test_too_many_flows_are_refused(net: FakeNetwork) -> None:
-    net.core.connections._max_connections = 2
+    net.core.connections._places.places = 2
     for port in range(1000, 1010):
         tell(net, 4, src_port=port)
     assert (len(net.core.connections), net.core.connections.refused) == (2, 8)
@@ -336,7 +336,7 @@ def test_too_many_flows_are_refused(net: FakeNetwork) -> None:
 
 def test_a_switch_that_reports_many_flows_leaves_room_for_the_flows_of_others(net: FakeNetwork) -> None:
     connections = net.core.connections
-    connections._max_connections = 100
+    connections._places.places = 100
     for port in range(1000, 1200):
         tell(net, 4, src_port=port)
     assert (len(connections), connections.refused) == (80, 120)
@@ -345,7 +345,7 @@ def test_a_switch_that_reports_many_flows_leaves_room_for_the_flows_of_others(ne
     assert (len(connections), connections.refused) == (90, 120)
     for port in range(1000, 1200):
         tell(net, 4, src_port=port, kind=FlowKind.CLOSED, reason=CloseReason.RST, last_ns=2 * SECOND)
-    assert (len(connections), dict(connections._held)) == (10, {2: 10})
+    assert (len(connections), dict(connections._places._held)) == (10, {2: 10})
 
 
 def successor() -> FakeNetwork:

@@ -14,7 +14,7 @@ from sqlalchemy.engine import Engine
 from flowdb import engine as engine_module
 from flowdb.db import FlowDb
 from flowdb.engine import DatabaseUnavailable, SchemaMismatch, open_engine
-from flowdb.models import FlowRow, HopRow, SwitchRow
+from flowdb.models import FlowRow, HopRow, HostRow, SwitchRow
 from flowdb.writing import store as store_module
 from tests.support.database.postgres import Postgres
 from tests.support.database.rows import new_flow, rows, wait_written
@@ -49,6 +49,31 @@ def test_a_lock_is_retried_and_logged_once(sqlite_url, open_db, caplog, monkeypa
     assert caplog.text.count("cannot be written, trying again") == 1
     assert caplog.text.count("further ones are refused") == 1
     assert "can be written again" in caplog.text
+
+
+def test_one_switch_cannot_fill_the_places_of_changes_that_wait(sqlite_url, open_db, caplog, monkeypatch):
+    monkeypatch.setattr("flowdb.engine._LOCKED_S", 0.05)
+    db = open_db(sqlite_url, max_pending=100)
+    with caplog.at_level(logging.WARNING):
+        holder = lock(sqlite_url)
+        for number in range(1, 501):
+            db.flow_opened(new_flow(db, number), dpid=0xBAD)
+        for number in range(600, 616):
+            db.flow_opened(new_flow(db, number), dpid=0x2)
+        for number in range(8):
+            place = {"dpid": 0xBAD, "port_no": number, "ipv4": None, "ipv6": None, "last_seen_ns": 1}
+            db.merge(HostRow, mac=f"02:00:00:00:00:{number:02x}", **place)
+        db.flow_opened(new_flow(db, 700))
+        assert (db.counters.pending, db.counters.lost) == (97, 428)
+        holder.execute("ROLLBACK")
+        holder.close()
+        wait_written(db)
+        db.close()
+    opened = {row.src_port for row in rows(sqlite_url, FlowRow)}
+    assert set(range(600, 616)) | {700} <= opened
+    assert len(opened) == 97
+    assert not rows(sqlite_url, HostRow)
+    assert caplog.text.count("too many changes by switch 0000000000000bad wait") == 1
 
 
 def test_close_gives_up_on_a_lock_and_logs_the_loss(sqlite_url, open_db, caplog, monkeypatch):

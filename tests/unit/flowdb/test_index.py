@@ -24,7 +24,7 @@ def test_flows_are_ordered_by_age_then_id():
         index.hold(flow.id)
     assert order == [2, 3, 1]
     assert index.count(PortKey(1, 1)) == 3
-    assert index.count_free(PortKey(1, 1)) == 0
+    assert index.count_candidates(PortKey(1, 1)) == 0
 
 
 def test_ports_are_independent():
@@ -99,7 +99,7 @@ def test_a_rerouted_flow_stays_held():
     index.hold(1)
     assert index.change(make_long_flow(1, (1, 2), (3, 1)))
     assert [index.count(PortKey(*port)) for port in ((1, 1), (2, 1), (1, 2), (3, 1))] == [0, 0, 1, 1]
-    assert index.count_free(PortKey(1, 2)) == 0
+    assert index.count_candidates(PortKey(1, 2)) == 0
     index.release(1)
     assert index.oldest(PortKey(3, 1)).id == 1
     index.remove(1)

@@ -326,7 +326,7 @@ def test_after_any_sequence_of_calls_every_clamp_ends(steps, corrects):
     run = play([*steps, ("tick", 0, 75 * S), *[("tick", 0, STEP)] * 150], corrects)
     assert run.entries == {}
     assert not run.core.busy
-    assert all(run.index.count(port) == run.index.count_free(port) for port in PORTS)
+    assert all(run.index.count(port) == run.index.count_candidates(port) for port in PORTS)
 
 
 @settings(max_examples=60, deadline=None)
