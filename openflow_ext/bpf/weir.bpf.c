@@ -17,6 +17,7 @@
 #include "weir_flow.h"
 #include "weir_flow_bits.h"
 #include "weir_flow_table.h"
+#include "weir_keep_alive.h"
 #include "weir_limit.h"
 #include "weir_maps.h"
 #include "weir_mark.h"
@@ -343,13 +344,11 @@ static __always_inline void packet_set_floor(struct packet *p, struct rule_query
 		if (!p->port->link_ns && !one_segment)
 			q->headroom_bytes = 2 * q->mss - 1 + lone_flow_bytes(p->port, q->divisor);
 	} else if (flow_waits_for_delayed_ack(p->flow, p->port, q->allowance, q->divisor, q->mss, q->scale)) {
-		flow_grant_larger(p->flow, p->port, p->state, q->mss);
+		flow_grant_remedy(p->flow, p->port, p->state, q->mss);
 	}
 	if (fitted && (floor_is_before_payload(p->flow, &q->segment, q->mss) || q->floor_bytes < q->mss))
 		q->floor_bytes = q->ceiling_bytes = WEIR_SMALL_WINDOW;
-	flow_review_larger(p->flow, p->port, p->state, p->flow->max_payload);
-	if (one_segment && p->flow->member & WEIR_SENDS_RUNTS && q->floor_bytes == q->mss)
-		q->floor_bytes = floor_with_runt(p->flow, p->port, p->state, q->mss);
+	flow_review_remedy(p->flow, p->port, p->state, p->flow->max_payload);
 	if (p->flow->member & WEIR_IN_TWO_SEGMENTS && q->floor_bytes < 2 * p->flow->max_payload)
 		q->floor_bytes = 2 * p->flow->max_payload;
 }
@@ -630,6 +629,18 @@ static __noinline int count_segment(struct packet *p, const struct rule_query *q
 	return 0;
 }
 
+/* A segment leaves alone, for its flow has a window of one segment. Not inlined, for the stack. */
+static __noinline int egress_push(struct __sk_buff *skb, const struct packet *p, const struct rule_query *q)
+{
+	__u32 seq = bpf_ntohl(p->tcp->seq);
+
+	segment_push(skb, &q->segment, p->tcp);
+	if (!(p->flow->member & WEIR_KEEP_ALIVES) || !keep_alive_is_safe(p->flow, &q->segment, seq, q->packets))
+		return TC_ACT_UNSPEC;
+	flow_note_keep_alive(p->flow);
+	return keep_alive_send(skb, &q->segment);
+}
+
 SEC("tc")
 int weir_egress(struct __sk_buff *skb)
 {
@@ -641,7 +652,7 @@ int weir_egress(struct __sk_buff *skb)
 	bool is_tcp, is_syn, is_pushed;
 
 	q.frame_len = skb->len;
-	if (!host || !port_find(skb->ifindex, &p.port, &p.state))
+	if (!host || keep_alive_is_within() || !port_find(skb->ifindex, &p.port, &p.state))
 		return TC_ACT_UNSPEC;
 	is_tcp = skb_find_segment(skb, &q.segment);
 	if (!is_tcp)
@@ -667,9 +678,7 @@ int weir_egress(struct __sk_buff *skb)
 	is_pushed = p.flow->flags & WEIR_ONE_SEGMENT && !(p.flow->flags & WEIR_SIGNED) &&
 		    !(p.port->omits & WEIR_OMIT_PSH) && !port_observes_share(p.port);
 	flow_note(p.flow, WEIR_PUSHED, is_pushed);
-	if (is_pushed)
-		segment_push(skb, &q.segment, p.tcp);
-	return TC_ACT_UNSPEC;
+	return is_pushed ? egress_push(skb, &p, &q) : TC_ACT_UNSPEC;
 }
 
 SEC("tp_btf/qdisc_enqueue")

@@ -9,8 +9,8 @@
  *   doubles `ato` (tcp_delack_timer_handler).
  *
  * The host counts in ticks, and its times are those behind the port's queue. So the model takes a connection for
- * interactive a little longer than the host. It then sends runt segments without need (flow_larger_window). In the
- * other case each segment would wait 40 ms. `member` has the state (docs/decisions/0116-interactive-receivers.md).
+ * interactive a little longer than the host. It then sends a keep-alive without need (flow_remedy). In the other case
+ * each segment would wait 40 ms. `member` has the state (docs/decisions/0116-interactive-receivers.md).
  */
 #ifndef WEIR_ATO_H
 #define WEIR_ATO_H
@@ -75,6 +75,13 @@ static __always_inline bool ato_note_timer(struct weir_flow *flow)
 
 	ato_set(flow, was_interactive ? LEAST_ATO_MS : 2 * ato_ms(flow));
 	return was_interactive;
+}
+
+/* The receiver gets a keep-alive: the connection is interactive no longer (tcp_enter_quickack_mode). */
+static __always_inline void ato_note_keep_alive(struct weir_flow *flow)
+{
+	__sync_fetch_and_and(&flow->member, ~(__u32)WEIR_INTERACTIVE);
+	ato_set(flow, LEAST_ATO_MS);
 }
 
 #endif

@@ -43,51 +43,59 @@ static __always_inline __u64 flow_part_bytes(const struct weir_port *port, const
 }
 
 /*
- * The least window that a flow whose receiver delays ACKs may have instead of one segment, if its part of queue and
- * link holds it: two segments or, if the window of one is exact, a segment and a runt segment. Linux delays no ACK for
- * more than a segment. 0: neither fits. If the size of its queue is unknown the port always grants two.
+ * What a flow whose receiver delays ACKs gets, so that it does not wait for them: a least window of two segments, if
+ * its part of queue and link holds it, because Linux delays no ACK for more than a segment. Otherwise keep-alives
+ * follow its segments. If the size of its queue is unknown the port always grants two.
  */
-static __always_inline __u32 flow_larger_window(const struct weir_flow *flow, const struct weir_port *port,
-						const struct weir_port_state *state, __u32 mss)
+static __always_inline __u32 flow_remedy(const struct weir_flow *flow, const struct weir_port *port,
+					 const struct weir_port_state *state, __u32 mss)
 {
-	__u32 segment = mss + WEIR_HEADERS;
-	__u64 part;
-
 	if (port->omits & WEIR_OMIT_TWO_SEGMENTS)
 		return 0;
-	part = flow_part_bytes(port, state);
-	if (!port->buffer_bytes || 2 * segment <= part)
+	if (!port->buffer_bytes || 2 * (mss + WEIR_HEADERS) <= flow_part_bytes(port, state))
 		return WEIR_IN_TWO_SEGMENTS;
-	return flow->flags & WEIR_FITTED && segment + flow_runt_bytes(flow) + WEIR_HEADERS <= part ? WEIR_SENDS_RUNTS
-												   : 0;
+	return flow->flags & WEIR_FITTED ? WEIR_KEEP_ALIVES : 0;
 }
 
-/* `larger`: WEIR_IN_TWO_SEGMENTS, WEIR_SENDS_RUNTS or 0. */
-static __always_inline void flow_set_larger(struct weir_flow *flow, struct weir_port_state *state, __u32 larger)
+/* `remedy`: WEIR_IN_TWO_SEGMENTS, WEIR_KEEP_ALIVES or 0. */
+static __always_inline void flow_set_remedy(struct weir_flow *flow, struct weir_port_state *state, __u32 remedy)
 {
-	__u32 unwanted = flow->member & (WEIR_IN_TWO_SEGMENTS | WEIR_SENDS_RUNTS) & ~larger;
+	__u32 unwanted = flow->member & (WEIR_IN_TWO_SEGMENTS | WEIR_KEEP_ALIVES) & ~remedy;
 
 	if (unwanted & WEIR_IN_TWO_SEGMENTS && flow_leave(flow, WEIR_IN_TWO_SEGMENTS))
 		__sync_fetch_and_add(&state->two_segment_flows, -1);
-	if (unwanted & WEIR_SENDS_RUNTS)
-		flow_leave(flow, WEIR_SENDS_RUNTS);
-	if (larger & ~flow->member && flow_join(flow, larger) && larger == WEIR_IN_TWO_SEGMENTS)
+	if (unwanted & WEIR_KEEP_ALIVES)
+		flow_leave(flow, WEIR_KEEP_ALIVES);
+	if (remedy & ~flow->member && flow_join(flow, remedy) && remedy == WEIR_IN_TWO_SEGMENTS)
 		__sync_fetch_and_add(&state->two_segment_flows, 1);
 }
 
 /* The receiver delays ACKs, or may do so. */
-static __always_inline void flow_grant_larger(struct weir_flow *flow, const struct weir_port *port,
+static __always_inline void flow_grant_remedy(struct weir_flow *flow, const struct weir_port *port,
 					      struct weir_port_state *state, __u32 mss)
 {
-	flow_set_larger(flow, state, flow_larger_window(flow, port, state, mss));
+	flow_set_remedy(flow, state, flow_remedy(flow, port, state, mss));
 }
 
-/* More or fewer flows may share the port than when the flow was granted a larger least window. */
-static __always_inline void flow_review_larger(struct weir_flow *flow, const struct weir_port *port,
+/* More or fewer flows may share the port than when the flow was granted a remedy. */
+static __always_inline void flow_review_remedy(struct weir_flow *flow, const struct weir_port *port,
 					       struct weir_port_state *state, __u32 mss)
 {
-	if (flow->member & (WEIR_IN_TWO_SEGMENTS | WEIR_SENDS_RUNTS))
-		flow_grant_larger(flow, port, state, mss);
+	if (flow->member & (WEIR_IN_TWO_SEGMENTS | WEIR_KEEP_ALIVES))
+		flow_grant_remedy(flow, port, state, mss);
+}
+
+/*
+ * A keep-alive follows a segment. Its receiver acknowledges at once, and if it took the connection for interactive it
+ * does so no longer. Then one is enough.
+ */
+static __always_inline void flow_note_keep_alive(struct weir_flow *flow)
+{
+	if (!(flow->member & WEIR_INTERACTIVE))
+		return;
+	ato_note_keep_alive(flow);
+	if (!(flow->member & WEIR_DELAYS_ACKS))
+		flow_leave(flow, WEIR_KEEP_ALIVES);
 }
 
 /*
@@ -117,7 +125,7 @@ static __always_inline void flow_count(struct weir_flow *flow, const struct weir
 
 static __always_inline bool flow_uncount(struct weir_flow *flow, struct weir_port_state *state)
 {
-	flow_set_larger(flow, state, 0);
+	flow_set_remedy(flow, state, 0);
 	if (!flow_leave(flow, WEIR_IN_N_I))
 		return false;
 	if (flow_changes_n_i())
@@ -162,7 +170,7 @@ static __always_inline __u32 flow_now_us(void)
 
 /*
  * Detects a receiver that delays its ACKs. A window of one segment leaves each segment to the delayed ACK (40 ms in
- * Linux) unless a runt segment comes with it, and with such a window cwnd does not grow. The signs are: a pure ACK
+ * Linux) unless a keep-alive follows, and with such a window cwnd does not grow. The signs are: a pure ACK
  * for one segment comes long after the last payload, and more payload follows at once (flow_note_payload). An ACK for
  * more than one segment was not delayed. Neither says an ACK for a segment without PSH what the receiver does with PSH:
  * while a window becomes small, the last segment of the larger one waits. `bytes`: what it acknowledges for the first
@@ -190,19 +198,20 @@ static __always_inline void flow_note_ack(struct weir_flow *flow, const struct w
 /*
  * The local host sends payload, a request. If it comes so soon after payload that the connection becomes interactive
  * (weir_ato.h), each segment of the answer would take 40 ms with a window of one segment. A flow whose receiver delays
- * no ACK any more has that window again: a runt segment beside each one costs a packet and an ACK.
+ * no ACK any more needs no remedy.
  */
 static __always_inline void flow_note_request(struct weir_flow *flow, const struct weir_port *port,
 					      struct weir_port_state *state, __u64 now_ns)
 {
+	flow->delayed_ack_us = 0; /* payload that follows answers this request, and did not wait for an ACK */
 	if (!flow->max_payload)
 		return;
 	if (!(flow->member & WEIR_INTERACTIVE) && ato_makes_interactive(flow, port, now_ns - flow->last_payload_ns))
 		flow_join(flow, WEIR_INTERACTIVE);
 	if (flow->member & (WEIR_INTERACTIVE | WEIR_DELAYS_ACKS))
-		flow_grant_larger(flow, port, state, flow->max_payload);
+		flow_grant_remedy(flow, port, state, flow->max_payload);
 	else if (flow->flags & WEIR_FITTED)
-		flow_set_larger(flow, state, 0);
+		flow_set_remedy(flow, state, 0);
 }
 
 /*
@@ -217,7 +226,7 @@ static __always_inline bool flow_note_payload(struct weir_flow *flow, const stru
 	share_note_answer(flow, segment, flow_runt_bytes(flow), pushed);
 	if (flow->delayed_ack_us && flow_now_us() - flow->delayed_ack_us < RESUME_US) {
 		flow_join(flow, WEIR_DELAYS_ACKS);
-		flow_grant_larger(flow, port, state, flow->max_payload);
+		flow_grant_remedy(flow, port, state, flow->max_payload);
 	}
 	flow->delayed_ack_us = 0;
 	ato_note_payload(flow, port, now_ns - flow->last_payload_ns);

@@ -7,7 +7,7 @@
  * - an MSS that is a whole number of window steps, and so small that the queue can hold a segment of each flow.
  * The least window of such a flow holds exactly one segment, without a runt. The segment leaves with PSH, because
  * Linux acknowledges pushed data when it is read instead of by the delayed ACK. A flow whose receiver delays its ACK
- * nevertheless gets two segments (flow_note_ack), and so does each flow if there are few
+ * nevertheless gets two segments, or keep-alives (flow_remedy). Each flow has two if there are few
  * (docs/decisions/0013-segment-fitting.md).
  *
  * How many flows to expect follows from the crowd (weir_crowd.h). While there are more flows than that, the port
@@ -216,11 +216,10 @@ __noinline __u64 share_divisor(struct weir_flow *flow, const struct weir_port *p
 	return flows;
 }
 
-/* Whether one flow may receive a window of so many segments once. An eighth of the queue stays free. */
-static __always_inline bool floor_may_grow(const struct weir_port *port, struct weir_port_state *state, __u32 segments,
-					   __u32 mss)
+/* Whether one flow may receive a window of two segments once. An eighth of the queue stays free. */
+static __always_inline bool floor_may_grow(const struct weir_port *port, struct weir_port_state *state, __u32 mss)
 {
-	return share_may_grow(port, state, segments * (mss + WEIR_HEADERS), weir_queue_room_bytes(port->buffer_bytes));
+	return share_may_grow(port, state, 2 * (mss + WEIR_HEADERS), weir_queue_room_bytes(port->buffer_bytes));
 }
 
 /*
@@ -236,20 +235,7 @@ static __always_inline __u32 floor_of_one_segment(const struct weir_flow *flow, 
 {
 	if (!(flow->flags & WEIR_HALF_SEGMENTS) || mss <= WEIR_SMALL_WINDOW)
 		return mss;
-	return flow->max_payload && floor_may_grow(port, state, 2, mss) ? 2 * mss : WEIR_SMALL_WINDOW;
-}
-
-/*
- * The floor of a flow's window if it holds a segment and a runt segment. Linux makes packets of at most half the
- * largest window that it has seen, in whole segments (tcp_bound_to_half_wnd), and does not divide a packet of one
- * segment. So each flow receives a window of four segments once, as in floor_of_one_segment.
- */
-static __always_inline __u32 floor_with_runt(const struct weir_flow *flow, const struct weir_port *port,
-					     struct weir_port_state *state, __u32 mss)
-{
-	if (!(flow->member & WEIR_SAW_FOUR) && floor_may_grow(port, state, 4, mss))
-		return 4 * mss;
-	return mss + flow_runt_bytes(flow);
+	return flow->max_payload && floor_may_grow(port, state, mss) ? 2 * mss : WEIR_SMALL_WINDOW;
 }
 
 /*
@@ -287,7 +273,7 @@ static __always_inline void flow_note_one_segment(struct weir_flow *flow, bool o
 }
 
 /*
- * Notes whether the remote host receives a window of two or four segments. One of more than two small windows counts
+ * Notes whether the remote host receives a window of two segments. One of more than two small windows counts
  * like one of two segments, for a small one would stop the sender from now on (floor_of_one_segment). Such a window
  * comes from another port on the way, which has its own state of the flow.
  */
@@ -295,8 +281,6 @@ static __always_inline void flow_note_advertised(struct weir_flow *flow, __u32 w
 {
 	if (flow->flags & WEIR_HALF_SEGMENTS && (window_bytes >= 2 * mss || window_bytes > 2 * WEIR_SMALL_WINDOW))
 		flow_clear(flow, WEIR_HALF_SEGMENTS);
-	if (!(flow->member & WEIR_SAW_FOUR) && window_bytes >= 4 * mss)
-		flow_join(flow, WEIR_SAW_FOUR);
 }
 
 /* Not inlined, because its buffer would not fit into the stack of weir_ingress_tc. */

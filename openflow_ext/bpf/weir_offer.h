@@ -80,7 +80,7 @@ static __always_inline void offer_begin_anew(struct weir_flow *flow, const struc
 	bool in = aside->flags & WEIR_SYN_IN;
 
 	flow_uncount(flow, state);
-	flow_leave(flow, WEIR_SAW_FOUR | WEIR_INTERACTIVE | WEIR_DELAYS_ACKS);
+	flow_leave(flow, WEIR_INTERACTIVE | WEIR_DELAYS_ACKS);
 	ato_set(flow, LEAST_ATO_MS);
 	use_set_step(flow, WEIR_USE_NEXT, 0);
 	flow_clear(flow, ~(__u32)(WEIR_KEPT | WEIR_REOFFERED));

@@ -287,8 +287,7 @@ struct weir_flow {
 enum weir_member {
 	WEIR_IN_N_I = 1,
 	WEIR_IN_TWO_SEGMENTS = 2, /* its window stays at two segments or more; counted in two_segment_flows */
-	WEIR_SENDS_RUNTS = 4,     /* a window of one segment is a step larger, so that a runt segment comes with it */
-	WEIR_SAW_FOUR = 8,        /* the remote host has seen a window of four segments (floor_with_runt) */
+	WEIR_KEEP_ALIVES = 4,     /* a keep-alive follows each segment that leaves alone (weir_keep_alive.h) */
 	WEIR_INTERACTIVE = 16, /* its receiver takes the connection for interactive, and delays its ACKs (weir_ato.h) */
 	WEIR_DELAYS_ACKS = 32, /* its receiver delays its ACKs for another reason (flow_note_ack) */
 	WEIR_ANSWERED = 64     /* its last payload ended an answer, as far as the port can see (share_note_answer) */

@@ -1,8 +1,7 @@
-"""Runt segments for a receiver that delays its ACKs: only while it is interactive (weir_ato.h)."""
+"""Keep-alives for a receiver that delays its ACKs: only while it is interactive (weir_ato.h)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -18,10 +17,8 @@ LOCAL = Segment(src="fd00::1", dst="fd00::2")
 """An IPv6 flow is in the map other_flows, where the test can change it."""
 MSS = 1408
 TOLD_SCALE = 7
-ONE, WITH_RUNT = MSS, MSS + (1 << TOLD_SCALE)
-"""Windows of one segment, and of one with a runt segment."""
 QUEUE_BYTES = 2000
-"""Room for a segment and a runt segment, not for two segments."""
+"""Room for a segment, not for two."""
 SOON_S = 0.065
 """Within 80 ms after payload, and not within 40 ms, also on a host with ticks of 10 ms."""
 LATE_S = 0.03
@@ -40,8 +37,11 @@ class Exchange:
         bench.plane.configure(PORT, PortSettings(common_rtt_us=10_000), 100_000_000, 10**7)
         bench.handshake(LOCAL, Offer(scale=9))
         self.answer()  # full segments, and a window of more than four
-        bench.plane.configure(PORT, PortSettings(common_rtt_us=10), 100_000_000, QUEUE_BYTES)
+        self.set_queue_size(QUEUE_BYTES)
         self.answer(4)
+
+    def set_queue_size(self, buffer_bytes: int) -> None:
+        self.bench.plane.configure(PORT, PortSettings(common_rtt_us=10), 100_000_000, buffer_bytes)
 
     def pause(self, pause_s: float) -> None:
         """Make the last payload so much older. A sleep would take longer on a busy machine."""
@@ -53,20 +53,31 @@ class Exchange:
         segment = replace(LOCAL, ack=self.acked, payload=payload)
         return window_of(self.bench.ingress(segment), segment) << TOLD_SCALE
 
-    def answer(self, segments: int = 1, pause_s: float = 0, acked_after_s: float = 0) -> None:
-        """Segments of an answer, each after a pause, and an ACK for each after another one."""
+    def answer(self, segments: int = 1, pause_s: float = 0, acked_after_s: float = 0) -> list[bool]:
+        """Segments of an answer, each after a pause, and an ACK for each after another one.
+
+        Returns for each whether a keep-alive followed it.
+        """
+        followed = []
         for _ in range(segments):
             self.pause(pause_s)
-            self.bench.egress(replace(reverse(LOCAL), seq=self.acked, payload=bytes(MSS)))
+            segment = replace(reverse(LOCAL), seq=self.acked, payload=bytes(MSS))
+            followed.append(len(self.bench.egress(segment)) < MSS)
             self.pause(acked_after_s)
             self.acked += MSS
             self.window()
+        return followed
 
-    def query_after(self, pause_s: float) -> int:
-        """The window that follows a query, so long after the last segment."""
+    def query_after(self, pause_s: float) -> None:
+        """A query, so long after the last segment, and an ACK."""
         self.pause(pause_s)
         self.window(b"query")
-        return self.window()
+        assert self.window() == MSS, "a window of one segment"
+
+    def query_and_answer(self, pause_s: float) -> list[bool]:
+        """As ``query_after`` and ``answer`` with two segments."""
+        self.query_after(pause_s)
+        return self.answer(2)
 
 
 @pytest.fixture
@@ -74,42 +85,44 @@ def exchange(bench: Bench) -> Exchange:
     return Exchange(bench)
 
 
-def windows_after(exchange: Exchange, pauses_s: Sequence[float]) -> list[int]:
-    found = []
-    for pause_s in pauses_s:
-        found.append(exchange.query_after(pause_s))
-        exchange.answer(2)
-    return found
+ALWAYS, ONCE, NEVER = [True, True], [True, False], [False, False]
 
 
-def test_queries_at_once_get_runt_segments_and_queries_after_a_pause_do_not(exchange: Exchange) -> None:
-    assert windows_after(exchange, [SOON_S, SOON_S, 0.1]) == [ONE] * 3
-    assert windows_after(exchange, [0, 0]) == [WITH_RUNT] * 2
+def test_queries_at_once_get_a_keep_alive_and_queries_after_a_pause_do_not(exchange: Exchange) -> None:
+    assert [exchange.query_and_answer(pause_s) for pause_s in (SOON_S, SOON_S, 0.1)] == [NEVER] * 3
+    assert [exchange.query_and_answer(0) for _ in range(2)] == [ONCE] * 2
 
 
-def test_a_connection_is_interactive_until_a_delayed_ack(exchange: Exchange) -> None:
-    assert windows_after(exchange, [0, SOON_S, 0.3]) == [WITH_RUNT] * 3, "no timer has run out"
-    exchange.answer(acked_after_s=LATE_S)
-    exchange.answer()  # at once, so it had waited for the ACK; but such a wait ends with the timer
-    assert windows_after(exchange, [SOON_S]) == [ONE]
+def test_a_connection_is_interactive_until_a_keep_alive_or_a_delayed_ack(exchange: Exchange) -> None:
+    exchange.query_after(0)
+    exchange.query_after(0.3)
+    assert exchange.answer() == [True], "no timer has run out"
+    assert exchange.query_and_answer(SOON_S) == NEVER
+    exchange.query_after(0)
+    exchange.set_queue_size(10**7)
+    assert exchange.window() > MSS
+    assert exchange.answer(acked_after_s=LATE_S) == [False]
+    exchange.set_queue_size(QUEUE_BYTES)
+    exchange.answer()
+    assert exchange.query_and_answer(SOON_S) == NEVER
 
 
 def test_segments_far_apart_let_a_later_query_make_it_interactive(exchange: Exchange) -> None:
     """The time follows the pauses: 40, 55, 62, 66 ms. Segments without pauses make it 40 ms again."""
     exchange.answer(3, pause_s=0.035)
     exchange.answer(3)
-    assert exchange.query_after(SOON_S) == ONE
+    assert exchange.query_and_answer(SOON_S) == NEVER
     exchange.answer(3, pause_s=0.035)
-    assert exchange.query_after(SOON_S) == WITH_RUNT
+    assert exchange.query_and_answer(SOON_S) == ONCE
 
 
 def test_a_delayed_ack_doubles_the_time(exchange: Exchange) -> None:
     """The ACK is that of the last segment, so that it says nothing about those before it."""
     exchange.answer(acked_after_s=LATE_S)
-    assert exchange.query_after(SOON_S - LATE_S) == WITH_RUNT
+    assert exchange.query_and_answer(SOON_S - LATE_S) == ONCE
 
 
-def test_a_receiver_that_delays_acks_otherwise_keeps_its_runt_segments(exchange: Exchange) -> None:
+def test_a_receiver_that_delays_acks_otherwise_keeps_its_keep_alives(exchange: Exchange) -> None:
     exchange.answer(acked_after_s=LATE_S)
     exchange.answer()  # at once, so it had waited for the ACK
-    assert windows_after(exchange, [0.3, 0.3]) == [WITH_RUNT] * 2
+    assert [exchange.query_and_answer(0.3) for _ in range(2)] == [ALWAYS] * 2
