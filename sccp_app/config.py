@@ -93,8 +93,9 @@ class SccpSettings(ScopeSettings):
     )
     grants_two_segments: bool = Field(
         True,
-        description="the least window of a flow whose receiver delays its ACKs is two segments, or a segment "
-        "and a runt segment, if those of all flows fit into queue and link; false (as in the paper): one MSS",
+        description="the least window of a flow whose receiver delays its ACKs is two segments, if those of "
+        "all flows fit into queue and link, and otherwise keep-alives follow its segments; false (as in the "
+        "paper): one MSS, and no keep-alives",
     )
     counts_resets: bool = Field(
         True,

@@ -76,8 +76,8 @@ class Addition(enum.Enum):
     FINER_SCALE: the part of that which makes the window scale finer. PSH: segments of flows that may have one
     in flight leave with PSH. ACTIVE_SENDERS: these share a port, not all of N_i. CROWD: the port remembers
     the peak of N_i and expects it in the next round. TWO_SEGMENTS: a flow whose receiver delays its ACKs gets
-    a least window of two segments, or of a segment and a runt segment. Without FITTING there is no
-    FINER_SCALE, no PSH and no runt segment.
+    a least window of two segments, or keep-alives follow its segments. Without FITTING there is no
+    FINER_SCALE and no PSH. Without PSH the port sends no keep-alives.
     """
 
     FITTING = enum.auto()

@@ -252,6 +252,14 @@ class PortCountersRecord:
         wire_code="I",
         absent_if_zero=True,
     )
+    keep_alives: int = _counter(
+        "keep-alives",
+        "segments",
+        "Keep-alives that the port sent behind segments whose receivers would have delayed their ACKs.",
+        source="weir_port_state",
+        wire_code="I",
+        recorded=False,
+    )
 
     @property
     def allowance_limit(self) -> str | None:

@@ -632,13 +632,14 @@ static __noinline int count_segment(struct packet *p, const struct rule_query *q
 /* A segment leaves alone, for its flow has a window of one segment. Not inlined, for the stack. */
 static __noinline int egress_push(struct __sk_buff *skb, const struct packet *p, const struct rule_query *q)
 {
-	__u32 seq = bpf_ntohl(p->tcp->seq);
+	bool asks = p->flow->member & WEIR_KEEP_ALIVES && keep_alive_is_safe(p->flow, &q->segment, p->tcp, q->packets);
 
 	segment_push(skb, &q->segment, p->tcp);
-	if (!(p->flow->member & WEIR_KEEP_ALIVES) || !keep_alive_is_safe(p->flow, &q->segment, seq, q->packets))
+	if (!asks)
 		return TC_ACT_UNSPEC;
 	flow_note_keep_alive(p->flow);
-	return keep_alive_send(skb, &q->segment);
+	__sync_fetch_and_add(&p->state->keep_alives, 1);
+	return keep_alive_send(skb, &q->segment, flow_options_bytes(p->flow));
 }
 
 SEC("tc")

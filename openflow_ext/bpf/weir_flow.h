@@ -271,6 +271,12 @@ static __always_inline __u32 flow_translated_field(const struct weir_flow *flow,
 	return field < WEIR_MAX_FIELD ? field : WEIR_MAX_FIELD;
 }
 
+/* The options of a segment without SYN, SACK and signature. */
+static __always_inline __u32 flow_options_bytes(const struct weir_flow *flow)
+{
+	return flow->local.timestamps && flow->remote.timestamps ? TIMESTAMPS_LEN : 0;
+}
+
 /*
  * Payload of a full segment towards the local host. It is at most what that host has offered. What the remote host has
  * offered is a sign of its own link's MTU, but a switch may have made it smaller, which limits the other direction
@@ -278,7 +284,7 @@ static __always_inline __u32 flow_translated_field(const struct weir_flow *flow,
  */
 static __always_inline __u32 flow_mss(const struct weir_flow *flow)
 {
-	__u32 options = flow->local.timestamps && flow->remote.timestamps ? TIMESTAMPS_LEN : 0;
+	__u32 options = flow_options_bytes(flow);
 	__u32 seen = flow->max_payload + options, mss = seen > flow->remote.mss ? seen : flow->remote.mss;
 
 	mss = (mss < flow->local.mss ? mss : flow->local.mss) - options;

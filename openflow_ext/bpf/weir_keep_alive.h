@@ -18,17 +18,18 @@
 
 #include "weir_checksum.h"
 #include "weir_edit.h"
+#include "weir_flow.h"
 #include "weir_parse.h"
 #include "weir_structs.h"
 
 #define TC_ACT_SHOT 2
-#define TC_ACT_STOLEN 4 /* the packet in hand is gone, and that is no loss */
+#define TC_ACT_STOLEN 4 /* the packet in hand is dropped, and does not count as lost */
 #define KEEP_ALIVE_BYTES 1
 #define IPV4_LENGTH_OFFSET 2
 #define IPV4_CHECKSUM_OFFSET 10
 #define IPV6_LENGTH_OFFSET 4
 #define TCP_FLAGS_BYTE 13
-#define MOST_TCP_HEADER 60
+#define MOST_KEEP_ALIVE 36 /* with timestamps, in whole words from the TCP header on */
 
 /* On this CPU: 1 while weir_egress sends a segment itself. The program then runs for that packet too. */
 struct {
@@ -54,14 +55,15 @@ static __noinline int keep_alive_is_within(void)
 }
 
 /*
- * Only behind one packet of payload without other flags than ACK and PSH. The receiver has acknowledged all before it.
- * Otherwise a host might take the octet for data that it misses.
+ * Only behind one packet of payload without other flags than ACK and PSH. It has no options but timestamps, because
+ * others may refer to its payload. The receiver has acknowledged all before it. Otherwise a host might take the octet
+ * for data that it misses.
  */
-static __always_inline bool keep_alive_is_safe(const struct weir_flow *flow, const struct segment *s, __u32 seq,
-					       __u32 packets)
+static __always_inline bool keep_alive_is_safe(const struct weir_flow *flow, const struct segment *s,
+					       const struct tcphdr *tcp, __u32 packets)
 {
 	return packets == 1 && !s->is_fragment && (s->flags & ~(__u32)TCP_PSH) == TCP_ACK && s->payload &&
-	       seq == flow->local_edges.ack;
+	       tcp->doff * 4 == sizeof(*tcp) + flow_options_bytes(flow) && bpf_ntohl(tcp->seq) == flow->local_edges.ack;
 }
 
 /* Writes the length of the IP packet that is left. */
@@ -90,16 +92,17 @@ static __always_inline bool keep_alive_finish(struct __sk_buff *skb, const struc
 	struct checksum_chunk *chunk = checksum_chunk();
 	struct tcphdr *tcp;
 
-	if (!chunk || tcp_bytes < sizeof(*tcp) + KEEP_ALIVE_BYTES || tcp_bytes > MOST_TCP_HEADER + KEEP_ALIVE_BYTES ||
-	    bpf_skb_load_bytes(skb, s->tcp_offset, chunk->bytes, tcp_bytes))
+	if (!chunk)
+		return false;
+	__builtin_memset(chunk->bytes, 0, MOST_KEEP_ALIVE);
+	if (bpf_skb_load_bytes(skb, s->tcp_offset, chunk->bytes, tcp_bytes))
 		return false;
 	tcp = (struct tcphdr *)chunk->bytes;
 	tcp->seq = bpf_htonl(bpf_ntohl(tcp->seq) - KEEP_ALIVE_BYTES);
 	tcp->check = 0;
 	chunk->bytes[TCP_FLAGS_BYTE] &= ~TCP_PSH;
-	__builtin_memset(chunk->bytes + tcp_bytes, 0, 3);
 	if (!partial)
-		sum = bpf_csum_diff(NULL, 0, (void *)chunk->bytes, (tcp_bytes + 3) & ~3u, sum);
+		sum = bpf_csum_diff(NULL, 0, (void *)chunk->bytes, MOST_KEEP_ALIVE, sum);
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	tcp->check = partial ? sum : ~sum;
@@ -121,15 +124,14 @@ static __always_inline long keep_alive_transmit(struct __sk_buff *skb, __u32 *it
  * for which a packet counts in the queue before the program runs, and does so again for each copy. Pointers into the
  * frame are invalid afterwards. Not inlined, for the stack.
  */
-static __noinline int keep_alive_send(struct __sk_buff *skb, const struct segment *s)
+static __noinline int keep_alive_send(struct __sk_buff *skb, const struct segment *s, __u32 options_bytes)
 {
-	__u32 *itself = keep_alive_sends_itself(), tcp_bytes;
-	__u8 data_offset;
+	__u32 *itself = keep_alive_sends_itself();
+	__u32 tcp_bytes = sizeof(struct tcphdr) + (options_bytes & TIMESTAMPS_LEN) + KEEP_ALIVE_BYTES;
 	long failed;
 
-	if (!itself || bpf_skb_load_bytes(skb, s->tcp_offset + TCP_FLAGS_OFFSET, &data_offset, sizeof(data_offset)))
+	if (!itself)
 		return TC_ACT_UNSPEC;
-	tcp_bytes = (data_offset >> 4) * 4 + KEEP_ALIVE_BYTES;
 	failed = keep_alive_transmit(skb, itself);
 	if (failed)
 		return failed < 0 ? TC_ACT_UNSPEC : TC_ACT_SHOT;

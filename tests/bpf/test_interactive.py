@@ -35,7 +35,7 @@ class Exchange:
         self.acked = 1
         self.flows = bench.plane.pinned.maps["other_flows"]
         bench.plane.configure(PORT, PortSettings(common_rtt_us=10_000), 100_000_000, 10**7)
-        bench.handshake(LOCAL, Offer(scale=9))
+        bench.handshake(LOCAL, Offer(timestamps=False), Offer(timestamps=False))
         self.answer()  # full segments, and a window of more than four
         self.set_queue_size(QUEUE_BYTES)
         self.answer(4)

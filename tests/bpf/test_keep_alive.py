@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from openflow_ext.switch.dataplane.rules import CountOp, Rule, TcpMatch, WindowO
 from openflow_ext.wire import PortConfigFlags
 from tests.support.data_plane.bench import PORT, Bench, reverse
 from tests.support.data_plane.bridged_hosts import Host
-from tests.support.data_plane.packets import ACK, FIN, PSH, Segment, timestamps
+from tests.support.data_plane.packets import ACK, FIN, PSH, Offer, Segment, sack, timestamps
 
 pytestmark = pytest.mark.beside_others
 
@@ -30,20 +31,20 @@ ROOM_FOR_ONE = 2000
 PAYLOAD = bytes(range(256)) * 4
 
 
-def make_interactive(bench: Bench, local: Segment) -> None:
+def make_interactive(bench: Bench, local: Segment, stamped: bool = False) -> None:
     """A flow with a window of one segment, whose receiver has just asked for something."""
     bench.count_by_flags()
     bench.put(Rule(1, 1, 0, TcpMatch(ip_version=6 if ":" in local.src else 4), WindowOp.FAIR_SHARE))
     bench.plane.configure(PORT, PortSettings(common_rtt_us=10_000), 100_000_000, 10**7)
     before = replace(local, ack=(local.ack - MSS) % 2**32)
-    bench.handshake(before)
+    bench.handshake(before, Offer(timestamps=stamped), Offer(timestamps=stamped))
     bench.egress(replace(reverse(before), payload=bytes(MSS)))
     bench.ingress(replace(local, options=b"", payload=b""))  # a large window, so that no small one follows
     bench.plane.configure(PORT, PortSettings(common_rtt_us=10), 100_000_000, ROOM_FOR_ONE)
     bench.ingress(replace(local, options=b"", payload=b"?"))
 
 
-@pytest.mark.parametrize("options", [b"", timestamps(7, 8), timestamps(7, 8) * 3])
+@pytest.mark.parametrize("stamped", [False, True])
 @pytest.mark.parametrize("payload", [b"\x01", b"\xff", PAYLOAD, PAYLOAD[:-1]])
 @pytest.mark.parametrize(
     "local",
@@ -58,21 +59,29 @@ def make_interactive(bench: Bench, local: Segment) -> None:
     ids=["ipv4", "seq 0", "vlan", "ip options", "ipv6", "ipv6 extension"],
 )
 def test_a_keep_alive_is_one_octet_before_the_segment(
-    bench: Bench, local: Segment, payload: bytes, options: bytes
+    bench: Bench, local: Segment, payload: bytes, stamped: bool
 ) -> None:
-    make_interactive(bench, local)
+    make_interactive(bench, local, stamped)
+    options = timestamps(7, 8) if stamped else b""
     data = replace(reverse(local), flags=ACK | PSH, options=options, payload=payload)
     before = replace(data, flags=ACK, seq=(data.seq - 1) % 2**32, payload=payload[:1])
     assert bench.egress(data) == before.pack()
+    assert bench.counters.keep_alives == 1
     assert bench.egress(data) == data.pack(), "one is enough for a receiver that is interactive"
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"flags": ACK | FIN}, {"fragment_offset": 0x2000}, {"seq": MSS + 2}, {"seq": MSS}],
-    ids=["FIN", "fragment", "a segment before is missing", "sent again"],
+    [
+        {"flags": ACK | FIN},
+        {"fragment_offset": 0x2000},
+        {"seq": MSS + 2},
+        {"seq": MSS},
+        {"options": sack(3, 4)},
+    ],
+    ids=["FIN", "fragment", "a segment before is missing", "sent again", "another option"],
 )
-def test_no_keep_alive_follows_a_segment_if_it_may_be_wrong(bench: Bench, change: dict[str, int]) -> None:
+def test_no_keep_alive_follows_a_segment_if_it_may_be_wrong(bench: Bench, change: dict[str, Any]) -> None:
     local = replace(LOCAL, ack=MSS + 1)
     make_interactive(bench, local)
     data = replace(reverse(local), payload=PAYLOAD, **change)

@@ -20,6 +20,7 @@ from tests.support.data_plane.packets import (
     Segment,
     checksum_is_right,
     tcp_of,
+    timestamps,
     window_of,
 )
 from tests.support.waiting import wait_until
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.beside_others
 LOCAL = Segment()
 QUEUE_BYTES = 150_000
 TIMESTAMPS = 12
+STAMPS = timestamps(1, 1)
 HEADERS = 86
 BURST_S = 0.01
 CROWD_NS = 10**10
@@ -284,7 +286,7 @@ def test_window_holds_one_segment_which_is_pushed(bench: Bench) -> None:
     assert window_bytes(bench, LOCAL) == 512
     bench.set_queue_bytes(1514)  # a queue makes turns last 17 ms; 1.2 ms are too short for 79 segments
     keep_sending(bench, 79)
-    data = replace(reverse(LOCAL), payload=bytes(1024))
+    data = replace(reverse(LOCAL), options=STAMPS, payload=bytes(1024))
     bench.egress(data)
     assert window_bytes(bench, LOCAL) == 2048, "once, so that the sender sends whole segments"
     assert window_bytes(bench, LOCAL) == 1024
@@ -438,7 +440,7 @@ def test_a_delayed_ack_counts_only_for_a_segment_with_psh(bench: Bench, is_pushe
     if is_pushed:  # by these ACKs the switch knows that the flow may have one segment in flight
         window_bytes(bench, LOCAL)
         window_bytes(bench, LOCAL)
-    data = replace(reverse(LOCAL), payload=bytes(1408))
+    data = replace(reverse(LOCAL), options=STAMPS, payload=bytes(1408))
     assert bool(tcp_of(bench.egress(data), data)[13] & PSH) is is_pushed
     time.sleep(DELAYED_S)
     bench.ingress(replace(LOCAL, ack=1 + 1408))
@@ -455,7 +457,7 @@ def test_keep_alives_follow_segments_while_two_of_each_flow_do_not_fit(bench: Be
     bench.handshake(LOCAL)
     bench.set_queue_bytes(1514)
     keep_sending(bench, 59)
-    data = replace(reverse(LOCAL), payload=bytes(896))
+    data = replace(reverse(LOCAL), options=STAMPS, payload=bytes(896))
     bench.egress(data)
     window_bytes(bench, LOCAL)
     request = replace(LOCAL, ack=1 + 896, payload=b"?")
