@@ -128,7 +128,7 @@ class FlowDb:
         """Remove a flow from the index and mark its row as closed. ``dpid``: the switch that reported it."""
         self.index.remove(flow.id)
         end = {"closed_ns": closed_ns, "close_reason": reason, "state": FlowState.CLOSED.value}
-        self._store.put([make_change(FlowRow, "update", {"id": flow.id, **end}, dpid)])
+        self._put(FlowRow, "update", {"id": flow.id, **end}, dpid)
 
     def take_commands(self, kinds: Collection[str] = KINDS) -> list[Command]:
         """The commands of some kinds that arrived since the last call; never waits.
@@ -153,9 +153,9 @@ class FlowDb:
         self.update(RunRow, id=self._run_id, last_seen_ns=now_ns, ended_ns=now_ns)
         self._store.close()
 
-    def _put(self, row: type[Base], verb: Verb, values: dict[str, Any]) -> None:
-        """A row that states a switch waits in that switch's part of the places."""
-        self._store.put([make_change(row, verb, values, values.get("dpid"))])
+    def _put(self, row: type[Base], verb: Verb, values: dict[str, Any], dpid: int | None = None) -> None:
+        """A row that states a switch waits in that switch's places, and another one in those of ``dpid``."""
+        self._store.put([make_change(row, verb, values, values.get("dpid", dpid))])
 
     def _start(self, engine: Engine, url: str, adopt_within_s: float) -> Start:
         with reporting_errors(url):

@@ -93,7 +93,6 @@ class Store:
         threading = native_threading()
         self._engine = engine
         self._tasks = tasks
-        self._max_pending = max_pending
         self._flush_s = flush_s
         self._lock = threading.Lock()
         self._places = SharedPlaces(max_pending)
@@ -169,7 +168,7 @@ class Store:
         if held_back is None:
             return
         if is_full:
-            text = f"{self._max_pending} changes wait for the database; further ones are refused"
+            text = f"{self._places.places} changes wait for the database; further ones are refused"
         else:
             text = f"too many changes by switch {change.dpid:016x} wait for the database; it may add no more"
         self._notices.append((logging.ERROR, text + more_held_back(held_back)))

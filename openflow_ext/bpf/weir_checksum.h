@@ -13,6 +13,7 @@
 
 #include "weir_consts.h"
 #include "weir_parse.h"
+#include "weir_window.h"
 
 #define TCP_NOT_PLAIN (TCP_SYN | TCP_FIN | TCP_RST)
 #define CHECKSUM_PARTIAL 3 /* linux/skbuff.h */
@@ -29,13 +30,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct checksum_chunk);
 } checksum_chunks SEC(".maps");
-
-static __always_inline bool checksum_is_right(__u32 sum)
-{
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return sum == 0xffff;
-}
 
 /* A sum in progress. */
 struct checksum_run {
@@ -110,12 +104,18 @@ static __always_inline bool checksum_of(void *ctx, bool is_skb, __u32 at, __u32 
 		bpf_loop(CHECKSUM_CHUNKS, checksum_next_skb, &run, 0);
 	else
 		bpf_loop(CHECKSUM_CHUNKS, checksum_next_xdp, &run, 0);
-	return !run.left && checksum_is_right(run.sum);
+	return !run.left && weir_checksum_fold(run.sum) == 0xffff;
+}
+
+/* The sum of the pseudo header of a segment of `len` bytes. A mapped address has the sum of the IPv4 address. */
+static __always_inline __u32 checksum_of_pseudo_header(const struct segment *s, __u32 len)
+{
+	return bpf_csum_diff(NULL, 0, (void *)s->src, PSEUDO_ADDRESSES, bpf_htonl(len + IPPROTO_TCP));
 }
 
 /*
  * Whether a host would take this segment for a whole one: the checksum of its TCP segment is right, and for IPv4 that
- * of the header. A mapped address has the checksum of the IPv4 address.
+ * of the header.
  */
 static __always_inline bool checksum_holds(void *ctx, bool is_skb, const struct segment *s)
 {
@@ -128,7 +128,7 @@ static __always_inline bool checksum_holds(void *ctx, bool is_skb, const struct 
 	if (s->ip_version == 4 && !checksum_of(ctx, is_skb, ip_offset, (s->tcp_offset - ip_offset) & 63, 0))
 		return false;
 	len = s->payload + (data_offset >> 4) * 4;
-	sum = bpf_csum_diff(NULL, 0, (void *)s->src, PSEUDO_ADDRESSES, bpf_htonl(len + IPPROTO_TCP));
+	sum = checksum_of_pseudo_header(s, len);
 	return checksum_of(ctx, is_skb, s->tcp_offset, len, sum);
 }
 
@@ -148,11 +148,16 @@ __noinline int checksum_holds_xdp(struct xdp_md *ctx, struct segment *s)
  * A packet that has not left its host has no checksum still (CHECKSUM_PARTIAL): the NIC, or the host that receives it,
  * completes or ignores it. That a raw socket cannot claim by the bytes of a packet, so it is read from the sk_buff.
  */
+static __always_inline bool checksum_is_partial(struct __sk_buff *skb)
+{
+	return BPF_CORE_READ_BITFIELD_PROBED((struct sk_buff *)skb, ip_summed) == CHECKSUM_PARTIAL;
+}
+
 __noinline int checksum_holds_skb(struct __sk_buff *ctx, struct segment *s)
 {
 	if (!s || !checksum_flags_are_sane(s))
 		return 0;
-	if (BPF_CORE_READ_BITFIELD_PROBED((struct sk_buff *)ctx, ip_summed) == CHECKSUM_PARTIAL)
+	if (checksum_is_partial(ctx))
 		return !s->is_fragment;
 	return checksum_holds(ctx, true, s);
 }

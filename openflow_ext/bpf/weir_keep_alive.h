@@ -28,7 +28,6 @@
 #define IPV4_LENGTH_OFFSET 2
 #define IPV4_CHECKSUM_OFFSET 10
 #define IPV6_LENGTH_OFFSET 4
-#define TCP_FLAGS_BYTE 13
 #define MOST_KEEP_ALIVE 36 /* with timestamps, in whole words from the TCP header on */
 
 /* On this CPU: 1 while weir_egress sends a segment itself. The program then runs for that packet too. */
@@ -87,8 +86,8 @@ static __always_inline void keep_alive_set_length(struct __sk_buff *skb, const s
  */
 static __always_inline bool keep_alive_finish(struct __sk_buff *skb, const struct segment *s, __u32 tcp_bytes)
 {
-	bool partial = BPF_CORE_READ_BITFIELD_PROBED((struct sk_buff *)skb, ip_summed) == CHECKSUM_PARTIAL;
-	__u32 sum = bpf_csum_diff(NULL, 0, (void *)s->src, PSEUDO_ADDRESSES, bpf_htonl(tcp_bytes + IPPROTO_TCP));
+	bool partial = checksum_is_partial(skb);
+	__u32 sum = checksum_of_pseudo_header(s, tcp_bytes);
 	struct checksum_chunk *chunk = checksum_chunk();
 	struct tcphdr *tcp;
 
@@ -100,12 +99,12 @@ static __always_inline bool keep_alive_finish(struct __sk_buff *skb, const struc
 	tcp = (struct tcphdr *)chunk->bytes;
 	tcp->seq = bpf_htonl(bpf_ntohl(tcp->seq) - KEEP_ALIVE_BYTES);
 	tcp->check = 0;
-	chunk->bytes[TCP_FLAGS_BYTE] &= ~TCP_PSH;
+	tcp->psh = 0;
 	if (!partial)
 		sum = bpf_csum_diff(NULL, 0, (void *)chunk->bytes, MOST_KEEP_ALIVE, sum);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	tcp->check = partial ? sum : ~sum;
+	tcp->check = weir_checksum_fold(sum);
+	if (!partial)
+		tcp->check = ~tcp->check;
 	return !bpf_skb_store_bytes(skb, s->tcp_offset, chunk->bytes, tcp_bytes, 0);
 }
 

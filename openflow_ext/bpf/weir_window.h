@@ -254,6 +254,14 @@ WEIR_INLINE weir_u32 weir_clamp_field(weir_u32 field, weir_u32 window_bytes, wei
 	return lowered < field ? lowered : field;
 }
 
+/* A sum of 16-bit words in ones' complement (RFC 1071), whose carries are in the upper half. */
+WEIR_INLINE weir_u16 weir_checksum_fold(weir_u32 sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (weir_u16)sum;
+}
+
 /*
  * The TCP checksum after one 16-bit word changed from `before` to `after` (RFC 1624, equation 3).
  * All three in the same byte order.
@@ -264,9 +272,7 @@ WEIR_INLINE weir_u16 weir_checksum_update(weir_u16 checksum, weir_u16 before, we
 
 	sum += (weir_u16)~before;
 	sum += after;
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (weir_u16)~sum;
+	return (weir_u16)~weir_checksum_fold(sum);
 }
 
 #endif

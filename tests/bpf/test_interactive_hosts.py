@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import random
@@ -16,7 +15,7 @@ import pytest
 
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
 from openflow_ext.switch.dataplane.structs import constants as c
-from tests.support.data_plane.bridged_hosts import Host
+from tests.support.data_plane.bridged_hosts import Host, connection
 
 pytestmark = pytest.mark.beside_others
 
@@ -45,19 +44,6 @@ def plane(hosts: tuple[Host, Host]) -> Iterator[KernelDataPlane]:
         plane.destroy()
 
 
-@contextlib.contextmanager
-def connection(client: Host, server: Host, port: int) -> Iterator[tuple[socket.socket, socket.socket]]:
-    with server.socket(socket.AF_INET6) as listener, client.socket(socket.AF_INET6) as there:
-        listener.bind((server.address_v6, port))
-        listener.listen()
-        there.connect((server.address_v6, port))
-        back, _ = listener.accept()
-        with back:
-            for end in (there, back):
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            yield there, back
-
-
 def is_interactive(plane: KernelDataPlane, local_port: int) -> bool:
     """What the model says of the flow to this port of the host."""
     flows = plane.pinned.maps["other_flows"]
@@ -83,7 +69,7 @@ def test_the_model_misses_no_interactive_connection(hosts: tuple[Host, Host], pl
     def observe(number: int) -> list[Seen]:
         chance = random.Random(SEED + number)
         found = []
-        with connection(*hosts, FIRST_TCP_PORT + number) as ends:
+        with connection(*hosts, FIRST_TCP_PORT + number, socket.AF_INET6) as ends:
             there, _ = ends
             for _ in range(QUERIES):
                 exchange(ends, chance)

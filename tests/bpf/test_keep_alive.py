@@ -8,18 +8,19 @@ import statistics
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mininet_topos.measurement.counters import parse_proc_net
 from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
 from openflow_ext.switch.dataplane.rules import CountOp, Rule, TcpMatch, WindowOp
 from openflow_ext.wire import PortConfigFlags
 from tests.support.data_plane.bench import PORT, Bench, reverse
-from tests.support.data_plane.bridged_hosts import Host
+from tests.support.data_plane.bridged_hosts import Host, connection
 from tests.support.data_plane.packets import ACK, FIN, PSH, Offer, Segment, sack, timestamps
 
 pytestmark = pytest.mark.beside_others
@@ -112,19 +113,6 @@ def sccp(hosts: tuple[Host, Host]) -> Iterator[KernelDataPlane]:
         plane.destroy()
 
 
-@contextmanager
-def connection(client: Host, server: Host, family: int) -> Iterator[tuple[socket.socket, socket.socket]]:
-    address = (server.address if family == socket.AF_INET else server.address_v6, 5001)
-    with server.socket(family) as listener, client.socket(family) as there:
-        listener.bind(address)
-        listener.listen()
-        there.connect(address)
-        back, _ = listener.accept()
-        with back:
-            back.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            yield there, back
-
-
 def received(end: socket.socket, length: int) -> bytes:
     data = b""
     while len(data) < length:
@@ -144,12 +132,7 @@ def query(ends: tuple[socket.socket, socket.socket]) -> float:
 
 
 def counter(host: Host, name: str) -> int:
-    def read() -> list[list[str]]:
-        with open("/proc/thread-self/net/netstat") as file:
-            return [line.split() for line in file if line.startswith("TcpExt:")]
-
-    names, values = host.space.run(read)
-    return int(values[names.index(name)])
+    return parse_proc_net(host.space.run(lambda: Path("/proc/thread-self/net/netstat").read_text()))[name]
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
@@ -161,7 +144,7 @@ def test_a_real_host_acknowledges_at_once(
     omits = PortConfigFlags.NONE if follows else PortConfigFlags.OMIT_TWO_SEGMENTS
     settings = PortSettings(common_rtt_us=10, omits=int(omits))
     sccp.configure(hosts[0].ifindex, settings, 100_000_000, 10**6)
-    with connection(*hosts, family) as ends:
+    with connection(*hosts, 5001, family) as ends:
         query(ends)  # full segments, and windows of more than two
         sccp.configure(hosts[0].ifindex, settings, 100_000_000, ROOM_FOR_ONE)
         took_s = [query(ends) for _ in range(12)]

@@ -61,3 +61,20 @@ def bridged_hosts() -> Iterator[tuple[Host, Host]]:
             run(*f"ip -n {name} link set eth0 up".split())
             made.append(host)
         yield made[0], made[1]
+
+
+@contextlib.contextmanager
+def connection(
+    client: Host, server: Host, port: int, family: int
+) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A connection, and both its ends, the client's first. Neither waits to send more at once."""
+    address = (server.address if family == socket.AF_INET else server.address_v6, port)
+    with server.socket(family) as listener, client.socket(family) as there:
+        listener.bind(address)
+        listener.listen()
+        there.connect(address)
+        back, _ = listener.accept()
+        with back:
+            for end in (there, back):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            yield there, back
