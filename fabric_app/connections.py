@@ -13,13 +13,13 @@ Not implemented: checking that the sequence number of an RST or FIN lies in the 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from app_base.headers import ACK, FIN, RST, SYN
 from fabric_app.frames import Segment
 from flowdb.flow import FiveTuple, Flow, Hop, PortKey
+from weir_base.bounded_notes import BoundedNotes
 from weir_base.shared_places import SharedPlaces
 
 DEFAULT_MSS_IPV4 = 536
@@ -83,9 +83,10 @@ class Connections:
     """The connections of the network.
 
     ``next_id`` gives the ids of flows. At most ``max_syns`` SYNs, as many SYN-ACKs without a SYN, and
-    ``max_connections`` connections are remembered. Beyond that the oldest SYN is forgotten, or a connection
-    is not opened; ``refused`` counts both. No switch can make so many connections known that no place is left
-    for the others (``SharedPlaces``).
+    ``max_connections`` connections are remembered. Beyond that an old SYN is forgotten, or a connection is
+    not opened; ``refused`` counts both. No switch can make so many connections known that no place is left
+    for the others (``SharedPlaces``), nor displace the SYNs and ends that others made known
+    (``BoundedNotes``).
     """
 
     def __init__(
@@ -95,18 +96,22 @@ class Connections:
         max_syns: int = 65_536,
         max_connections: int = 500_000,
     ) -> None:
-        self.refused = 0
         self.next_id = next_id
         self._path_of = path_of
-        self._max_syns = max_syns
-        self._syns: OrderedDict[FiveTuple, _Syn] = OrderedDict()
-        self._answers: OrderedDict[FiveTuple, _Syn] = OrderedDict()
+        self._syns: BoundedNotes[FiveTuple, _Syn] = BoundedNotes(max_syns)
+        self._answers: BoundedNotes[FiveTuple, _Syn] = BoundedNotes(max_syns)
         self._connections: dict[FiveTuple, _Connection] = {}
         self._places = SharedPlaces(max_connections)
-        self._ended_ns: OrderedDict[FiveTuple, int] = OrderedDict()
+        self._not_opened = 0
+        self._ended_ns: BoundedNotes[FiveTuple, int] = BoundedNotes(MOST_ENDED)
 
     def __len__(self) -> int:
         return len(self._connections)
+
+    @property
+    def refused(self) -> int:
+        """Connections that were not opened, and SYNs and SYN-ACKs that were forgotten."""
+        return self._not_opened + self._syns.displaced + self._answers.displaced
 
     def __iter__(self) -> Iterator[Flow]:
         """All flows that are open."""
@@ -119,7 +124,8 @@ class Connections:
 
     def ended_ns(self, key: FiveTuple) -> int:
         """When the last flow of a 5-tuple ended; -1 if that is unknown."""
-        return self._ended_ns.get(key, -1)
+        ended_ns = self._ended_ns.get(key)
+        return -1 if ended_ns is None else ended_ns
 
     def adopt(self, flows: Iterable[Flow]) -> None:
         """Take over the open flows of an earlier controller."""
@@ -142,33 +148,35 @@ class Connections:
         """Replace the path of an open flow."""
         return self.change(replace(flow, path=path))
 
-    def close(self, key: FiveTuple, reason: str, now_ns: int) -> list[FlowEvent]:
-        """Close one direction."""
+    def close(self, key: FiveTuple, reason: str, now_ns: int, dpid: int) -> list[FlowEvent]:
+        """Close one direction, because of what the switch ``dpid`` said."""
         connection = self._find(key)
         flow = connection.open.pop(key, None) if connection else None
-        self.note_end(key, now_ns)
+        self.note_end(key, now_ns, dpid)
         if connection is not None and not connection.open:
             self._remove(key)
-        return self._closed([flow] if flow else [], reason, now_ns)
+        return [Closed(flow, reason)] if flow else []
 
-    def end(self, key: FiveTuple, reason: str, now_ns: int) -> list[FlowEvent]:
-        """Close both directions."""
-        self._syns.pop(key, None)
-        self._syns.pop(key.reverse, None)
-        self._answers.pop(key, None)
-        self._answers.pop(key.reverse, None)
+    def end(self, key: FiveTuple, reason: str, now_ns: int, dpid: int) -> list[FlowEvent]:
+        """Close both directions, because of what the switch ``dpid`` said."""
+        for waiting in (self._syns, self._answers):
+            waiting.pop(key)
+            waiting.pop(key.reverse)
         connection = self._remove(key)
-        return self._closed(list(connection.open.values()) if connection else [], reason, now_ns)
+        flows = list(connection.open.values()) if connection else []
+        for flow in flows:
+            self.note_end(flow.key, now_ns, dpid)
+        return [Closed(flow, reason) for flow in flows]
 
     def on_segment(self, segment: Segment, at: PortKey, now_ns: int) -> list[FlowEvent]:
         """The flows that a copied segment opens and closes; ``at`` is the port at which it arrived."""
         if segment.flags & RST:
-            return self.end(segment.key, "rst", now_ns)
+            return self.end(segment.key, "rst", now_ns, at.dpid)
         if segment.flags & SYN:
             half = _Syn(segment, at, now_ns)
             return self._on_syn_ack(half) if segment.flags & ACK else self._on_syn(half)
         if segment.flags & FIN:
-            return self.close(segment.key, "fin", now_ns)
+            return self.close(segment.key, "fin", now_ns, at.dpid)
         return []
 
     def _find(self, key: FiveTuple) -> _Connection | None:
@@ -187,7 +195,7 @@ class Connections:
 
     def _add_if_room(self, connection: _Connection) -> bool:
         if not self._places.has_place(connection.dpid):
-            self.refused += 1
+            self._not_opened += 1
             return False
         self._add(connection)
         return True
@@ -198,17 +206,9 @@ class Connections:
             self._places.give_back(connection.dpid)
         return connection
 
-    def _closed(self, flows: list[Flow], reason: str, now_ns: int) -> list[FlowEvent]:
-        for flow in flows:
-            self.note_end(flow.key, now_ns)
-        return [Closed(flow, reason) for flow in flows]
-
-    def note_end(self, key: FiveTuple, now_ns: int) -> None:
-        """Remember that a flow ended, even if it was never open here."""
-        self._ended_ns[key] = now_ns
-        self._ended_ns.move_to_end(key)
-        if len(self._ended_ns) > MOST_ENDED:
-            self._ended_ns.popitem(last=False)
+    def note_end(self, key: FiveTuple, now_ns: int, dpid: int) -> None:
+        """Remember that the switch ``dpid`` saw a flow end, even if it was never open here."""
+        self._ended_ns.put(key, now_ns, dpid)
 
     def _on_syn(self, syn: _Syn) -> list[FlowEvent]:
         key, seq = syn.segment.key, syn.segment.seq
@@ -220,7 +220,7 @@ class Connections:
             return []
         known = self._find(key)
         if known is None or known.starts is None or known.starts[0] != seq:
-            self._wait(self._syns, key, syn)
+            self._syns.put(key, syn, syn.at.dpid)
         return []
 
     def _on_syn_ack(self, answer: _Syn) -> list[FlowEvent]:
@@ -230,30 +230,24 @@ class Connections:
             return self._establish(syn, answer)
         known = self._find(key)
         if known is None or known.starts is None or known.starts[1] != answer.segment.seq:
-            self._wait(self._answers, key, answer)
+            self._answers.put(key, answer, answer.at.dpid)
         return []
-
-    def _wait(self, waiting: OrderedDict[FiveTuple, _Syn], key: FiveTuple, half: _Syn) -> None:
-        if len(waiting) >= self._max_syns:
-            waiting.popitem(last=False)
-            self.refused += 1
-        waiting[key] = half
 
     def _establish(self, syn: _Syn, answer: _Syn) -> list[FlowEvent]:
         """Open the flows of a handshake, of which both halves have arrived in any order."""
         key, now_ns = syn.segment.key, max(syn.seen_ns, answer.seen_ns)
-        self._syns.pop(key, None)
-        self._answers.pop(key, None)
+        self._syns.pop(key)
+        self._answers.pop(key)
         known = self._find(key)
         if known is not None and known.starts is None and _is_of(known, syn):
             return self._complete(known, syn, answer)
         ended = [end for end in (key, key.reverse) if self.ended_ns(end) >= syn.seen_ns]
-        changes = self.end(key, "replaced", now_ns)
+        changes = self.end(key, "replaced", now_ns, answer.at.dpid)
         flows = self._flows(syn, answer)
         starts = (syn.segment.seq, answer.segment.seq)
         if not self._add_if_room(_Connection({flow.key: flow for flow in flows}, answer.at.dpid, starts)):
             return changes
-        closed = [event for end in ended for event in self.close(end, "fin", now_ns)]
+        closed = [event for end in ended for event in self.close(end, "fin", now_ns, answer.at.dpid)]
         return [*changes, Opened(flows), *closed]
 
     def _complete(self, known: _Connection, syn: _Syn, answer: _Syn) -> list[FlowEvent]:

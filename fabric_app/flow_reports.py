@@ -96,7 +96,7 @@ class Reports:
         for flow_id, key in self._unnamed.pop(dpid, {}).items():
             flow = self._connections.get(key)
             if flow and flow.id == flow_id and self._is_missing(flow):
-                events += self._connections.close(key, "missing", flow.last_active_ns or flow.opened_ns)
+                events += self._connections.close(key, "missing", flow.last_active_ns or flow.opened_ns, dpid)
         return events
 
     def no_reports(self, dpid: int) -> list[FlowEvent]:
@@ -123,7 +123,7 @@ class Reports:
         seen = self._seen.setdefault(flow.id, {})
         self._unnamed.get(dpid, {}).pop(flow.id, None)
         if record.kind is FlowKind.OPENED and dpid in seen and record.first_ns > flow.opened_ns + GRACE_NS:
-            closed = self._connections.close(key, "replaced", record.first_ns - 1)
+            closed = self._connections.close(key, "replaced", record.first_ns - 1, dpid)
             return [*closed, *self._open(dpid, key, record, now_ns)]
         return self._merge(dpid, flow, record, now_ns)
 
@@ -232,22 +232,25 @@ class Reports:
     def _on_closed(self, dpid: int, key: FiveTuple, record: FlowRecord) -> list[FlowEvent]:
         flow = self._connections.get(key)
         if flow is None:
-            self._connections.note_end(key, record.last_ns)
+            self._connections.note_end(key, record.last_ns, dpid)
             return []
         if record.last_ns < flow.opened_ns:
             return []
         if record.reason is CloseReason.RST:
-            return [*self._last_bytes(dpid, flow, record), *self._connections.end(key, "rst", record.last_ns)]
+            return [
+                *self._last_bytes(dpid, flow, record),
+                *self._connections.end(key, "rst", record.last_ns, dpid),
+            ]
         if record.reason is CloseReason.FIN:
             return [
                 *self._last_bytes(dpid, flow, record),
-                *self._connections.close(key, "fin", record.last_ns),
+                *self._connections.close(key, "fin", record.last_ns, dpid),
             ]
         if not _is_on_path(flow.path, dpid, record):
             return []
         seen = self._seen.get(flow.id, {})
         seen.pop(dpid, None)
-        return [] if seen else self._connections.close(key, "silent", record.last_ns)
+        return [] if seen else self._connections.close(key, "silent", record.last_ns, dpid)
 
     def _last_bytes(self, dpid: int, flow: Flow, record: FlowRecord) -> list[FlowEvent]:
         """The bytes of a flow that ends: a flow of less than a second has no other report of them."""

@@ -348,6 +348,18 @@ def test_a_switch_that_reports_many_flows_leaves_room_for_the_flows_of_others(ne
     assert (len(connections), dict(connections._places._held)) == (10, {2: 10})
 
 
+def test_a_switch_that_reports_many_ends_does_not_displace_the_ends_that_others_reported(
+    net: FakeNetwork,
+) -> None:
+    connections = net.core.connections
+    connections._ended_ns.most = 100
+    tell(net, 2, kind=FlowKind.CLOSED, reason=CloseReason.FIN, last_ns=2 * SECOND)
+    for port in range(2000, 2200):
+        tell(net, 4, src_port=port, kind=FlowKind.CLOSED, reason=CloseReason.FIN, last_ns=2 * SECOND)
+    assert (connections.ended_ns(KEY), len(connections._ended_ns)) == (2 * SECOND, 100)
+    assert tell(net, 2, kind=FlowKind.OPENED, first_ns=2 * SECOND) == [], "its report is late"
+
+
 def successor() -> FakeNetwork:
     """One switch, whose hosts are still unknown."""
     net = FakeNetwork(set(), [7], {1: PortKey(7, 1), 3: PortKey(7, 3)}, Options(max_connections=4))
