@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from flowdb import schema
 from flowdb.clock import Clock
-from flowdb.commands import claim_commands
+from flowdb.commands import Command, claim_commands
 from flowdb.engine import open_engine
 from flowdb.flow import NS_PER_S
 from flowdb.models import RunRow
@@ -57,11 +57,12 @@ class RunStore(Store):
         self._spec = spec
         self._clock = Clock(spec.boot_ns)
         self.commands = CommandInbox()
+        self._claimed: list[Command] = []
         self._unrecorded = spec.unrecorded
         self._looked: tuple[frozenset[str], int] | None = None
         tasks = [
             PeriodicTask(HEARTBEAT_S, self._heartbeat),
-            PeriodicTask(_COMMANDS_S, self._claim_commands, self._may_have_commands),
+            PeriodicTask(_COMMANDS_S, self._claim_commands, self._may_have_commands, self._hand_over_claimed),
         ]
         if spec.retention:
             tasks.append(PeriodicTask(_PRUNE_S, self._prune))
@@ -100,8 +101,13 @@ class RunStore(Store):
 
     def _claim_commands(self, connection: Connection) -> bool:
         kinds = self.commands.kinds
-        self.commands.put(claim_commands(connection, self._spec.run_id, self._clock.now_ns(), kinds))
+        self._claimed = claim_commands(connection, self._spec.run_id, self._clock.now_ns(), kinds)
         return False
+
+    def _hand_over_claimed(self) -> None:
+        """After the commit of the claims: a command whose claim was undone is claimed again."""
+        self.commands.put(self._claimed)
+        self._claimed = []
 
     def _prune(self, connection: Connection) -> bool:
         assert self._spec.retention is not None  # noqa: S101 - the task exists only with a retention

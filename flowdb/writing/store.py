@@ -53,12 +53,14 @@ class PeriodicTask:
     """Work of the writer's thread besides writing, every ``every_s``, each time in a transaction.
 
     ``run`` returns whether work is left; if so it runs again after the next batch. No transaction begins if
-    ``has_work`` denies that there is any; it may use the connection of the driver.
+    ``has_work`` denies that there is any; it may use the connection of the driver. ``committed`` is called
+    after the transaction of ``run`` was committed.
     """
 
     every_s: float
     run: Callable[[Connection], bool]
     has_work: Callable[[Connection], bool] = lambda _: True
+    committed: Callable[[], None] = lambda: None
     due_s: float = 0.0
 
 
@@ -197,7 +199,9 @@ class Store:
 
     def _do(self, task: PeriodicTask) -> bool:
         with self._connected().begin():
-            return task.run(self._connected())
+            is_work_left = task.run(self._connected())
+        task.committed()
+        return is_work_left
 
     def _write_pending(self) -> bool:
         """Write the next batch; returns whether that succeeded. A failed batch is kept for the next call."""

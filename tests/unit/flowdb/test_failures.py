@@ -11,10 +11,12 @@ import pytest
 from sqlalchemy import event, text
 from sqlalchemy.engine import Engine
 
+from flowdb import commands
 from flowdb import engine as engine_module
 from flowdb.db import FlowDb
 from flowdb.engine import DatabaseUnavailable, SchemaMismatch, open_engine
 from flowdb.models import FlowRow, HopRow, HostRow, SwitchRow
+from flowdb.writing import run_store
 from flowdb.writing import store as store_module
 from tests.support.database.postgres import Postgres
 from tests.support.database.rows import new_flow, rows, wait_written
@@ -257,6 +259,35 @@ def test_a_missing_table_drops_no_rows(url, open_db, caplog):
         connection.execute(text("ALTER TABLE elsewhere RENAME TO switches"))
     db.close()
     assert [row.dpid for row in rows(url, SwitchRow)] == [1]
+
+
+def test_a_command_whose_claim_was_not_committed_is_carried_out_once(url, open_db, monkeypatch):
+    faults = [OSError("the disk is full")]
+    claimed, taken = [], []
+
+    def claim_and_note(*args):
+        claimed.append(commands.claim_commands(*args))
+        return claimed[-1]
+
+    def fail_once(_connection):
+        if claimed and claimed[-1] and faults:
+            raise faults.pop()
+
+    monkeypatch.setattr(run_store, "claim_commands", claim_and_note)
+    with open_engine(url).begin() as connection:
+        asked = commands.request_command(connection, "release", {"flow": 7}, "ann")
+    event.listen(Engine, "commit", fail_once)
+    try:
+        db = open_db(url)
+        wait_until(
+            lambda: taken.extend(db.take_commands()) or (not faults and taken), "the command is claimed again"
+        )
+        db.close()
+        taken += db.take_commands()
+    finally:
+        event.remove(Engine, "commit", fail_once)
+    assert [command.id for command in taken] == [asked]
+    assert [[command.id for command in some] for some in claimed if some] == [[asked], [asked]]
 
 
 WRITER = """
