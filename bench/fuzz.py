@@ -9,6 +9,7 @@ The targets:
     ryu       Ryu's parsers of messages of a switch, behind the length check, OpenFlow 1.3 and 1.5
     os_ken    the same of os-ken
     packets   the BPF programs by BPF_PROG_TEST_RUN: frames with hostile headers (root)
+    keep_alives  the same of the program at a port's exit: segments behind which a keep-alive is due (root)
     api       the dashboard's JSON API with a database: addresses, parameters, bodies
     requests  the same requests to the application without a database
     parameters  the same requests to what reads their addresses, parameters and bodies, alone
@@ -36,6 +37,7 @@ from bench.figures import present
 from tests.support.fuzzing.api import ApiTarget, ParametersTarget, RequestsTarget
 from tests.support.fuzzing.codec import CodecTarget
 from tests.support.fuzzing.engines import EnginesTarget
+from tests.support.fuzzing.keep_alives import KeepAlivesTarget
 from tests.support.fuzzing.packets import PacketsTarget
 from tests.support.fuzzing.proxy import ProxyTarget
 from tests.support.fuzzing.runner import Progress, Target, run, run_block
@@ -46,6 +48,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "ryu": lambda: EnginesTarget(("ryu",)),
     "os_ken": lambda: EnginesTarget(("os_ken",)),
     "packets": PacketsTarget,
+    "keep_alives": KeepAlivesTarget,
     "api": ApiTarget,
     "requests": RequestsTarget,
     "parameters": ParametersTarget,

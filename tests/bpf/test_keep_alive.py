@@ -21,28 +21,20 @@ from openflow_ext.switch.dataplane.rules import CountOp, Rule, TcpMatch, WindowO
 from openflow_ext.wire import PortConfigFlags
 from tests.support.data_plane.bench import PORT, Bench, reverse
 from tests.support.data_plane.bridged_hosts import Host, connection
-from tests.support.data_plane.packets import ACK, FIN, PSH, Offer, Segment, sack, timestamps
+from tests.support.data_plane.interactive import MSS, ROOM_FOR_ONE, make_interactive, share_fairly
+from tests.support.data_plane.packets import ACK, FIN, PSH, Segment, sack, timestamps
 
 pytestmark = pytest.mark.beside_others
 
 LOCAL = Segment()
-MSS = 1408
-ROOM_FOR_ONE = 2000
-"""Bytes of a queue that holds a segment, not two."""
 PAYLOAD = bytes(range(256)) * 4
 
 
-def make_interactive(bench: Bench, local: Segment, stamped: bool = False) -> None:
-    """A flow with a window of one segment, whose receiver has just asked for something."""
-    bench.count_by_flags()
-    bench.put(Rule(1, 1, 0, TcpMatch(ip_version=6 if ":" in local.src else 4), WindowOp.FAIR_SHARE))
-    bench.plane.configure(PORT, PortSettings(common_rtt_us=10_000), 100_000_000, 10**7)
-    before = replace(local, ack=(local.ack - MSS) % 2**32)
-    bench.handshake(before, Offer(timestamps=stamped), Offer(timestamps=stamped))
-    bench.egress(replace(reverse(before), payload=bytes(MSS)))
-    bench.ingress(replace(local, options=b"", payload=b""))  # a large window, so that no small one follows
-    bench.plane.configure(PORT, PortSettings(common_rtt_us=10), 100_000_000, ROOM_FOR_ONE)
-    bench.ingress(replace(local, options=b"", payload=b"?"))
+@pytest.fixture
+def fair(bench: Bench) -> Bench:
+    """A data plane with the rules of SCCP."""
+    share_fairly(bench)
+    return bench
 
 
 @pytest.mark.parametrize("stamped", [False, True])
@@ -60,15 +52,15 @@ def make_interactive(bench: Bench, local: Segment, stamped: bool = False) -> Non
     ids=["ipv4", "seq 0", "vlan", "ip options", "ipv6", "ipv6 extension"],
 )
 def test_a_keep_alive_is_one_octet_before_the_segment(
-    bench: Bench, local: Segment, payload: bytes, stamped: bool
+    fair: Bench, local: Segment, payload: bytes, stamped: bool
 ) -> None:
-    make_interactive(bench, local, stamped)
+    make_interactive(fair, local, stamped)
     options = timestamps(7, 8) if stamped else b""
     data = replace(reverse(local), flags=ACK | PSH, options=options, payload=payload)
     before = replace(data, flags=ACK, seq=(data.seq - 1) % 2**32, payload=payload[:1])
-    assert bench.egress(data) == before.pack()
-    assert bench.counters.keep_alives == 1
-    assert bench.egress(data) == data.pack(), "one is enough for a receiver that is interactive"
+    assert fair.egress(data) == before.pack()
+    assert fair.counters.keep_alives == 1
+    assert fair.egress(data) == data.pack(), "one is enough for a receiver that is interactive"
 
 
 @pytest.mark.parametrize(
@@ -82,20 +74,20 @@ def test_a_keep_alive_is_one_octet_before_the_segment(
     ],
     ids=["FIN", "fragment", "a segment before is missing", "sent again", "another option"],
 )
-def test_no_keep_alive_follows_a_segment_if_it_may_be_wrong(bench: Bench, change: dict[str, Any]) -> None:
+def test_no_keep_alive_follows_a_segment_if_it_may_be_wrong(fair: Bench, change: dict[str, Any]) -> None:
     local = replace(LOCAL, ack=MSS + 1)
-    make_interactive(bench, local)
+    make_interactive(fair, local)
     data = replace(reverse(local), payload=PAYLOAD, **change)
-    assert len(bench.egress(data)) == len(data.pack())
+    assert len(fair.egress(data)) == len(data.pack())
 
 
-def test_no_keep_alive_follows_if_the_port_may_not_push(bench: Bench) -> None:
+def test_no_keep_alive_follows_if_the_port_may_not_push(fair: Bench) -> None:
     local = replace(LOCAL, ack=MSS + 1)
-    make_interactive(bench, local)
+    make_interactive(fair, local)
     omit = PortSettings(common_rtt_us=10, omits=int(PortConfigFlags.OMIT_PSH))
-    bench.plane.configure(PORT, omit, 100_000_000, ROOM_FOR_ONE)
+    fair.plane.configure(PORT, omit, 100_000_000, ROOM_FOR_ONE)
     data = replace(reverse(local), payload=PAYLOAD)
-    assert bench.egress(data) == data.pack()
+    assert fair.egress(data) == data.pack()
 
 
 @pytest.fixture
