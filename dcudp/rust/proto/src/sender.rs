@@ -169,8 +169,11 @@ impl RateControl {
 
     /// Too many packets are in flight, so the sender sends fewer than its rate permits. It forgets what it does not
     /// use. Otherwise several cuts, one per RTT of a long queue, would change nothing. The first ACK of the
-    /// Congestion Mode knows no arrivals, so then one packet per RTT remains.
+    /// Congestion Mode knows no arrivals, so it forgets nothing.
     pub fn forget_unused(&mut self) {
+        if self.arrival_pps == 0.0 {
+            return;
+        }
         let used_pps = self.arrival_pps.max(self.floor_pps());
         self.rate_max_pps = self.rate_max_pps.min(used_pps);
         self.rate_pps = self.rate_pps.min(used_pps);
