@@ -54,7 +54,7 @@ static __always_inline __u32 crowd_expected(const struct weir_port_state *state,
 }
 
 /*
- * A flow is being opened: the number of flows for which the port must be ready, half as many again as in the crowd. So
+ * A flow is being opened: the number of flows for which the port must be ready, a quarter more than in the crowd. So
  * the next round may be larger, and hosts that stood still may send all at once. The first SYN of a burst may be that
  * of a single flow, which keeps its MSS for long. So it does not expect a crowd of more than twice the flows.
  */
@@ -71,7 +71,7 @@ static __always_inline __u32 crowd_note_syn(struct weir_port_state *state, const
 	alone = crowd_expected(state, flow, 0);
 	if (alone > 2 * crowd || (first && alone < crowd))
 		return alone;
-	return crowd + crowd / 2;
+	return crowd + crowd / 4;
 }
 
 /*
