@@ -33,6 +33,10 @@ MOST_RESPONSE_BYTES = 64 << 20
 LEAST_SAMPLE_MS = 10
 """How often a sink looks whether a record is due."""
 
+TIMESTAMPS_BYTES = 12
+"""Of each segment: the TCP option that all hosts use."""
+LEAST_SEGMENT_BYTES = 88 - TIMESTAMPS_BYTES
+"""Linux accepts no smaller MSS for a socket."""
 LEAST_DEADLINE_MS, MOST_DEADLINE_MS = 0.001, 3_600_000.0
 """What the traffic programs can state, in whole microseconds (native/traffic/options.c)."""
 
@@ -64,6 +68,7 @@ class Case:
     ``background``: number of long flows beside the queries.
     ``fresh``: each query opens new connections.
     ``deadline_ms``: deadline of a response.
+    ``segment_bytes``: the payload of a worker's full segment, if it is to be smaller than the path allows.
     ``flows``: planned flows among the root and the workers (workloads/spec.py), with or without queries.
     ``duration_s``: how long planned or long flows send if there are no queries; 0: until the last planned
     flow has ended.
@@ -80,6 +85,7 @@ class Case:
     queries: int = 0
     fresh: bool = False
     deadline_ms: float | None = None
+    segment_bytes: int | None = None
     flows: dict[str, Any] | None = None
     duration_s: float = 0.0
     roots: int = 1
@@ -105,6 +111,12 @@ class Case:
             )
         if self.queries and not 1 <= self.size_bytes <= MOST_RESPONSE_BYTES:
             raise BadExperiment(f"{where}: size_bytes is {self.size_bytes}; want 1 to {MOST_RESPONSE_BYTES}")
+        if self.segment_bytes is not None and not LEAST_SEGMENT_BYTES <= self.segment_bytes <= MSS_BYTES:
+            raise BadExperiment(
+                f"{where}: segment_bytes is {self.segment_bytes}; want {LEAST_SEGMENT_BYTES} to {MSS_BYTES}"
+            )
+        if self.segment_bytes is not None and not self.queries:
+            raise BadExperiment(f"{where}: segment_bytes is that of responses, so it needs queries")
         if self.deadline_ms is not None and not LEAST_DEADLINE_MS <= self.deadline_ms <= MOST_DEADLINE_MS:
             raise BadExperiment(
                 f"{where}: deadline_ms is {self.deadline_ms:g}; want {LEAST_DEADLINE_MS} to "

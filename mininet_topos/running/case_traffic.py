@@ -9,7 +9,7 @@ from itertools import cycle
 from pathlib import Path
 
 from mininet_topos.errors import RunFailed
-from mininet_topos.experiments.experiment import Case, Experiment, udp_bps
+from mininet_topos.experiments.experiment import TIMESTAMPS_BYTES, Case, Experiment, udp_bps
 from mininet_topos.machine.programs import Program
 from mininet_topos.network.lab_network import Network
 from mininet_topos.network.nodes import LabHost
@@ -86,10 +86,9 @@ class CaseTraffic:
         scheme, traffic = self._scheme, self._traffic
         named = (name for incast in self._incasts for name in incast.workers)
         workers = [self._host(name) for name in dict.fromkeys(named)] if self._case.queries else []
-        deadline_ms = self._case.deadline_ms
-        due = () if deadline_ms is None else ("--deadline-us", str(round(deadline_ms * US_PER_MS)))
         for worker in workers:
-            traffic.start(worker, "worker", *due, port=WORKER_PORT, cc=scheme.cc_of(worker))
+            options = self._worker_options()
+            traffic.start(worker, "worker", *options, port=WORKER_PORT, cc=scheme.cc_of(worker))
         sampled = self._experiment.sample_ms
         sinks = [(host.name, SINK_PORT, sampled) for host in self._net.sinks[: self._case.background]]
         sinks += [(name, PLAN_PORT, 0) for name in sorted({flow.dst for flow in self._plan})]
@@ -97,6 +96,15 @@ class CaseTraffic:
             for index in range(len(scheme.transports)):
                 self._start_over(index, self._host(name), "sink", port, every_ms)
         traffic.await_event("listening", len(workers) + len(sinks) * len(scheme.transports), START_S)
+
+    def _worker_options(self) -> list[str]:
+        """Return the options of workers: the deadline of responses, and the largest MSS."""
+        options, case = [], self._case
+        if case.deadline_ms is not None:
+            options += ["--deadline-us", str(round(case.deadline_ms * US_PER_MS))]
+        if case.segment_bytes is not None:
+            options += ["--mss", str(case.segment_bytes + TIMESTAMPS_BYTES)]
+        return options
 
     def _host(self, name: str) -> LabHost:
         return next(host for host in self._net.hosts if host.name == name)

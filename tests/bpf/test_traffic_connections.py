@@ -19,10 +19,12 @@ SOFT_LIMIT, CONNECTIONS = 32, 100
 
 
 @contextlib.contextmanager
-def receiver(role: str, port: int, most_descriptors: int = 4096) -> Iterator[subprocess.Popen[str]]:
+def receiver(
+    role: str, port: int, most_descriptors: int = 4096, options: tuple[str, ...] = ()
+) -> Iterator[subprocess.Popen[str]]:
     """A role that listens, whose soft limit of descriptors is SOFT_LIMIT."""
     limits = ("prlimit", f"--nofile={SOFT_LIMIT}:{most_descriptors}")
-    command = (*limits, str(built("weir-traffic")), role, "--host", "h", "--port", str(port))
+    command = (*limits, str(built("weir-traffic")), role, "--host", "h", "--port", str(port), *options)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout
@@ -44,6 +46,17 @@ def test_a_worker_answers_more_connections_than_the_soft_limit_of_descriptors() 
             connection.sendall((7).to_bytes(4))
         for connection in asked:
             assert connection.recv(7, socket.MSG_WAITALL) == bytes(7)
+
+
+def test_a_worker_sends_no_larger_segments_than_it_may() -> None:
+    port = free_port()
+    with receiver("worker", port, options=("--mss", "652")) as process:
+        with socket.create_connection(("127.0.0.1", port), 10) as connection:
+            connection.sendall((10_000).to_bytes(4))
+            assert connection.recv(10_000, socket.MSG_WAITALL) == bytes(10_000)
+        assert process.stdout
+        closed = json.loads(process.stdout.readline())
+        assert (closed["event"], closed["mss"]) == ("closed", 640)
 
 
 @pytest.mark.parametrize("role", ["worker", "sink"])

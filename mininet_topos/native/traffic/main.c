@@ -3,6 +3,7 @@
 //
 //   weir-traffic worker --host NAME --port P          answers each request at once, on standing connections
 //                       [--deadline-us D]             states the deadline of a response on its socket
+//                       [--mss M]                     sends no larger segments, options included
 //   weir-traffic root   --host NAME --port P --size BYTES --queries Q --gap-ms G --workers "h1=10.0.0.2[/CC] ..."
 //                       [--period-ms P]               time from the start of a query to the start of the next;
 //                                                     replaces the gap between the end and the next start

@@ -10,6 +10,7 @@
 #define MAX_WAIT_MS (1u << 20)
 #define MAX_SAMPLE_MS 60000
 #define MAX_DEADLINE_US 3600000000u
+#define MAX_MSS 65535
 #define LEAST_RATE_BPS 100000ull // of DCUDP
 #define MOST_RATE_BPS 100000000000ull
 
@@ -78,6 +79,9 @@ static void parse_option(int letter)
 	case 'u':
 		options.deadline_us = parse_number("deadline-us", optarg, MAX_DEADLINE_US);
 		break;
+	case 'x':
+		options.mss_bytes = parse_number("mss", optarg, MAX_MSS);
+		break;
 	case 'k':
 		options.key_file = optarg;
 		break;
@@ -98,25 +102,11 @@ static void parse_option(int letter)
 void parse_options(int argc, char **argv)
 {
 	static const struct option names[] = {
-		{"host", 1, 0, 'h'},
-		{"cc", 1, 0, 'c'},
-		{"to", 1, 0, 't'},
-		{"workers", 1, 0, 'w'},
-		{"port", 1, 0, 'p'},
-		{"size", 1, 0, 's'},
-		{"queries", 1, 0, 'q'},
-		{"gap-ms", 1, 0, 'g'},
-		{"schedstat", 1, 0, 'd'},
-		{"plan", 1, 0, 'l'},
-		{"start-ns", 1, 0, 'n'},
-		{"sample-ms", 1, 0, 'm'},
-		{"period-ms", 1, 0, 'e'},
-		{"fresh", 0, 0, 'f'},
-		{"deadline-us", 1, 0, 'u'},
-		{"key-file", 1, 0, 'k'},
-		{"link-bps", 1, 0, 'b'},
-		{"rate-bps", 1, 0, 'r'},
-		{0, 0, 0, 0},
+		{"host", 1, 0, 'h'},      {"cc", 1, 0, 'c'},       {"to", 1, 0, 't'},          {"workers", 1, 0, 'w'},
+		{"port", 1, 0, 'p'},      {"size", 1, 0, 's'},     {"queries", 1, 0, 'q'},     {"gap-ms", 1, 0, 'g'},
+		{"schedstat", 1, 0, 'd'}, {"plan", 1, 0, 'l'},     {"start-ns", 1, 0, 'n'},    {"sample-ms", 1, 0, 'm'},
+		{"period-ms", 1, 0, 'e'}, {"fresh", 0, 0, 'f'},    {"deadline-us", 1, 0, 'u'}, {"mss", 1, 0, 'x'},
+		{"key-file", 1, 0, 'k'},  {"link-bps", 1, 0, 'b'}, {"rate-bps", 1, 0, 'r'},    {0, 0, 0, 0},
 	};
 	for (int letter; (letter = getopt_long(argc, argv, "", names, NULL)) != -1;)
 		parse_option(letter);

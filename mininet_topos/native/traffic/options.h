@@ -16,6 +16,7 @@ struct options {
 	const char *key_file;    // of DCUDP
 	int port;
 	uint32_t response_bytes, queries, gap_ms, period_ms, sample_ms;
+	uint32_t mss_bytes;   // the largest MSS of a worker's connections, with TCP options; 0: that of the path
 	uint32_t deadline_us; // of a worker's response, after its request has arrived; 0: none
 	uint64_t start_ns;    // time 0 of the plan, or of a root's first query (0: at once), CLOCK_MONOTONIC
 	uint64_t link_bps;    // of DCUDP: capacity of the bottleneck, in bits of UDP payload

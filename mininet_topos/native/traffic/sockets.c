@@ -44,6 +44,9 @@ int listen_on_port(int port, const char *cc)
 	struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
 	int fd = tcp_socket(cc), one = 1;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	if (options.mss_bytes &&
+	    setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &options.mss_bytes, sizeof options.mss_bytes) < 0)
+		fail("MSS %u: %s", options.mss_bytes, strerror(errno));
 	if (bind(fd, (struct sockaddr *)&any, sizeof any) < 0 || listen(fd, LISTEN_BACKLOG) < 0)
 		fail("cannot listen on port %d: %s", port, strerror(errno));
 	set_nonblocking(fd);

@@ -71,6 +71,12 @@ def test_experiments_are_chosen_by_name_set_or_file(tmp_path: Path) -> None:
             'flows = { kind = "replay", trace = [["0", "worker1", "root", 9, 9]] }',
             "; want five values: start in us",
         ),
+        (
+            "queries = 1",
+            "background = 1, duration_s = 1, segment_bytes = 640",
+            "case a: segment_bytes is that of responses, so it needs queries",
+        ),
+        ("queries = 1", "queries = 1, segment_bytes = 75", "case a: segment_bytes is 75; want 76 to 1448"),
         ("queries = 1", "queries = 1, deadline_ms = -5", "case a: deadline_ms is -5; want 0.001 to 3600000"),
         ("queries = 1", "background = 1, duration_s = inf", "case a: duration_s is inf; want 0 or more"),
         ('["plain"]', "[5]", "schemes is (5,); want a list, each value text in quotes"),
