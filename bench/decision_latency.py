@@ -64,12 +64,12 @@ _COMMAND_AT, _ADDRESS_AT = 25, 75
 """Offsets in a FLOW_MOD: its command, and ipv4_dst in the match of a clamp."""
 
 
-def remember(url: str, count: int) -> None:
-    """Write open flows to a database, like a controller that has just ended."""
+def remember(url: str, count: int, ports: int = PORTS) -> None:
+    """Write open flows of the first ports to a database, like a controller that has just ended."""
     flowdb = FlowDb(url, max_pending=10 * count)
     now_ns = flowdb.clock.now_ns()
     for number in range(count):
-        port, at_port = number % PORTS, number // PORTS
+        port, at_port = number % ports, number // ports
         key = FiveTuple(
             f"10.{port}.{at_port >> 8}.{at_port & 255}", "10.200.0.1", 1024 + at_port % 60_000, 80
         )

@@ -39,7 +39,7 @@ def measure(engine: str, ports: int, every_s: float, seconds: float, folder: Pat
     config, url = folder / f"{every_s}.toml", f"sqlite:///{folder}/{every_s}.db"
     config.write_text(f"[telemetry]\nsample_s = {every_s}\n")
     os.environ[VARIABLE] = str(config)
-    remember(url, FLOWS)
+    remember(url, FLOWS, ports)
     with controller(engine, folder, url, ports) as (process, switch):
         switch.serve(time.perf_counter() + 3)
         before_s, sampled, began_s = cpu_s(process.pid), switch.sampled, time.perf_counter()
@@ -66,7 +66,9 @@ def row_bytes(ports: int, folder: Path) -> float:
 
 
 @click.command(help=__doc__)
-@click.option("--ports", default=70, show_default=True, help="Number of ports of the switch.")
+@click.option(
+    "--ports", type=click.IntRange(1, 255), default=70, show_default=True, help="Ports of the switch."
+)
 @click.option("--seconds", default=20.0, show_default=True, help="How long each CPU measurement takes.")
 @click.option("--engine", type=click.Choice(["ryu", "os-ken"]), default="ryu", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

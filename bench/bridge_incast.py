@@ -1,11 +1,12 @@
-"""Compare incast at 1 Gbit/s under SCCP, as published and as it is here, with plain TCP.
+"""Compare incast over a Linux bridge under SCCP, as published and as it is here, with plain TCP.
 
-    python -m bench.gigabit_incast [--workers 20,60,100] [--size-kb 10] [--queries 20] [--rounds N] [--json]
+    python -m bench.bridge_incast [--workers 20,60,100] [--size-kb 10] [--queries 20] [--rounds N]
+                                  [--mbps 1000] [--queue-kb 178] [--floor-segments BYTES,...] [--json]
 
-The set-up of the SCCP paper's figure 9 at its own rate: one root, 1 Gbit/s, a queue of 178 KB. The lab's
-switch is Open vSwitch's userspace datapath, which does not carry that. So a Linux bridge forwards here, with
-the programs at its ports that Weir also has beside Open vSwitch's kernel datapath. No controller runs. The
-bench installs the entries and port settings of sccp_app. Schemes:
+By default this is the set-up of the SCCP paper's figure 9 at its own rate: one root, 1 Gbit/s, a queue of
+178 KB. The lab's switch is Open vSwitch's userspace datapath, whose one thread does not carry that. So a
+Linux bridge forwards here, with the programs at its ports that Weir also has beside Open vSwitch's kernel
+datapath. No controller runs. The bench installs the entries and port settings of sccp_app. Schemes:
 
 \b
 plain        no programs
@@ -14,8 +15,9 @@ sccp-paper   SCCP as published, with the common RTT of the paper's testbed, 600 
 sccp-auto    SCCP with the corrected allowance, the default
 
 A row counts every query of every round. Rounds run the schemes in turn, every other round backwards.
-"x ideal" divides by the time that all response bytes with their headers need at 1 Gbit/s. A loss probe (RFC
-8985) of a lone segment waits as long as a timeout, 200 ms.
+"x ideal" divides by the time that all response bytes with their headers need at the port's rate. A loss probe
+(RFC 8985) of a lone segment waits as long as a timeout, 200 ms. With --floor-segments, one worker sends the
+bytes of all too, in the same rounds, in segments of so many bytes for each case.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ import click
 from bench import sandbox
 from bench.data_plane import sccp_rules
 from bench.figures import Spread, busy_cpus, idle_s, present
-from mininet_topos.experiments.experiment import Case
+from mininet_topos.experiments.experiment import TIMESTAMPS_BYTES, Case
 from mininet_topos.measurement.counters import parse_proc_net
 from mininet_topos.measurement.queue_probe import QueueProbe
 from mininet_topos.network.shaping import OFFLOADS_OFF, Bottleneck, read_queue, shape
@@ -49,8 +51,6 @@ from sccp_app.config import SccpSettings
 from sccp_app.messages import omissions
 from weir_base.paths import artifact
 
-RATE_BPS = 1_000_000_000
-QUEUE_BYTES = 178_000
 WORKER_PORT = 5001
 ROOT, WORKER, PORT, SWITCH = "root", "w{}", "p{}", "sw"
 ADDRESS = "10.0.{}.{}"
@@ -66,6 +66,15 @@ SCHEMES: Mapping[str, Mapping[str, Any] | None] = {
     "sccp-auto": lab_schemes.AUTO,
 }
 MIN_RTO_MS = {"rto5": 5}
+
+
+@dataclass(frozen=True, slots=True)
+class Star:
+    """A root and workers at a Linux bridge. ``bottleneck``: the port to the root."""
+
+    workers: int
+    bottleneck: Bottleneck
+    super_packets: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +100,12 @@ def host(number: int) -> str:
 
 
 @contextlib.contextmanager
-def star(workers: int, super_packets: bool) -> Iterator[None]:
-    """A root and workers at a Linux bridge, whose port to the root has the rate and the queue."""
+def built(star: Star) -> Iterator[None]:
+    """The network of a star, which is removed at the end."""
     sandbox.run("ip", "link", "add", SWITCH, "type", "bridge")
     sandbox.run("ip", "link", "set", SWITCH, "up")
     try:
-        for number in range(workers + 1):
+        for number in range(star.workers + 1):
             name, port = host(number), PORT.format(number)
             sandbox.run("ip", "netns", "add", name)
             sandbox.run(*f"ip link add {port} type veth peer name eth0 netns {name}".split())
@@ -105,14 +114,14 @@ def star(workers: int, super_packets: bool) -> Iterator[None]:
                 f"ip link set eth0 up; ip addr add {address(number)}/16 dev eth0; ip link set lo up; "
                 "sysctl -q -w net.ipv6.conf.all.disable_ipv6=1 net.ipv4.tcp_no_metrics_save=1"
             )
-            if not super_packets:
+            if not star.super_packets:
                 inside += f"; ethtool -K eth0 {OFFLOADS_OFF}"
                 sandbox.run("ethtool", "-K", port, *OFFLOADS_OFF.split())
             sandbox.run("ip", "netns", "exec", name, "sh", "-ec", inside)
-        shape(PORT.format(0), Bottleneck(RATE_BPS, QUEUE_BYTES))
+        shape(PORT.format(0), star.bottleneck)
         yield
     finally:
-        for number in range(workers + 1):
+        for number in range(star.workers + 1):
             sandbox.run("ip", "netns", "del", host(number))
         sandbox.run("ip", "link", "del", SWITCH)
 
@@ -139,7 +148,7 @@ def port_settings(scheme: Mapping[str, Any]) -> tuple[PortSettings, SccpSettings
 
 
 @contextlib.contextmanager
-def data_plane(scheme: Mapping[str, Any] | None, workers: int) -> Iterator[KernelDataPlane | None]:
+def data_plane(scheme: Mapping[str, Any] | None, star: Star) -> Iterator[KernelDataPlane | None]:
     """The programs of a scheme at every port of the bridge."""
     if scheme is None:
         yield None
@@ -148,12 +157,12 @@ def data_plane(scheme: Mapping[str, Any] | None, workers: int) -> Iterator[Kerne
     plane = KernelDataPlane("weir-bench")
     try:
         plane.configure_host(HostSettings(simple_count=simple_count))
-        for number in range(workers + 1):
+        root = (star.bottleneck.rate_bps, star.bottleneck.queue_bytes or 0, NoShare.NONE)
+        for number in range(star.workers + 1):
             name = PORT.format(number)
             ifindex = socket.if_nametoindex(name)
             plane.attach(ifindex, name, BRIDGE, number + 1, kernel_datapath=True)
-            shaped = (RATE_BPS, QUEUE_BYTES, NoShare.NONE) if not number else (LINK_BPS, 0, NoShare.QUEUE)
-            plane.configure(ifindex, port, *shaped)
+            plane.configure(ifindex, port, *((LINK_BPS, 0, NoShare.QUEUE) if number else root))
         for rule in sccp_rules(settings.rows):
             plane.put(BRIDGE, rule)
         yield plane
@@ -213,18 +222,19 @@ def retransmissions(workers: int) -> Counter[str]:
     return totals
 
 
-def turn(name: str, case: Case, gap_ms: int, probe: QueueProbe) -> Turn:
-    """Let the root ask all workers under a scheme."""
+def turn(name: str, case: Case, gap_ms: int, star: Star, probe: QueueProbe) -> Turn:
+    """Let the root ask the first workers under a scheme."""
     workers, queries = case.workers, case.queries
+    mss = () if case.segment_bytes is None else ("--mss", str(case.segment_bytes + TIMESTAMPS_BYTES))
     set_min_rto(workers, MIN_RTO_MS.get(name, 0))
     port = PORT.format(0)
     with (
         tempfile.TemporaryDirectory() as folder,
-        data_plane(SCHEMES[name], workers) as plane,
+        data_plane(SCHEMES[name], star) as plane,
         contextlib.closing(Programs(Path(folder))) as programs,
     ):
         for number in range(1, workers + 1):
-            programs.start(number, "worker")
+            programs.start(number, "worker", *mss)
         programs.await_event("listening", workers)
         drops, before = read_queue(port).drops, retransmissions(workers)
         begun, idle = time.monotonic(), idle_s()
@@ -251,9 +261,9 @@ def turn(name: str, case: Case, gap_ms: int, probe: QueueProbe) -> Turn:
         return Turn(took, lost, again["TCPTimeouts"], again["TCPLossProbes"], longest, cpus)
 
 
-def row(name: str, case: Case, turns: Sequence[Turn]) -> dict[str, Any]:
+def row(name: str, case: Case, rate_bps: int, turns: Sequence[Turn]) -> dict[str, Any]:
     """A table's row: all queries of a scheme in a case."""
-    ideal_ms = case.ideal_ms(RATE_BPS / 1e6)
+    ideal_ms = case.ideal_ms(rate_bps / 1e6)
     took = [query for one in turns for query in one.queries_ms]
     medians = [percentile(one.queries_ms, 50) / ideal_ms for one in turns]
     return {
@@ -273,15 +283,29 @@ def row(name: str, case: Case, turns: Sequence[Turn]) -> dict[str, Any]:
 
 
 def measure(
-    case: Case, names: Sequence[str], rounds: int, gap_ms: int, super_packets: bool
+    cases: Sequence[Case], names: Sequence[str], rounds: int, gap_ms: int, star: Star
 ) -> list[dict[str, Any]]:
-    """The rows of a case."""
-    turns: dict[str, list[Turn]] = {name: [] for name in names}
-    with QueueProbe() as probe, star(case.workers, super_packets):
+    """The rows of some cases, which take turns on one network."""
+    kinds = [(case, name) for case in cases for name in names]
+    turns: dict[tuple[str, str], list[Turn]] = {(case.name, name): [] for case, name in kinds}
+    with QueueProbe() as probe, built(star):
         for number in range(rounds):
-            for name in list(names)[:: -1 if number % 2 else 1]:
-                turns[name].append(turn(name, case, gap_ms, probe))
-    return [row(name, case, turns[name]) for name in names]
+            for case, name in kinds[:: -1 if number % 2 else 1]:
+                turns[case.name, name].append(turn(name, case, gap_ms, star, probe))
+    rate_bps = star.bottleneck.rate_bps
+    return [row(name, case, rate_bps, turns[case.name, name]) for case, name in kinds]
+
+
+def cases_of(count: int, size_kb: int, queries: int, floor_segment_bytes: int | None) -> list[Case]:
+    """A number of workers, and with a size of segments one worker with the bytes of all."""
+    cases = [Case(f"{count}", f"{count} x {size_kb} KB", count, size_kb * 1000, 0, queries)]
+    if floor_segment_bytes is not None:
+        title = f"1 x {count * size_kb} KB, {floor_segment_bytes}"
+        floor = Case("floor", title, 1, count * size_kb * 1000, 0, queries, segment_bytes=floor_segment_bytes)
+        cases.append(floor)
+    for case in cases:
+        case.check()
+    return cases
 
 
 @click.command(help=__doc__)
@@ -293,6 +317,9 @@ def measure(
     "--gap-ms", default=100, show_default=True, help="Time from the end of a query to the next one."
 )
 @click.option("--rounds", default=6, show_default=True, help="Rounds of all schemes.")
+@click.option("--mbps", default=1000, show_default=True, help="The rate of the port to the root.")
+@click.option("--queue-kb", default=178, show_default=True, help="The queue of that port.")
+@click.option("--floor-segments", help="The bytes of one worker's segments, for each number of workers.")
 @click.option("--super-packets", is_flag=True, help="Hosts and ports keep their offloads (TSO, GSO, GRO).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def main(
@@ -302,19 +329,28 @@ def main(
     queries: int,
     gap_ms: int,
     rounds: int,
+    mbps: int,
+    queue_kb: int,
+    floor_segments: str | None,
     super_packets: bool,
     as_json: bool,
 ) -> None:
-    names = schemes.split(",")
+    names, counts = schemes.split(","), list(map(int, workers.split(",")))
     if unknown := sorted(set(names) - set(SCHEMES)):
         raise click.ClickException(f"unknown schemes {', '.join(unknown)}; there are {', '.join(SCHEMES)}")
+    floors: list[int | None] = [None] * len(counts)
+    if floor_segments is not None:
+        floors = [int(segment_bytes) for segment_bytes in floor_segments.split(",")]
+    if len(floors) != len(counts):
+        raise click.ClickException(f"--floor-segments has {len(floors)} values; want {len(counts)}")
+    bottleneck = Bottleneck(mbps * 1_000_000, queue_kb * 1000)
     sandbox.enter()
     rows = []
-    for count in map(int, workers.split(",")):
-        case = Case(f"{count}", f"{count} x {size_kb} KB", count, size_kb * 1000, 0, queries)
-        rows += measure(case, names, rounds, gap_ms, super_packets)
+    for count, floor in zip(counts, floors, strict=True):
+        cases = cases_of(count, size_kb, queries, floor)
+        rows += measure(cases, names, rounds, gap_ms, Star(count, bottleneck, super_packets))
     load = "super-packets" if super_packets else "packets"
-    present(f"Incast at 1 Gbit/s over a Linux bridge, {load}", tuple(rows[0]), rows, as_json)
+    present(f"Incast at {mbps} Mbit/s over a Linux bridge, {load}", tuple(rows[0]), rows, as_json)
 
 
 if __name__ == "__main__":
