@@ -237,15 +237,11 @@ class Reports:
         if record.last_ns < flow.opened_ns:
             return []
         if record.reason is CloseReason.RST:
-            return [
-                *self._last_bytes(dpid, flow, record),
-                *self._connections.end(key, "rst", record.last_ns, dpid),
-            ]
+            last = self._last_bytes(dpid, flow, record)
+            return [*last, *self._connections.end(key, "rst", record.last_ns, dpid)]
         if record.reason is CloseReason.FIN:
-            return [
-                *self._last_bytes(dpid, flow, record),
-                *self._connections.close(key, "fin", record.last_ns, dpid),
-            ]
+            last = self._last_bytes(dpid, flow, record)
+            return [*last, *self._connections.close(key, "fin", record.last_ns, dpid)]
         if not _is_on_path(flow.path, dpid, record):
             return []
         seen = self._seen.get(flow.id, {})
