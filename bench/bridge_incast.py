@@ -39,11 +39,12 @@ import click
 from bench import sandbox
 from bench.data_plane import sccp_rules
 from bench.figures import Spread, busy_cpus, idle_s, present
-from mininet_topos.experiments.experiment import TIMESTAMPS_BYTES, Case
+from mininet_topos.experiments.experiment import Case
 from mininet_topos.measurement.counters import parse_proc_net
 from mininet_topos.measurement.queue_probe import QueueProbe
 from mininet_topos.network.shaping import OFFLOADS_OFF, Bottleneck, read_queue, shape
 from mininet_topos.results.summary import percentile
+from mininet_topos.running.case_traffic import worker_options
 from openflow_ext.switch.dataplane.interface import HostSettings, NoShare, PortSettings, SweepTimes
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
 from sccp_app import lab_schemes
@@ -225,7 +226,6 @@ def retransmissions(workers: int) -> Counter[str]:
 def turn(name: str, case: Case, gap_ms: int, star: Star, probe: QueueProbe) -> Turn:
     """Let the root ask the first workers under a scheme."""
     workers, queries = case.workers, case.queries
-    mss = () if case.segment_bytes is None else ("--mss", str(case.segment_bytes + TIMESTAMPS_BYTES))
     set_min_rto(workers, MIN_RTO_MS.get(name, 0))
     port = PORT.format(0)
     with (
@@ -234,7 +234,7 @@ def turn(name: str, case: Case, gap_ms: int, star: Star, probe: QueueProbe) -> T
         contextlib.closing(Programs(Path(folder))) as programs,
     ):
         for number in range(1, workers + 1):
-            programs.start(number, "worker", *mss)
+            programs.start(number, "worker", *worker_options(case))
         programs.await_event("listening", workers)
         drops, before = read_queue(port).drops, retransmissions(workers)
         begun, idle = time.monotonic(), idle_s()

@@ -111,17 +111,21 @@ class Case:
             )
         if self.queries and not 1 <= self.size_bytes <= MOST_RESPONSE_BYTES:
             raise BadExperiment(f"{where}: size_bytes is {self.size_bytes}; want 1 to {MOST_RESPONSE_BYTES}")
-        if self.segment_bytes is not None and not LEAST_SEGMENT_BYTES <= self.segment_bytes <= MSS_BYTES:
-            raise BadExperiment(
-                f"{where}: segment_bytes is {self.segment_bytes}; want {LEAST_SEGMENT_BYTES} to {MSS_BYTES}"
-            )
-        if self.segment_bytes is not None and not self.queries:
-            raise BadExperiment(f"{where}: segment_bytes is that of responses, so it needs queries")
+        if self.segment_bytes is not None:
+            self._check_segments(where, self.segment_bytes)
         if self.deadline_ms is not None and not LEAST_DEADLINE_MS <= self.deadline_ms <= MOST_DEADLINE_MS:
             raise BadExperiment(
                 f"{where}: deadline_ms is {self.deadline_ms:g}; want {LEAST_DEADLINE_MS} to "
                 f"{MOST_DEADLINE_MS:.0f}"
             )
+
+    def _check_segments(self, where: str, segment_bytes: int) -> None:
+        if not LEAST_SEGMENT_BYTES <= segment_bytes <= MSS_BYTES:
+            raise BadExperiment(
+                f"{where}: segment_bytes is {segment_bytes}; want {LEAST_SEGMENT_BYTES} to {MSS_BYTES}"
+            )
+        if not self.queries:
+            raise BadExperiment(f"{where}: segment_bytes is that of responses, so it needs queries")
 
     def _check_racks(self, where: str) -> None:
         for key in ("roots", "racks"):

@@ -39,6 +39,16 @@ def patience_s(experiment: Experiment, case: Case) -> float:
     return QUERY_S + (max(experiment.gap_ms, experiment.period_ms) + connecting_ms) / 1000
 
 
+def worker_options(case: Case) -> list[str]:
+    """Return the options of workers: the deadline of responses, and the largest MSS."""
+    options = []
+    if case.deadline_ms is not None:
+        options += ["--deadline-us", str(round(case.deadline_ms * US_PER_MS))]
+    if case.segment_bytes is not None:
+        options += ["--mss", str(case.segment_bytes + TIMESTAMPS_BYTES)]
+    return options
+
+
 class CaseTraffic:
     """The traffic of a case on a network under a scheme."""
 
@@ -86,8 +96,8 @@ class CaseTraffic:
         scheme, traffic = self._scheme, self._traffic
         named = (name for incast in self._incasts for name in incast.workers)
         workers = [self._host(name) for name in dict.fromkeys(named)] if self._case.queries else []
+        options = worker_options(self._case)
         for worker in workers:
-            options = self._worker_options()
             traffic.start(worker, "worker", *options, port=WORKER_PORT, cc=scheme.cc_of(worker))
         sampled = self._experiment.sample_ms
         sinks = [(host.name, SINK_PORT, sampled) for host in self._net.sinks[: self._case.background]]
@@ -96,15 +106,6 @@ class CaseTraffic:
             for index in range(len(scheme.transports)):
                 self._start_over(index, self._host(name), "sink", port, every_ms)
         traffic.await_event("listening", len(workers) + len(sinks) * len(scheme.transports), START_S)
-
-    def _worker_options(self) -> list[str]:
-        """Return the options of workers: the deadline of responses, and the largest MSS."""
-        options, case = [], self._case
-        if case.deadline_ms is not None:
-            options += ["--deadline-us", str(round(case.deadline_ms * US_PER_MS))]
-        if case.segment_bytes is not None:
-            options += ["--mss", str(case.segment_bytes + TIMESTAMPS_BYTES)]
-        return options
 
     def _host(self, name: str) -> LabHost:
         return next(host for host in self._net.hosts if host.name == name)
