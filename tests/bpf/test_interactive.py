@@ -7,18 +7,15 @@ from dataclasses import replace
 import pytest
 
 from openflow_ext.switch.dataplane.interface import PortSettings
-from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
 from tests.support.data_plane.bench import PORT, Bench, reverse
+from tests.support.data_plane.interactive import MSS, ROOM_FOR_ONE, share_fairly
 from tests.support.data_plane.packets import Offer, Segment, window_of
 
 pytestmark = pytest.mark.beside_others
 
 LOCAL = Segment(src="fd00::1", dst="fd00::2")
 """An IPv6 flow is in the map other_flows, where the test can change it."""
-MSS = 1408
 TOLD_SCALE = 7
-QUEUE_BYTES = 2000
-"""Room for a segment, not for two."""
 SOON_S = 0.065
 """Within 80 ms after payload, and not within 40 ms, also on a host with ticks of 10 ms."""
 LATE_S = 0.03
@@ -30,14 +27,13 @@ class Exchange:
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
-        bench.count_by_flags()
-        bench.put(Rule(1, 1, 0, TcpMatch(ip_version=6), WindowOp.FAIR_SHARE))
+        share_fairly(bench)
         self.acked = 1
         self.flows = bench.plane.pinned.maps["other_flows"]
         bench.plane.configure(PORT, PortSettings(common_rtt_us=10_000), 100_000_000, 10**7)
         bench.handshake(LOCAL, Offer(timestamps=False), Offer(timestamps=False))
         self.answer()  # full segments, and a window of more than four
-        self.set_queue_size(QUEUE_BYTES)
+        self.set_queue_size(ROOM_FOR_ONE)
         self.answer(4)
 
     def set_queue_size(self, buffer_bytes: int) -> None:
@@ -102,7 +98,7 @@ def test_a_connection_is_interactive_until_a_keep_alive_or_a_delayed_ack(exchang
     exchange.set_queue_size(10**7)
     assert exchange.window() > MSS
     assert exchange.answer(acked_after_s=LATE_S) == [False]
-    exchange.set_queue_size(QUEUE_BYTES)
+    exchange.set_queue_size(ROOM_FOR_ONE)
     exchange.answer()
     assert exchange.query_and_answer(SOON_S) == NEVER
 

@@ -10,20 +10,22 @@ import os
 import random
 from dataclasses import replace
 
-from libbpf_cffi import libbpf
+from openflow_ext.switch.dataplane.interface import PortSettings
 from openflow_ext.switch.dataplane.kernel import KernelDataPlane
 from tests.support.data_plane.bench import BRIDGE, OFPORT, PORT, Bench, reverse
 from tests.support.data_plane.interactive import MSS, make_interactive, share_fairly
 from tests.support.data_plane.packets import ACK, PSH, Segment, checksum, timestamps
 from tests.support.fuzzing.packets import (
+    BUFFER_BYTES,
+    CAPACITY_BPS,
     EXTENSIONS,
-    SHORTEST,
     TC_ACT_UNSPEC,
     Place,
     check_change,
     checksum_is_right,
     mangled,
     place_of,
+    run_on,
 )
 
 TC_ACT_STOLEN = 4
@@ -43,8 +45,7 @@ class KeepAlivesTarget:
 
     def begin(self) -> None:
         """An empty flow table."""
-        self._plane.detach(PORT)
-        self._plane.enter_port(PORT, BRIDGE, OFPORT)
+        self._bench.begin_anew(PortSettings(), CAPACITY_BPS, BUFFER_BYTES)
         self._flows = 0
 
     def feed(self, rng: random.Random) -> bool:
@@ -67,13 +68,10 @@ class KeepAlivesTarget:
             extensions=() if "." in network else ((rng.choice(EXTENSIONS), bytes(7)),) * rng.randrange(3),
         )
         frame = bytes(mangled(rng, data.pack()))
-        try:
-            verdict, after = libbpf.run(self._program, packet=frame)
-        except libbpf.BpfError:
-            if len(frame) < SHORTEST:
-                return False  # the kernel makes no such packet
-            raise
-        verdict &= 0xFFFFFFFF
+        found = run_on(self._program, frame)
+        if found is None:
+            return False
+        verdict, after = found
         if verdict == TC_ACT_STOLEN:
             check_keep_alive(frame, after)
         elif verdict != TC_ACT_UNSPEC:

@@ -196,13 +196,11 @@ class PacketsTarget:
     def feed(self, rng: random.Random) -> bool:
         frame = bytes(mangled(rng, rng.choice(self._seeds)))
         name = rng.choice(self._names)
-        try:
-            verdict, after = libbpf.run(self._programs[name], packet=frame)
-        except libbpf.BpfError:
-            if len(frame) < SHORTEST:
-                return False  # the kernel makes no such packet
-            raise
-        if verdict & 0xFFFFFFFF != LET_PASS[name]:
+        found = run_on(self._programs[name], frame)
+        if found is None:
+            return False
+        verdict, after = found
+        if verdict != LET_PASS[name]:
             raise AssertionError(f"{name} gives {verdict}: {frame.hex()}")
         place = place_of(frame)
         if after != frame:
@@ -211,6 +209,17 @@ class PacketsTarget:
 
     def close(self) -> None:
         self._plane.destroy()
+
+
+def run_on(program: int, frame: bytes) -> tuple[int, bytes] | None:
+    """The verdict of a program on a frame, and the frame after it; None: the kernel makes no such packet."""
+    try:
+        verdict, after = libbpf.run(program, packet=frame)
+    except libbpf.BpfError:
+        if len(frame) < SHORTEST:
+            return None
+        raise
+    return verdict & 0xFFFFFFFF, after
 
 
 def check_change(name: str, frame: bytes, after: bytes, place: Place | None) -> None:
