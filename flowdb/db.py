@@ -154,7 +154,7 @@ class FlowDb:
         self._store.close()
 
     def _put(self, row: type[Base], verb: Verb, values: dict[str, Any], dpid: int | None = None) -> None:
-        """A row that states a switch waits in that switch's places, and another one in those of ``dpid``."""
+        """A row waits in the places of the switch that it states, or else in the places of ``dpid``."""
         self._store.put([make_change(row, verb, values, values.get("dpid", dpid))])
 
     def _start(self, engine: Engine, url: str, adopt_within_s: float) -> Start:
