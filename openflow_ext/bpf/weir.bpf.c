@@ -357,7 +357,7 @@ static __always_inline void packet_set_floor(struct packet *p, struct rule_query
  * The allowance of a port that corrects it, multiplied by the flow's weight. `weight`: as for share_divisor. An idle
  * flow has a full weight. A port without turns knows no idle ones.
  */
-static __noinline __u64 packet_weighted_allowance(const struct packet *p, const struct rule_query *q, __u32 weight)
+static __always_inline __u64 packet_weighted_allowance(const struct packet *p, const struct rule_query *q, __u32 weight)
 {
 	bool active = !p->port->turn_shift || share_is_in_round(p->flow, p->port, p->state, q->now_ns);
 	bool is_small = active && share_is_small(p->flow, p->port, p->state, q->now_ns);
@@ -371,6 +371,21 @@ static __noinline __u64 packet_weighted_allowance(const struct packet *p, const 
 	if (missing)
 		bytes = allowance_beside_punished(p->port, bytes, q->divisor, missing, q->mss);
 	return bytes * (active ? used : WEIR_FULL_WEIGHT);
+}
+
+/*
+ * The same, with the flow's own segment instead of a mean one. Windows of equal bytes would sum to more than the
+ * allowance if segments differ: a window of one large segment exceeds its part, and a small one does not make up for
+ * it. So each flow has a segment, and an equal part of what the segments of all leave.
+ */
+static __noinline __u64 packet_allowance(const struct packet *p, const struct rule_query *q, __u32 weight)
+{
+	__u64 bytes = packet_weighted_allowance(p, q, weight), mean = flow_mean_segment(p->state) * q->divisor;
+
+	if (!mean)
+		return bytes;
+	bytes += q->mss * q->divisor;
+	return bytes > mean ? bytes - mean : 0;
 }
 
 /* The segment has a signature (TCP-MD5, TCP-AO), although its handshake was not seen. */
@@ -407,7 +422,7 @@ static __always_inline __u16 packet_clamped_window(struct packet *p, struct rule
 		weight = share_unpunished_weight(p->port, p->state, q->segment.dst);
 		q->divisor = share_divisor(p->flow, p->port, p->state, weight, q->now_ns);
 		if (p->port->link_ns) {
-			q->allowance = packet_weighted_allowance(p, q, weight);
+			q->allowance = packet_allowance(p, q, weight);
 			if (!q->divisor)
 				q->divisor = WEIR_FULL_WEIGHT;
 		}

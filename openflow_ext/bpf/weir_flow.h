@@ -19,6 +19,47 @@ static __always_inline bool flow_scales_windows(const struct weir_flow *flow)
 	return flow->local.scale != WEIR_NO_SCALE && flow->remote.scale != WEIR_NO_SCALE;
 }
 
+/* The options of a segment without SYN, SACK and signature. */
+static __always_inline __u32 flow_options_bytes(const struct weir_flow *flow)
+{
+	return flow->local.timestamps && flow->remote.timestamps ? TIMESTAMPS_LEN : 0;
+}
+
+/* Payload of a segment towards the local host, if the remote host's own link holds segments of `remote_mss`. */
+static __always_inline __u32 flow_payload_bytes(const struct weir_flow *flow, __u32 remote_mss)
+{
+	__u32 mss = (remote_mss < flow->local.mss ? remote_mss : flow->local.mss) - flow_options_bytes(flow);
+
+	return mss < LEAST_MSS || mss > 0xffff ? LEAST_MSS : mss;
+}
+
+/*
+ * Payload of a full segment towards the local host. It is at most what that host has offered. What the remote host has
+ * offered is a sign of its own link's MTU, but a switch may have made it smaller, which limits the other direction
+ * only. So a larger segment that has left counts more.
+ */
+static __always_inline __u32 flow_mss(const struct weir_flow *flow)
+{
+	__u32 seen = flow->max_payload + flow_options_bytes(flow);
+
+	return flow_payload_bytes(flow, seen > flow->remote.mss ? seen : flow->remote.mss);
+}
+
+/* The mean segment of the flows of N_i, without headers; 0 if there is none. */
+static __always_inline __u32 flow_mean_segment(const struct weir_port_state *state)
+{
+	__u32 flows = state->n_i;
+
+	return flows ? state->segments_bytes / flows : 0;
+}
+
+/* A flow enters N_i (by 1) or leaves it (by -1). What the hosts have offered does not change between both. */
+static __always_inline void flow_change_n_i(const struct weir_flow *flow, struct weir_port_state *state, __s32 by)
+{
+	__sync_fetch_and_add(&state->n_i, (__s64)by);
+	__sync_fetch_and_add(&state->segments_bytes, by * (__s32)flow_payload_bytes(flow, flow->remote.mss));
+}
+
 /* The scale of the local host's windows as the remote host knows it; 0 unless both sides offered one. */
 static __always_inline __u32 flow_window_scale(const struct weir_flow *flow)
 {
@@ -44,14 +85,19 @@ static __always_inline __u64 flow_part_bytes(const struct weir_port *port, const
 
 /*
  * What a flow whose receiver delays ACKs gets, so that it does not wait for them: a least window of two segments, if
- * its part of queue and link holds it, because Linux delays no ACK for more than a segment. Otherwise keep-alives
- * follow its segments. If the size of its queue is unknown the port always grants two.
+ * its part of queue and link holds it, because Linux delays no ACK for more than a segment. Its part does not hold two
+ * small segments if two of the others do not fit. Otherwise keep-alives follow its segments. If the size of its queue
+ * is unknown the port always grants two.
  */
 static __always_inline __u32 flow_remedy(const struct weir_flow *flow, const struct weir_port *port,
 					 const struct weir_port_state *state, __u32 mss)
 {
+	__u32 mean = flow_mean_segment(state);
+
 	if (port->omits & WEIR_OMIT_TWO_SEGMENTS)
 		return 0;
+	if (mss < mean)
+		mss = mean;
 	if (!port->buffer_bytes || 2 * (mss + WEIR_HEADERS) <= flow_part_bytes(port, state))
 		return WEIR_IN_TWO_SEGMENTS;
 	return flow->flags & WEIR_FITTED ? WEIR_KEEP_ALIVES : 0;
@@ -117,7 +163,7 @@ static __always_inline void flow_count(struct weir_flow *flow, const struct weir
 		return;
 	if (flow_set(flow, WEIR_WAS_COUNTED) & WEIR_WAS_COUNTED || !flow_join(flow, WEIR_IN_N_I))
 		return;
-	__sync_fetch_and_add(&state->n_i, 1);
+	flow_change_n_i(flow, state, 1);
 	__sync_fetch_and_add(&state->syns_counted, 1);
 	if (share_is_first_in_turn(flow, port, state, now_ns))
 		share_count_sender(flow, port, state, host);
@@ -129,7 +175,7 @@ static __always_inline bool flow_uncount(struct weir_flow *flow, struct weir_por
 	if (!flow_leave(flow, WEIR_IN_N_I))
 		return false;
 	if (flow_changes_n_i())
-		__sync_fetch_and_add(&state->n_i, -1);
+		flow_change_n_i(flow, state, -1);
 	return true;
 }
 
@@ -236,7 +282,7 @@ static __always_inline bool flow_note_payload(struct weir_flow *flow, const stru
 		return false;
 	flow_clear(flow, WEIR_IDLE);
 	if (flow->flags & WEIR_WAS_COUNTED && flow_changes_n_i() && flow_join(flow, WEIR_IN_N_I))
-		__sync_fetch_and_add(&state->n_i, 1);
+		flow_change_n_i(flow, state, 1);
 	return true;
 }
 
@@ -269,26 +315,6 @@ static __always_inline __u32 flow_translated_field(const struct weir_flow *flow,
 	if (flow_scales_windows(flow))
 		field <<= flow->scale_shift & SCALE_MASK;
 	return field < WEIR_MAX_FIELD ? field : WEIR_MAX_FIELD;
-}
-
-/* The options of a segment without SYN, SACK and signature. */
-static __always_inline __u32 flow_options_bytes(const struct weir_flow *flow)
-{
-	return flow->local.timestamps && flow->remote.timestamps ? TIMESTAMPS_LEN : 0;
-}
-
-/*
- * Payload of a full segment towards the local host. It is at most what that host has offered. What the remote host has
- * offered is a sign of its own link's MTU, but a switch may have made it smaller, which limits the other direction
- * only. So a larger segment that has left counts more.
- */
-static __always_inline __u32 flow_mss(const struct weir_flow *flow)
-{
-	__u32 options = flow_options_bytes(flow);
-	__u32 seen = flow->max_payload + options, mss = seen > flow->remote.mss ? seen : flow->remote.mss;
-
-	mss = (mss < flow->local.mss ? mss : flow->local.mss) - options;
-	return mss < LEAST_MSS || mss > 0xffff ? LEAST_MSS : mss;
 }
 
 #endif

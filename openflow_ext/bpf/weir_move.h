@@ -17,10 +17,11 @@
 #include "weir_structs.h"
 
 /* The counts of its port follow the membership of a flow, so that they are exact. N_i does only if it counts flows. */
-static __always_inline void move_count_members(struct weir_port_state *state, __u32 bits, __s32 by)
+static __always_inline void move_count_members(const struct weir_flow *flow, struct weir_port_state *state, __u32 bits,
+					       __s32 by)
 {
 	if (bits & WEIR_IN_N_I && flow_changes_n_i())
-		__sync_fetch_and_add(&state->n_i, (__s64)by);
+		flow_change_n_i(flow, state, by);
 	if (bits & WEIR_IN_TWO_SEGMENTS)
 		__sync_fetch_and_add(&state->two_segment_flows, by);
 }
@@ -114,8 +115,8 @@ static __noinline int move_flow(struct xdp_md *ctx, struct weir_flow_key *key, _
 		return 0;
 	members = move_edits(ctx, flow, sizeof(*flow));
 	if (port_find(key->ifindex, &port, &state)) {
-		move_count_members(state, members, 1);
-		move_count_members(state, members >> 32, -1);
+		move_count_members(flow, state, members, 1);
+		move_count_members(flow, state, members >> 32, -1);
 	}
 	return 1;
 }

@@ -128,19 +128,20 @@ static __always_inline void mss_syn_edits(struct header_edit *edits, const struc
  * Whether a flow's least window holds one segment, or else two. Few flows get two, because with one the sender waits
  * until its reader has run, and the common RTT is chosen from handshakes, which do not include that time. A corrected
  * allowance does include it, so that only flows whose share with their headroom is two segments get two. A flow that
- * uses little of its share gets two as well: with one, each of its segments would fill its window (weir_limit.h).
+ * uses little of its share gets two as well: with one, each of its segments would fill its window (weir_limit.h). The
+ * others may have larger segments, of which two do not fit. Not inlined, because the stack of the programs has no room.
  */
-static __always_inline bool floor_is_one_segment(const struct weir_flow *flow, const struct weir_port *port,
-						 const struct weir_port_state *state, const struct rule_query *q)
+static __noinline int floor_is_one_segment(const struct weir_flow *flow, const struct weir_port *port,
+					   const struct weir_port_state *state, const struct rule_query *q)
 {
+	__u32 mss = q->mss, mean = flow_mean_segment(state), segment = mss > mean ? mss : mean;
 	__u64 flows = q->divisor, to_fit = flows;
-	__u32 mss = q->mss;
 
 	if (flow->member & WEIR_IN_TWO_SEGMENTS)
 		return false;
 	if (state->by_host_turns) /* the sum of the weights is that of the hosts, of which each may have many flows */
 		to_fit += WEIR_FULL_WEIGHT * share_active_senders(port, state, q->now_ns);
-	if (2 * (mss + WEIR_HEADERS) * to_fit > (__u64)port->buffer_bytes * share_full_weight(port))
+	if (2 * (segment + WEIR_HEADERS) * to_fit > (__u64)port->buffer_bytes * share_full_weight(port))
 		return true;
 	if (!port->link_ns)
 		return mss * flows > 2 * q->allowance;

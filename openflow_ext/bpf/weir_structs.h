@@ -176,6 +176,7 @@ struct weir_port_state {
 	__u64 non_tcp_ns;          /* when this was the length of */
 	__u32 non_tcp_queue_bytes; /* the queue that packets which are not TCP would form alone (weir_non_tcp.h) */
 	__u32 gives_back;          /* 1: punished flows have the weight of others (allowance_give_back) */
+	__u32 segments_bytes;      /* a segment of each flow of N_i, without headers (flow_mean_segment) */
 	__u32 keep_alives;         /* packets that the port has sent itself (weir_keep_alive.h) */
 };
 

@@ -65,7 +65,7 @@ _SUMS = {
 }
 """Fields to which both versions add."""
 _BITS = {"struct weir_flow": {"flags", "member"}}
-_N_I, _TWO_SEGMENTS = "n_i", "two_segment_flows"
+_N_I, _SEGMENTS, _TWO_SEGMENTS = "n_i", "segments_bytes", "two_segment_flows"
 """Fields of a port that weir_move keeps equal to the membership of its flows; N_i only if it counts flows."""
 
 Edit = tuple[int, int, int, int]
@@ -81,7 +81,7 @@ class Edits:
         sums, left = _SUMS.get(c_type, set()), set()
         if c_type == _STATE:
             sums = sums | {_N_I} if simple_count else sums
-            left = {_TWO_SEGMENTS} if simple_count else {_N_I, _TWO_SEGMENTS}
+            left = {_SEGMENTS, _TWO_SEGMENTS} | (set() if simple_count else {_N_I})
         self._cells = sorted(set(_cells(fields, sums, _BITS.get(c_type, set()), left)))
 
     def between(self, before: bytes, after: bytes) -> list[Edit]:

@@ -133,12 +133,14 @@ def test_edits_turn_one_record_into_the_other(c_type: str, data: st.DataObject) 
 def test_weir_move_alone_keeps_the_counts_that_follow_flows(simple_count: bool, n_i: int) -> None:
     edits = Edits("struct weir_port_state", simple_count)
     states = [
-        ffi.new("struct weir_port_state *", {"n_i": n, "two_segment_flows": n, "alarms": n})
+        ffi.new(
+            "struct weir_port_state *", {"n_i": n, "two_segment_flows": n, "segments_bytes": n, "alarms": n}
+        )
         for n in (1, 4, 5)
     ]
     before, after, current = (bytes(ffi.buffer(one)) for one in states)
     merged = ffi.from_buffer("struct weir_port_state *", apply(current, edits.between(before, after)))
-    assert (merged.n_i, merged.two_segment_flows, merged.alarms) == (n_i, 5, 8)
+    assert (merged.n_i, merged.two_segment_flows, merged.segments_bytes, merged.alarms) == (n_i, 5, 5, 8)
 
 
 def test_what_both_versions_count_is_added() -> None:
