@@ -380,12 +380,12 @@ static __always_inline __u64 packet_weighted_allowance(const struct packet *p, c
  */
 static __noinline __u64 packet_allowance(const struct packet *p, const struct rule_query *q, __u32 weight)
 {
-	__u64 bytes = packet_weighted_allowance(p, q, weight), mean = flow_mean_segment(p->state) * q->divisor;
+	__u64 bytes = packet_weighted_allowance(p, q, weight), means = flow_mean_segment(p->state) * q->divisor;
 
-	if (!mean)
+	if (!means)
 		return bytes;
 	bytes += q->mss * q->divisor;
-	return bytes > mean ? bytes - mean : 0;
+	return bytes > means ? bytes - means : 0;
 }
 
 /* The segment has a signature (TCP-MD5, TCP-AO), although its handshake was not seen. */

@@ -53,6 +53,14 @@ static __always_inline __u32 flow_mean_segment(const struct weir_port_state *sta
 	return flows ? state->segments_bytes / flows : 0;
 }
 
+/* The segment of which two have to fit for each flow, before a flow with segments of `mss` has two of its own. */
+static __always_inline __u32 flow_segment_to_fit(const struct weir_port_state *state, __u32 mss)
+{
+	__u32 mean = flow_mean_segment(state);
+
+	return mss > mean ? mss : mean;
+}
+
 /* A flow enters N_i (by 1) or leaves it (by -1). What the hosts have offered does not change between both. */
 static __always_inline void flow_change_n_i(const struct weir_flow *flow, struct weir_port_state *state, __s32 by)
 {
@@ -92,13 +100,9 @@ static __always_inline __u64 flow_part_bytes(const struct weir_port *port, const
 static __always_inline __u32 flow_remedy(const struct weir_flow *flow, const struct weir_port *port,
 					 const struct weir_port_state *state, __u32 mss)
 {
-	__u32 mean = flow_mean_segment(state);
-
 	if (port->omits & WEIR_OMIT_TWO_SEGMENTS)
 		return 0;
-	if (mss < mean)
-		mss = mean;
-	if (!port->buffer_bytes || 2 * (mss + WEIR_HEADERS) <= flow_part_bytes(port, state))
+	if (!port->buffer_bytes || 2 * (flow_segment_to_fit(state, mss) + WEIR_HEADERS) <= flow_part_bytes(port, state))
 		return WEIR_IN_TWO_SEGMENTS;
 	return flow->flags & WEIR_FITTED ? WEIR_KEEP_ALIVES : 0;
 }

@@ -134,7 +134,7 @@ static __always_inline void mss_syn_edits(struct header_edit *edits, const struc
 static __noinline int floor_is_one_segment(const struct weir_flow *flow, const struct weir_port *port,
 					   const struct weir_port_state *state, const struct rule_query *q)
 {
-	__u32 mss = q->mss, mean = flow_mean_segment(state), segment = mss > mean ? mss : mean;
+	__u32 mss = q->mss, segment = flow_segment_to_fit(state, mss);
 	__u64 flows = q->divisor, to_fit = flows;
 
 	if (flow->member & WEIR_IN_TWO_SEGMENTS)

@@ -34,7 +34,7 @@ def flow(number: int) -> Segment:
 def open_flows(bench: Bench, flows: int) -> list[int]:
     """Open so many flows, and let each be an active sender. The queue then holds one frame.
 
-    Returns the segment of each: the port makes those of the later flows smaller.
+    Returns the segment of each: the port makes the segments of the later flows smaller.
     """
     sizes = []
     for number in range(flows):
