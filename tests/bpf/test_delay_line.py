@@ -222,6 +222,15 @@ def test_a_removed_interface_ends_the_line_with_a_report(bench: DelayBench) -> N
     assert bench.reports()[-1]["last"] is True
 
 
+def test_an_interface_that_is_down_and_removed_later_ends_the_line(bench: DelayBench) -> None:
+    """Its packet socket has no second error, and ``ip link del`` is often seen as these two steps."""
+    bench.start("delay_us=1000")
+    bench.line.run("ip", "link", "set", "b0", "down")
+    wait_until(lambda: bench.report()["links"]["l0"]["down"]["downs"], "the line notices the first step")
+    bench.switch.run("ip", "link", "del", "s0")
+    assert bench.wait_ended() == 1
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

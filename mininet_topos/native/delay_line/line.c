@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "failure.h"
+#include "removal.h"
 #include "report.h"
 
 #define NS_PER_S 1000000000ll
@@ -26,6 +27,7 @@
 #define MAX_EVENTS 64
 #define MAX_FRAMES_PER_TURN 64
 #define CLOCK_STEP_NS 100000000ll
+#define RUNS (-1)
 
 static int64_t clock_ns(clockid_t clock)
 {
@@ -85,7 +87,11 @@ void line_init(struct line *line)
 	line->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (line->signals < 0 || line->epoll < 0)
 		fail("cannot wait for packets: %s", strerror(errno));
-	watch(line, line->signals, NULL);
+	line->removals = removal_watch();
+	if (!links_exist(line->links, line->link_count))
+		fail("an interface was removed before the line was ready");
+	watch(line, line->signals, &line->signals);
+	watch(line, line->removals, &line->removals);
 	for (size_t i = 0; i < line->link_count; i++)
 		for (int which = 0; which < DIRECTIONS; which++)
 			watch(line, line->links[i].directions[which].from->fd, &line->links[i].directions[which]);
@@ -302,27 +308,37 @@ static void discard_waiting(struct line *line)
 	}
 }
 
+static bool interface_removed(const struct line *line)
+{
+	return removal_read(line->removals) && !links_exist(line->links, line->link_count);
+}
+
+// Returns the exit status if the line is to end, and RUNS otherwise.
+static int handle(struct line *line, const struct epoll_event *event)
+{
+	struct direction *direction = event->data.ptr;
+	if (event->data.ptr == &line->signals)
+		return read_signal(line) ? RUNS : 0;
+	if (event->data.ptr == &line->removals)
+		return interface_removed(line) ? 1 : RUNS;
+	receive(line, direction);
+	if (event->events & EPOLLERR)
+		port_recover(direction->from);
+	return RUNS;
+}
+
 int line_run(struct line *line)
 {
 	struct epoll_event events[MAX_EVENTS];
-	bool running = true;
-	int status = 0;
-	while (running) {
+	int status = RUNS;
+	while (status == RUNS) {
 		int count = wait_for_events(line, events);
 		int64_t now = monotonic_ns();
 		if (count < 0 && errno != EINTR)
 			fail("epoll_pwait2: %s", strerror(errno));
 		for (int i = 0; i < count; i++) {
-			struct direction *direction = events[i].data.ptr;
-			if (!direction) {
-				running = read_signal(line) && running;
-				continue;
-			}
-			receive(line, direction);
-			if (events[i].events & EPOLLERR && !port_recover(direction->from)) {
-				status = 1;
-				running = false;
-			}
+			int ended = handle(line, &events[i]);
+			status = ended == RUNS ? status : ended;
 		}
 		line->looked_ns = now;
 		line_send_due(line);

@@ -23,6 +23,7 @@ struct line {
 	int64_t looked_ns;
 	int epoll;
 	int signals;
+	int removals;
 	struct lateness lateness;
 	uint64_t stalls;
 	int64_t longest_stall_ns;

@@ -96,6 +96,15 @@ void links_read_kernel_counts(struct link *links, size_t count)
 		fclose(file);
 }
 
+bool links_exist(const struct link *links, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		for (int side = 0; side < SIDES; side++)
+			if (!port_exists(&links[i].ports[side]))
+				return false;
+	return true;
+}
+
 static void note_first_counts(struct link *links, size_t count)
 {
 	links_read_kernel_counts(links, count);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The links of the delay line: two interfaces each, and an impairment and counters for each direction.
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -55,6 +56,9 @@ struct link *links_open(const char *path, unsigned ring_frames, size_t *count);
 // Reads the impairments of the links from the file again. Returns NULL, or the error; then nothing has changed. The
 // file must name the same links in the same order.
 const char *links_read_impairments(const char *path, struct link *links, size_t count);
+
+// Whether every interface still exists.
+bool links_exist(const struct link *links, size_t count);
 
 // Reads the interfaces' counters. An interface that is gone keeps its last values.
 void links_read_kernel_counts(struct link *links, size_t count);

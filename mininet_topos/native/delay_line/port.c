@@ -145,12 +145,16 @@ void port_read_drops(struct port *port)
 		port->dropped += stats.tp_drops;
 }
 
-bool port_recover(struct port *port)
+void port_recover(struct port *port)
 {
-	char name[IF_NAMESIZE];
 	int error;
 	socklen_t len = sizeof error;
 	getsockopt(port->fd, SOL_SOCKET, SO_ERROR, &error, &len);
 	port->downs++;
+}
+
+bool port_exists(const struct port *port)
+{
+	char name[IF_NAMESIZE];
 	return if_indextoname(port->index, name) != NULL;
 }

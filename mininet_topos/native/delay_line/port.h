@@ -50,5 +50,8 @@ unsigned port_send(const struct port *port, unsigned first);
 // Adds what the ring has dropped since the last call.
 void port_read_drops(struct port *port);
 
-// Clears an error of the socket. Returns false if the interface does not exist any more.
-bool port_recover(struct port *port);
+// Clears and counts an error of the socket.
+void port_recover(struct port *port);
+
+// Whether the interface still exists.
+bool port_exists(const struct port *port);
