@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import time
 from dataclasses import replace
 
@@ -19,6 +18,7 @@ from tests.support.data_plane.packets import (
     Offer,
     Segment,
     checksum_is_right,
+    mss_of,
     tcp_of,
     timestamps,
     window_of,
@@ -59,10 +59,6 @@ def advertised_scale(frame: bytes, segment: Segment) -> int:
     options = tcp_of(frame, segment)[20:]
     at = options.index(b"\x03\x03", 14 if options[4] == 8 else 4)
     return options[at + 2]
-
-
-def mss_of(frame: bytes, segment: Segment) -> int:
-    return int(struct.unpack_from("!H", tcp_of(frame, segment), 22)[0])
 
 
 @pytest.mark.parametrize(

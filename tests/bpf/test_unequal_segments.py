@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from openflow_ext.switch.dataplane.interface import PortSettings, SweepTimes
 from openflow_ext.switch.dataplane.rules import Rule, TcpMatch, WindowOp
 from tests.support.data_plane.bench import PORT, Bench, reverse, syn
-from tests.support.data_plane.packets import ACK, RST, Offer, Segment, tcp_of, timestamps, window_of
+from tests.support.data_plane.packets import ACK, RST, Offer, Segment, mss_of, timestamps, window_of
 
 pytestmark = pytest.mark.beside_others
 
@@ -32,17 +33,17 @@ def flow(number: int) -> Segment:
 
 
 def open_flows(bench: Bench, flows: int) -> list[int]:
-    """Open so many flows, and let each be an active sender. The queue then holds one frame.
+    """Open so many flows, and let each be an active sender in one held turn. The queue then holds one frame.
 
     Returns the segment of each: the port makes the segments of the later flows smaller.
     """
     sizes = []
     for number in range(flows):
         opening = syn(flow(number))
-        offered = tcp_of(bench.ingress(opening), opening)
-        sizes.append(int.from_bytes(offered[22:24], "big") - OPTIONS)
+        sizes.append(mss_of(bench.ingress(opening), opening) - OPTIONS)
         bench.handshake(flow(number))
-    bench.set_queue_bytes(1514)  # turns last as long as a full queue
+    bench.set_queue_bytes(1514)
+    bench.hold_turns()
     for number, size in enumerate(sizes):
         bench.egress(answer(number, size))
     return sizes
@@ -53,10 +54,10 @@ def answer(number: int, segment_bytes: int) -> Segment:
 
 
 def window_bytes(bench: Bench, number: int) -> int:
-    """The window of the flow's third ACK. One of the first ones may hold two segments, once."""
-    for _ in range(3):
-        frame = bench.ingress(flow(number))
-    return window_of(frame, flow(number)) << SCALE
+    """The window of two ACKs in a row. A flow may receive two segments once, when none else does."""
+    sent = flow(number)
+    windows = (window_of(bench.ingress(sent), sent) << SCALE for _ in range(10))
+    return next(window for window, following in pairwise(windows) if window == following)
 
 
 @pytest.mark.parametrize("flows", [80, 100, 120, 140])

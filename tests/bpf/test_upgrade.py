@@ -41,7 +41,7 @@ def earlier() -> Iterator[Bench]:
         bench = Bench(plane)
         bench.count_by_flags()
         for port in range(FLOWS):
-            bench.handshake(flow(port))
+            bench.handshake(flow(port), theirs=Offer(mss=1460 - port // 10))
         bench.handshake(replace(flow(9), src="2001:db8::1", dst="2001:db8::2"))
         bench.clamp_all_to(5000)
         bench.put(reflex_entry(flow(1)))
@@ -62,7 +62,9 @@ def flow(port: int) -> Segment:
 def held(plane: KernelDataPlane) -> tuple[object, ...]:
     """All that has to stay as it is."""
     flows = sorted(astuple(replace(one, age_s=0, silent_s=0)) for one in plane.pinned.flows())
-    return flows, plane.counters(PORT), plane.rules(BRIDGE), plane.armed(PORT), plane.settings(PORT)
+    state = plane.pinned.maps["port_states"].get(plane.pinned.find_port(PORT)[0])
+    sums = state.n_i, state.segments_bytes, state.two_segment_flows
+    return flows, plane.counters(PORT), sums, plane.rules(BRIDGE), plane.armed(PORT), plane.settings(PORT)
 
 
 def test_nothing_is_lost_in_a_move(earlier: Bench) -> None:

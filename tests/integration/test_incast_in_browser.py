@@ -102,7 +102,12 @@ def test_an_incast_appears_while_the_pages_are_open(
         wait_until(lambda: f"{port}: queue of " in region(browser, "recent_decisions"), "the alarm")
         browser.get(f"{root}/flows/{flow.id}")
         wait_until(lambda: is_live(browser) and drawn(browser), "the flow's page is live, with its chart")
-        assert f"Slowed down on purpose: the queue of {port} grew to " in region(browser, "verdict")
+        slowed = f"Slowed down on purpose: the queue of {port} grew to "
+        wait_until(
+            lambda: (region(browser, "verdict"), region(browser, "clamps")),
+            "the verdict",
+            lambda regions: slowed in regions[0],
+        )
         wait_until(lambda: explained(browser, on, flow), "the explanation")
         burst.stop()
         wait_until(lambda: "normal and burst over" in region(browser, "clamps"), "the lift and its reason")

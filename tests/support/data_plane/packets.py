@@ -128,6 +128,11 @@ def window_of(frame: bytes, segment: Segment) -> int:
     return int(struct.unpack_from("!H", tcp_of(frame, segment), 14)[0])
 
 
+def mss_of(frame: bytes, segment: Segment) -> int:
+    """The MSS that a SYN offers; the option comes first, as Offer.pack puts it."""
+    return int(struct.unpack_from("!H", tcp_of(frame, segment), 22)[0])
+
+
 def checksum_is_right(frame: bytes, segment: Segment) -> bool:
     src, dst = ipaddress.ip_address(segment.src), ipaddress.ip_address(segment.dst)
     tcp = tcp_of(frame, segment)
