@@ -124,7 +124,9 @@ class Load:
     def _alarm(self) -> None:
         datapath = next(self._alarmed)
         fields = {"port_buf_pkts": 30, "port_buf_bytes": 45_000, "port_rate_bps": 10**8, "n_i": 20}
-        alarm = event(datapath, port=wire.OfpPort(2), crossing_ns=5, non_tcp_percent=0, **fields)
+        alarm = event(
+            datapath, port=wire.OfpPort(2), crossing_ns=5, non_tcp_percent=0, allowance_bytes=0, **fields
+        )
         start_ns = time.perf_counter_ns()
         self._app.on_alarm(alarm)
         self.alarm_us.append((time.perf_counter_ns() - start_ns) / 1000)

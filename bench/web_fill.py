@@ -222,6 +222,7 @@ def _decisions(now: int, flows: int) -> Iterator[Row]:
             "capacity_bps": 10**9,
             "rtt_us": 500,
             "queue_bytes": 60_000,
+            "allowance_bytes": 0,
             "n": 12,
             "wc_bytes": 10_208,
             "wr_bytes": 8_388_480,

@@ -230,6 +230,7 @@ class DecisionRow(Base):
     policy's order, each ``{"flow_id", "flow", "age_s", "sent_bytes", "rate_bps", "state"}``. ``equation``: 3
     or 5 of the SDTCP paper, 0 for a window that a person gave. ``wr_bytes`` is NULL if the receive window is
     unknown. ``entry``: the entry that was pushed. ``answer``: the switch's answer, NULL until it arrived.
+    ``allowance_bytes``: the port's allowance, which gave W_c; 0: capacity, RTT and queue gave it.
     """
 
     __tablename__ = "decisions"
@@ -257,6 +258,7 @@ class DecisionRow(Base):
     entry: Mapped[dict[str, Any]]
     answer: Mapped[str | None] = mapped_column(Text)
     answered_ns: Mapped[int | None]
+    allowance_bytes: Mapped[int] = mapped_column(server_default="0")
     __table_args__ = (
         _index("decisions_decided", "decided_ns"),
         _index("decisions_flow", "flow_id", "decided_ns"),

@@ -94,7 +94,13 @@ class SdtcpApp(ControllerApp[SdtcpSettings]):
         if port is None:
             return
         alarm = Alarm(
-            port, msg.port_buf_bytes, msg.port_rate_bps, msg.n_i, msg.port_buf_pkts, msg.non_tcp_percent
+            port,
+            msg.port_buf_bytes,
+            msg.port_rate_bps,
+            msg.n_i,
+            msg.port_buf_pkts,
+            msg.non_tcp_percent,
+            msg.allowance_bytes,
         )
         sent = self.executor.send(self.core.on_alarm(alarm, began_ns))
         if sent:

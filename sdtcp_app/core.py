@@ -28,7 +28,7 @@ all clamps at once would fill the queue. In 3/2 RTT the switch checks the queue 
 stops the lifting. The order gives each flow the same time under a clamp.
 
 The RTT of equation (1) is the least handshake RTT of the first candidates. A longer handshake waited in the
-queue, which Q(t) already counts.
+queue, which Q(t) already counts. If the alarm holds an allowance, it takes the place of equation (1).
 
 A clamp also ends with its flow, with its entry in the switch, and ``hard_limit_ns`` after its last entry (the
 entry's hard timeout). The flow may then be chosen again. If the switch refuses the entry, the clamp ends and
@@ -53,6 +53,7 @@ from sdtcp_app.equations import (
     punished_window_bytes,
     settled_queue_bytes,
     shared_window_bytes,
+    total_window_bytes,
 )
 
 AgeKey = tuple[int, int]
@@ -334,7 +335,9 @@ class Sdtcp:
         queue_bytes, rtt_us = alarm.queue_bytes, self._rtt_us(ranking)
         if shared:
             queue_bytes = settled_queue_bytes(queue_bytes, alarm.queue_pkts, parameters.k_pkts)
-        wc_bytes = average_window_bytes(alarm.port_rate_bps, rtt_us, queue_bytes, n)
+        allowance_bytes = alarm.allowance_bytes if parameters.corrects_allowance else 0
+        in_flight_bytes = allowance_bytes or total_window_bytes(alarm.port_rate_bps, rtt_us, queue_bytes)
+        wc_bytes = average_window_bytes(in_flight_bytes, n)
         wr_bytes = flow.largest_window_bytes
         window = shared_window_bytes if shared else punished_window_bytes
         return Punish(
@@ -353,6 +356,7 @@ class Sdtcp:
             wc_bytes=wc_bytes,
             wr_bytes=wr_bytes,
             observed=not self._acts_on(flow, alarm.port),
+            allowance_bytes=allowance_bytes,
         )
 
     def _rtt_us(self, flows: Iterable[Flow]) -> int:

@@ -38,7 +38,8 @@ class Alarm:
     """BUF_ALARM: the port's queue and rate.
 
     ``n_i``: the flows that the switch counts; 0: it does not count. ``queue_pkts`` 0: not reported.
-    ``non_tcp_percent``: the part of the queue that would be there without TCP.
+    ``non_tcp_percent``: the part of the queue that would be there without TCP. ``allowance_bytes``: what may
+    be in flight through the port; 0: the port does not correct it.
     """
 
     port: PortKey
@@ -47,6 +48,7 @@ class Alarm:
     n_i: int = 0
     queue_pkts: int = 0
     non_tcp_percent: int = 0
+    allowance_bytes: int = 0
 
 
 class Equation(enum.IntEnum):
@@ -68,7 +70,8 @@ class Punish:
     The other fields explain the decision: the ``port`` that wants the clamp, and every input of the equation.
     ``candidates`` is the number of flows to choose from; ``ranking`` holds the first of them in the policy's
     order. ``in_force`` False: nothing is sent, because another port wants a smaller window for the flow.
-    ``observed``: it is outside the scope, so that its entry changes no packet.
+    ``observed``: it is outside the scope, so that its entry changes no packet. ``allowance_bytes`` 0: the
+    capacity, the RTT and the queue gave ``wc_bytes``; otherwise the port's allowance did.
     """
 
     flow: Flow
@@ -87,6 +90,7 @@ class Punish:
     wr_bytes: int | None
     in_force: bool = True
     observed: bool = False
+    allowance_bytes: int = 0
 
     @property
     def wanted_by(self) -> Wanter:

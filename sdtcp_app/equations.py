@@ -13,6 +13,9 @@
 | alpha | alpha | MSS per ACK | 4 |
 | W_r' | window_bytes | bytes | 3, 4, 5 |
 
+A port that corrects its allowance knows what may be in flight. This value then takes the place of equation
+(1), so that neither a configured nor a measured RTT is needed.
+
 The switch applies equation (4) itself (`weir_base/window.py`, `mod_window_next_bytes`).
 
 W_r: in the paper the controller reads it from ACKs. Here no ACK reaches the controller. The switch lowers a
@@ -34,9 +37,12 @@ def total_window_bytes(capacity_bps: int, rtt_us: int, queue_bytes: int) -> int:
     return bdp_bytes(capacity_bps, rtt_us) + queue_bytes
 
 
-def average_window_bytes(capacity_bps: int, rtt_us: int, queue_bytes: int, n: int) -> int:
-    """Equation (2): W_c, the average send window of ``n`` (at least 1) flows."""
-    return total_window_bytes(capacity_bps, rtt_us, queue_bytes) // n
+def average_window_bytes(in_flight_bytes: int, n: int) -> int:
+    """Equation (2): W_c, the average send window of ``n`` (at least 1) flows.
+
+    ``in_flight_bytes``: of equation (1), or the allowance of a port that corrects it.
+    """
+    return in_flight_bytes // n
 
 
 def punished_window_bytes(wc_bytes: int, wr_bytes: int | None, mss_bytes: int) -> int:

@@ -171,6 +171,7 @@ class Recorder:
             capacity_bps=decision.capacity_bps,
             rtt_us=decision.rtt_us,
             queue_bytes=decision.queue_bytes,
+            allowance_bytes=decision.allowance_bytes,
             n=decision.n,
             wc_bytes=decision.wc_bytes,
             wr_bytes=decision.wr_bytes,

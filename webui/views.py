@@ -174,6 +174,7 @@ class Decision(View):
     entry: dict[str, Any]
     answer: str | None
     answered_ns: int | None
+    allowance_bytes: int
 
 
 class Clamp(View):

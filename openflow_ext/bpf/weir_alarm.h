@@ -23,6 +23,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 
+#include "weir_allowance.h"
 #include "weir_consts.h"
 #include "weir_maps.h"
 #include "weir_non_tcp.h"
@@ -48,6 +49,7 @@ static __always_inline void alarm_send_event(__u32 ifindex, const struct weir_po
 	event->n_i = state->n_i;
 	event->rank = state->reflex_level - 1;
 	event->non_tcp_percent = non_tcp_percent(port, state, event->crossing_ns);
+	event->allowance_bytes = port->link_ns ? allowance_bytes(port, state) : 0;
 	bpf_ringbuf_submit(event, 0);
 }
 

@@ -508,6 +508,7 @@ struct weir_event {
 	__u32 n_i;
 	__u32 rank; /* of the armed entry that became active; with WEIR_REFLEX_OFF none is active any longer */
 	__u32 non_tcp_percent;
+	__u32 allowance_bytes; /* 0: the port does not correct it */
 };
 
 enum weir_report_kind { WEIR_FLOW_OPENED = 1, WEIR_FLOW_ACTIVE, WEIR_FLOW_IDLE, WEIR_FLOW_CLOSED };

@@ -66,6 +66,9 @@ _PORT_COUNTERS = 1
 """``exp_type`` of the multipart messages."""
 
 _CLASSES = {format_.exp_type: cls for cls, format_ in EXPERIMENTER_MESSAGES.items()}
+_ALLOWANCE_BYTES = 8
+"""The end of BUF_ALARM and BUF_NORMAL, which an agent of version 0.2 does not send: an allowance of 0."""
+
 _NATIVE_CLASSES: dict[int, type[BufAlarm | BufNormal]] = {
     OFPT_BUF_ALARM: BufAlarm,
     OFPT_BUF_NORMAL: BufNormal,
@@ -129,6 +132,8 @@ def _decode_body(cls: type[Message], version: int, body: bytes) -> Message:
     layout = EXPERIMENTER_MESSAGES[cls].layout
     if issubclass(cls, BufAlarm | BufNormal):
         port, rest = take_port(version, body)
+        if len(rest) == layout.size - _ALLOWANCE_BYTES:
+            rest += bytes(_ALLOWANCE_BYTES)
         return cls(port=port, **layout.unpack(rest))
     if cls is FlowReport:
         head, records = layout.unpack(body[: layout.size]), body[layout.size :]

@@ -81,7 +81,7 @@ def _experimenter_message(
 
 _CROSSING_SPEC = (
     "port_buf_pkts:I port_buf_bytes:I port_rate_bps:Q cookie:Q priority:H non_tcp_percent:B 1x n_i:I"
-    " crossing_ns:Q"
+    " crossing_ns:Q allowance_bytes:I 4x"
 )
 _PORT_CONFIG_SPEC = (
     "port_no:I flags:I k_pkts:I rtt_us:I capacity_bps:Q common_rtt_us:I least_window_bytes:I cookie:Q"
@@ -96,7 +96,8 @@ class _QueueCrossing(Message):
     ``port_buf_pkts`` and ``port_buf_bytes``: the queue at that moment. ``port_rate_bps``: the port's
     capacity. ``cookie`` and ``priority``: from the controller's PORT_CONFIG. ``n_i``: flows counted at the
     port. ``crossing_ns``: Unix time, taken by the kernel. ``non_tcp_percent``: the part of ``port_buf_bytes``
-    that would be there if the packets that are not TCP were alone, 0 to 100.
+    that would be there if the packets that are not TCP were alone, 0 to 100. ``allowance_bytes``: what may be
+    in flight through the port, in the queue and on the links; 0: the port does not correct it.
     """
 
     port: OfpPort
@@ -108,6 +109,7 @@ class _QueueCrossing(Message):
     n_i: int = 0
     crossing_ns: int = 0
     non_tcp_percent: int = 0
+    allowance_bytes: int = 0
 
 
 @_experimenter_message(1, "buf_alarm", _CROSSING_SPEC, "switch", non_tcp_percent=percentage)

@@ -329,7 +329,7 @@ def test_an_alarm_of_tcp_alone_says_0_percent(port: tuple[str, KernelDataPlane])
     plane.configure(ifindex, PortSettings(alarm=True, k_pkts=K_PKTS, rtt_us=RTT_US), 1_000_000, 40_000)
     send_frames(name, 20, Segment(payload=bytes(1000)).pack())
     *alarms, _ = events_until_normal(plane)
-    assert {alarm.non_tcp_percent for alarm in alarms} == {0}
+    assert {(alarm.non_tcp_percent, alarm.allowance_bytes) for alarm in alarms} == {(0, 0)}
     assert plane.counters(ifindex).non_tcp_bytes == 0
 
 
@@ -345,3 +345,21 @@ def test_a_queue_of_other_packets_activates_no_armed_entry(port: tuple[str, Kern
     }
     send_frames(name, 20, Segment(payload=bytes(1000)).pack())
     assert QueueEventKind.REFLEX_ON in {event.kind for event in events_until_normal(plane)}
+
+
+@pytest.mark.parametrize("corrected_bytes", [12_345, 0])
+def test_an_alarm_carries_the_allowance_of_its_port(
+    port: tuple[str, KernelDataPlane], corrected_bytes: int
+) -> None:
+    """Before its first correction the allowance is what the queue holds, with an eighth to spare."""
+    name, plane = port
+    ifindex = socket.if_nametoindex(name)
+    settings = PortSettings(alarm=True, k_pkts=K_PKTS, rtt_us=RTT_US, corrects_allowance=True)
+    plane.configure(ifindex, settings, 1_000_000, 40_000)
+    states, (key, _) = plane.pinned.maps["port_states"], plane.pinned.find_port(ifindex)
+    state = states.get(key)
+    state.allowance_bytes = corrected_bytes
+    states.put(key, state)
+    send_frames(name, 20, Segment(payload=bytes(1000)).pack())
+    *alarms, _ = events_until_normal(plane)
+    assert {alarm.allowance_bytes for alarm in alarms} == {corrected_bytes or 35_000}

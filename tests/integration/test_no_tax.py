@@ -68,13 +68,18 @@ class Runs:
     def first(self, experiment: Experiment, case: str, scheme: str) -> Row:
         return shown(self._rows[experiment.name, case, scheme][0])
 
-    def goodput_mbps(self, experiment: Experiment, case: str, scheme: str) -> float:
+    def run_again(self, experiment: Experiment, case: str, scheme: str) -> None:
+        """One run may have met a busy moment of the machine: RUNS_MORE runs of the case beside plain TCP."""
+        cases = tuple(some for some in experiment.cases if some.name == case)
+        self.run(replace(experiment, cases=cases, schemes=("plain", scheme), repeats=RUNS_MORE))
+
+    def median(self, column: str, experiment: Experiment, case: str, scheme: str) -> float:
         """The median of all valid runs."""
-        rows = valid(self._rows[experiment.name, case, scheme])
-        return median(row["goodput_mbps"] for row in rows)
+        return median(row[column] for row in valid(self._rows[experiment.name, case, scheme]))
 
     def ratio_to_plain(self, experiment: Experiment, case: str, scheme: str) -> float:
-        return self.goodput_mbps(experiment, case, scheme) / self.goodput_mbps(experiment, case, "plain")
+        ours, plain = (self.median("goodput_mbps", experiment, case, one) for one in (scheme, "plain"))
+        return ours / plain
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +97,7 @@ def test_long_flows_have_the_goodput_of_plain_tcp(
 ) -> None:
     ratio = runs.ratio_to_plain(experiment, case, scheme)
     if ratio < LEAST_GOODPUT:
-        cases = tuple(some for some in experiment.cases if some.name == case)
-        runs.run(replace(experiment, cases=cases, schemes=("plain", scheme), repeats=RUNS_MORE))
+        runs.run_again(experiment, case, scheme)
         ratio = runs.ratio_to_plain(experiment, case, scheme)
     assert ratio >= LEAST_GOODPUT
 
@@ -106,6 +110,8 @@ def test_long_flows_leave_the_queue_short(runs: Runs, experiment: Experiment, ca
     """
     plain, row = runs.first(experiment, case, "plain"), runs.first(experiment, case, scheme)
     part = 1 / 2 if case == "long1" else 3 / 4
-    assert row["queue_pkts_p95"] <= part * QUEUE_PKTS
+    if runs.median("queue_pkts_p95", experiment, case, scheme) > part * QUEUE_PKTS:
+        runs.run_again(experiment, case, scheme)
+    assert runs.median("queue_pkts_p95", experiment, case, scheme) <= part * QUEUE_PKTS
     if case == "long30":
         assert row["drops"] <= plain["drops"] / 5

@@ -103,7 +103,7 @@ class QueueEvent:
 
     ``crossing_ns`` is the Unix time at which the queue crossed its threshold. ``rank`` is that of the entry
     that was activated (REFLEX_ON). ``non_tcp_percent``: the part of the queue that would be there without
-    TCP, 0 to 100.
+    TCP, 0 to 100. ``allowance_bytes`` 0: the port does not correct its allowance.
     """
 
     ifindex: int
@@ -114,6 +114,7 @@ class QueueEvent:
     crossing_ns: int
     rank: int = 0
     non_tcp_percent: int = 0
+    allowance_bytes: int = 0
 
     @property
     def normal(self) -> bool:

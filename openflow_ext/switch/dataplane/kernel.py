@@ -480,6 +480,7 @@ class KernelDataPlane:
                 crossing_ns=int(event.crossing_ns) + self._unix_offset_ns,
                 rank=int(event.rank) if event.kind == QueueEventKind.REFLEX_ON else 0,
                 non_tcp_percent=int(event.non_tcp_percent),
+                allowance_bytes=int(event.allowance_bytes),
             )
         )
 

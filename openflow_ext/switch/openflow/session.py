@@ -273,6 +273,7 @@ def notices(port: Port, event: QueueEvent, ranks: range, description: wire.OfpPo
         n_i=event.n_i,
         crossing_ns=event.crossing_ns,
         non_tcp_percent=event.non_tcp_percent,
+        allowance_bytes=event.allowance_bytes,
     )
     return [message]
 

@@ -173,6 +173,7 @@ class Story:
             capacity_bps=RATE_BPS,
             rtt_us=RTT_US,
             queue_bytes=queue_bytes,
+            allowance_bytes=0,
             n=10,
             wc_bytes=wc_bytes,
             wr_bytes=0xFFFF << 7,

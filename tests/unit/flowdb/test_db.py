@@ -53,7 +53,7 @@ ALARM = {
 DECISION = {
     **PORT, "ranking": [], "entry": {}, "decided_ns": 3, "policy": "longest-lived", "candidates": 1,
     "equation": 3, "capacity_bps": 10**8, "rtt_us": 1000, "queue_bytes": 45000, "n": 1, "wc_bytes": 57500,
-    "wr_bytes": None, "mss_bytes": 1448, "alpha": 5, "window_bytes": 28750,
+    "allowance_bytes": 0, "wr_bytes": None, "mss_bytes": 1448, "alpha": 5, "window_bytes": 28750,
 }  # fmt: skip
 CLAMP = {**PORT, "window_bytes": 28750, "pushed_ns": 4}
 

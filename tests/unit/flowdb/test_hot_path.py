@@ -25,6 +25,7 @@ QUEUE = {
     "n_i": 2,
     "crossing_ns": 5,
     "non_tcp_percent": 0,
+    "allowance_bytes": 0,
 }
 
 

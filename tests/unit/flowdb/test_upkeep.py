@@ -36,7 +36,9 @@ from tests.support.waiting import wait_until
 from weir_base.port_counters import PORT_COUNTERS
 
 DAY_NS = 86_400_000_000_000
-INPUTS = dict.fromkeys(("capacity_bps", "rtt_us", "queue_bytes", "n", "wc_bytes", "mss_bytes", "alpha"), 1)
+INPUTS = dict.fromkeys(
+    ("capacity_bps", "rtt_us", "queue_bytes", "allowance_bytes", "n", "wc_bytes", "mss_bytes", "alpha"), 1
+)
 PLACE = {"dpid": BIG_DPID, "port_no": 2}
 
 

@@ -29,7 +29,13 @@ FIXED = [
     *(ALARM, CONFIG, wire.PortConfigReply(3), wire.PortCountersRequest(), COUNTERS),
     *(REPORT, ARM, REPORT_CONFIG, REFLEX),
 ]
-WHOLE = {id(COUNTERS): {32 + 144 * n for n in range(2)}, id(REPORT): {32 + 88 * n for n in range(2)}}
+EARLIER_ALARM_LENGTH = 120
+"""Without an allowance."""
+WHOLE = {
+    id(ALARM): {EARLIER_ALARM_LENGTH},
+    id(COUNTERS): {32 + 144 * n for n in range(2)},
+    id(REPORT): {32 + 88 * n for n in range(2)},
+}
 """Lengths at which a message with fewer records is complete."""
 EVERY = [*FIXED, wire.ExperimenterError(wire.ErrorCode.BAD_PORT, b"refused")]
 EVERY_ACTION = [
@@ -143,6 +149,16 @@ def test_a_short_message_with_the_right_length_field_is_truncated(message: Any) 
         with pytest.raises(wire.Truncated) as caught:
             wire.decode_message(resized(data, size))
         assert "." in caught.value.field
+
+
+@pytest.mark.parametrize("framing", ["experimenter", "native"])
+@pytest.mark.parametrize("version", [wire.OFP13, wire.OFP15])
+def test_an_alarm_of_an_earlier_agent_has_no_allowance(version: int, framing: wire.Framing) -> None:
+    sent = replace(ALARM, allowance_bytes=58_000)
+    data = wire.encode_message(sent, version, framing=framing)
+    assert wire.decode_message(resized(data, len(data) - 8)) == wire.decode_message(
+        wire.encode_message(replace(sent, allowance_bytes=0), version, framing=framing)
+    )
 
 
 @pytest.mark.parametrize("message", FIXED, ids=lambda message: type(message).__name__)
@@ -316,7 +332,7 @@ NATIVE = wire.encode_message(ALARM, framing="native")
 
 
 def test_a_short_native_message_with_the_right_length_field_is_truncated() -> None:
-    for size in range(8, len(NATIVE)):
+    for size in set(range(8, len(NATIVE))) - {EARLIER_ALARM_LENGTH - 8}:
         with pytest.raises(wire.Truncated):
             wire.decode_message(resized(NATIVE, size))
     with pytest.raises(wire.BadLength):
@@ -435,7 +451,7 @@ def test_impossible_sizes_of_counters_are_refused(record_bytes: int) -> None:
 
 def test_a_part_of_a_percentage_above_the_whole_is_refused() -> None:
     data = wire.encode_message(replace(ALARM, non_tcp_percent=100))
-    at = len(data) - 14
+    at = len(data) - 22
     assert data[at] == 100
     with pytest.raises(wire.BadValue, match=r"non_tcp_percent: cannot be 101"):
         wire.decode_message(patched(data, at, b"\x65"))

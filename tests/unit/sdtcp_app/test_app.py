@@ -58,7 +58,7 @@ def datapath(app):
 def alarm(datapath, **changed):
     fields = {
         "port": wire.OfpPort(3), "port_buf_pkts": 30, "port_buf_bytes": 45_000,
-        "port_rate_bps": 100_000_000, "n_i": 2, "crossing_ns": 5, "non_tcp_percent": 0,
+        "port_rate_bps": 100_000_000, "n_i": 2, "crossing_ns": 5, "non_tcp_percent": 0, "allowance_bytes": 0,
     }  # fmt: skip
     return event(datapath, **fields | changed)
 

@@ -186,6 +186,16 @@ def test_a_decision_of_sdtcp_shows_every_candidate(tmp_path):
     assert 'href="/flows/2">10.0.0.2:1000 → 10.0.0.3:80</a>' in shown(client, "/commands")
 
 
+def test_a_decision_shows_the_allowance_that_gave_its_window(tmp_path):
+    record(tmp_path / "weir.db")
+    url = f"sqlite:///{tmp_path}/weir.db"
+    with open_engine(url).begin() as connection:
+        connection.execute(update(DecisionRow).values(allowance_bytes=48_124))
+    page = shown(make(url, tmp_path).test_client(), "/flows/1")
+    assert "with the port's allowance A = 48\u202f124 B / 2 = 24\u202f062 B" in page
+    assert "C \u00d7 RTT" not in page
+
+
 @pytest.mark.parametrize(
     ("delay_ns", "shown_as"), [(184_000, "184\u00a0µs"), (0, "\u2013"), (-9_000, "\u2013")]
 )
