@@ -230,7 +230,7 @@ class DecisionRow(Base):
     policy's order, each ``{"flow_id", "flow", "age_s", "sent_bytes", "rate_bps", "state"}``. ``equation``: 3
     or 5 of the SDTCP paper, 0 for a window that a person gave. ``wr_bytes`` is NULL if the receive window is
     unknown. ``entry``: the entry that was pushed. ``answer``: the switch's answer, NULL until it arrived.
-    ``allowance_bytes``: the port's allowance, which gave W_c; 0: capacity, RTT and queue gave it.
+    ``allowance_bytes``: the port's allowance in the place of capacity x RTT; 0: those gave W_c.
     """
 
     __tablename__ = "decisions"

@@ -28,7 +28,7 @@ all clamps at once would fill the queue. In 3/2 RTT the switch checks the queue 
 stops the lifting. The order gives each flow the same time under a clamp.
 
 The RTT of equation (1) is the least handshake RTT of the first candidates. A longer handshake waited in the
-queue, which Q(t) already counts. If the alarm holds an allowance, it takes the place of equation (1).
+queue, which Q(t) already counts. If the alarm holds an allowance, it takes the place of C x RTT.
 
 A clamp also ends with its flow, with its entry in the switch, and ``hard_limit_ns`` after its last entry (the
 entry's hard timeout). The flow may then be chosen again. If the switch refuses the entry, the clamp ends and
@@ -53,8 +53,8 @@ from sdtcp_app.equations import (
     punished_window_bytes,
     settled_queue_bytes,
     shared_window_bytes,
-    total_window_bytes,
 )
+from weir_base.window import bdp_bytes
 
 AgeKey = tuple[int, int]
 
@@ -336,8 +336,8 @@ class Sdtcp:
         if shared:
             queue_bytes = settled_queue_bytes(queue_bytes, alarm.queue_pkts, parameters.k_pkts)
         allowance_bytes = alarm.allowance_bytes if parameters.corrects_allowance else 0
-        in_flight_bytes = allowance_bytes or total_window_bytes(alarm.port_rate_bps, rtt_us, queue_bytes)
-        wc_bytes = average_window_bytes(in_flight_bytes, n)
+        link_bytes = allowance_bytes or bdp_bytes(alarm.port_rate_bps, rtt_us)
+        wc_bytes = average_window_bytes(link_bytes, queue_bytes, n)
         wr_bytes = flow.largest_window_bytes
         window = shared_window_bytes if shared else punished_window_bytes
         return Punish(

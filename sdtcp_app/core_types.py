@@ -70,8 +70,8 @@ class Punish:
     The other fields explain the decision: the ``port`` that wants the clamp, and every input of the equation.
     ``candidates`` is the number of flows to choose from; ``ranking`` holds the first of them in the policy's
     order. ``in_force`` False: nothing is sent, because another port wants a smaller window for the flow.
-    ``observed``: it is outside the scope, so that its entry changes no packet. ``allowance_bytes`` 0: the
-    capacity, the RTT and the queue gave ``wc_bytes``; otherwise the port's allowance did.
+    ``observed``: it is outside the scope, so that its entry changes no packet. ``allowance_bytes``: of the
+    port, in the place of capacity x RTT; 0: those gave ``wc_bytes``.
     """
 
     flow: Flow

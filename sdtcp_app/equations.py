@@ -6,15 +6,15 @@
 | RTT | rtt_us | µs | 1, 2 |
 | Q(t) | queue_bytes | bytes | 1, 2 |
 | N | n | flows | 1, 2 |
-| sum of W_i(t) | total_window_bytes | bytes | 1 |
+| C x RTT, or the allowance | link_bytes | bytes | 1, 2 |
 | W_c | wc_bytes | bytes | 2, 3, 5 |
 | W_r | wr_bytes | bytes | 3, 5 |
 | MSS | mss_bytes | bytes | 3, 4, 5 |
 | alpha | alpha | MSS per ACK | 4 |
 | W_r' | window_bytes | bytes | 3, 4, 5 |
 
-A port that corrects its allowance knows what may be in flight. This value then takes the place of equation
-(1), so that neither a configured nor a measured RTT is needed.
+A port that corrects its allowance measures what may be in flight. This value then takes the place of C x RTT,
+so that neither a configured nor a measured RTT is needed.
 
 The switch applies equation (4) itself (`weir_base/window.py`, `mod_window_next_bytes`).
 
@@ -29,20 +29,16 @@ that it aims for: K packets of the mean size of the waiting packets.
 
 from __future__ import annotations
 
-from weir_base.window import LARGEST_WINDOW_BYTES, bdp_bytes
+from weir_base.window import LARGEST_WINDOW_BYTES
 
 
-def total_window_bytes(capacity_bps: int, rtt_us: int, queue_bytes: int) -> int:
-    """Equation (1): the bytes that all flows together have in flight, on the links and in the queue."""
-    return bdp_bytes(capacity_bps, rtt_us) + queue_bytes
-
-
-def average_window_bytes(in_flight_bytes: int, n: int) -> int:
+def average_window_bytes(link_bytes: int, queue_bytes: int, n: int) -> int:
     """Equation (2): W_c, the average send window of ``n`` (at least 1) flows.
 
-    ``in_flight_bytes``: of equation (1), or the allowance of a port that corrects it.
+    Its dividend is equation (1): the bytes that all flows together have in flight, on the links and in the
+    queue. ``link_bytes``: C x RTT, or the allowance of a port that corrects it.
     """
-    return in_flight_bytes // n
+    return (link_bytes + queue_bytes) // n
 
 
 def punished_window_bytes(wc_bytes: int, wr_bytes: int | None, mss_bytes: int) -> int:

@@ -161,10 +161,10 @@ def _equation(decision: Values) -> list[str]:
     if decision.equation == 0:
         return [f"window    {window} bytes, as requested (at least one MSS, {mss})"]
     wr = "unknown" if decision.wr_bytes is None else decision.wr_bytes
-    in_flight = f"({_scaled(decision.capacity_bps)}bit/s x {decision.rtt_us} us + {decision.queue_bytes})"
+    link = f"{_scaled(decision.capacity_bps)}bit/s x {decision.rtt_us} us"
     if decision.allowance_bytes:
-        in_flight = f"allowance {decision.allowance_bytes}"
-    lines = [f"(2)       W_c = {in_flight} / {decision.n} = {wc} bytes"]
+        link = f"allowance {decision.allowance_bytes}"
+    lines = [f"(2)       W_c = ({link} + {decision.queue_bytes}) / {decision.n} = {wc} bytes"]
     if decision.equation == 3:
         lines.append(f"(3)       W_r' = max(min({wc} / 2, W_r {wr}), MSS {mss}) = {window} bytes")
     else:

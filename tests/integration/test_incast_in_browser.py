@@ -74,7 +74,7 @@ def explained(browser: webdriver.Chrome, on: Stage, flow: FlowRow) -> bool:
     decision = [row for row in on.rows(DecisionRow) if row.flow_id == flow.id][-1]
     said = (
         f"equation ({decision.equation})",
-        f"A = {count(decision.allowance_bytes)} B / {count(decision.n)} = {count(decision.wc_bytes)} B",
+        f"({count(decision.allowance_bytes)} B + {count(decision.queue_bytes)} B) / {count(decision.n)} = ",
         f"{count(decision.mss_bytes)}) = {count(decision.window_bytes)} B",
     )
     return all(one in region(browser, "decisions") for one in said)

@@ -58,10 +58,10 @@ def test_a_punishment_holds_every_input():
     )  # fmt: skip
 
 
-def test_an_allowance_takes_the_place_of_capacity_rtt_and_queue():
+def test_an_allowance_takes_the_place_of_capacity_and_rtt():
     with_allowance = replace(alarm(n_i=4), allowance_bytes=60_000)
     (punish,) = setup(4, Parameters(corrects_allowance=True))[1].on_alarm(with_allowance, 0)
-    assert (punish.allowance_bytes, punish.wc_bytes, punish.window_bytes) == (60_000, 15_000, 7_500)
+    assert (punish.allowance_bytes, punish.wc_bytes, punish.window_bytes) == (60_000, 26_250, 13_125)
     (published,) = setup(4)[1].on_alarm(with_allowance, 0)
     assert (published.allowance_bytes, published.wc_bytes) == (0, 14_375)
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sdtcp_app import equations as eq
-from weir_base.window import LARGEST_WINDOW_BYTES
+from weir_base.window import LARGEST_WINDOW_BYTES, bdp_bytes
 
 BYTES = st.integers(0, 2**32)
 MSS = st.integers(1, 65535)
@@ -12,8 +12,7 @@ MSS = st.integers(1, 65535)
 
 def test_the_equations_on_a_worked_example():
     """100 Mbit/s, 1 ms, 45,000 bytes queued, 10 flows of 1460-byte segments."""
-    assert eq.total_window_bytes(100_000_000, 1000, 45_000) == 57_500
-    wc = eq.average_window_bytes(eq.total_window_bytes(100_000_000, 1000, 45_000), 10)
+    wc = eq.average_window_bytes(bdp_bytes(100_000_000, 1000), 45_000, 10)
     assert wc == 5_750
     assert eq.punished_window_bytes(wc, 65535 << 7, 1460) == 2_875
     assert eq.shared_window_bytes(wc, 65535 << 7, 1460) == 5_750
@@ -30,5 +29,5 @@ def test_a_window_is_at_least_one_mss_and_at_most_the_receiver_s(wc, wr, mss):
 
 @given(st.integers(1, 10**13), st.integers(1, 10**6), BYTES, st.integers(1, 10**5))
 def test_the_average_times_n_is_the_total(capacity, rtt, queue, n):
-    total = eq.total_window_bytes(capacity, rtt, queue)
-    assert 0 <= total - n * eq.average_window_bytes(total, n) < n
+    link = bdp_bytes(capacity, rtt)
+    assert 0 <= link + queue - n * eq.average_window_bytes(link, queue, n) < n

@@ -190,9 +190,9 @@ def test_a_decision_shows_the_allowance_that_gave_its_window(tmp_path):
     record(tmp_path / "weir.db")
     url = f"sqlite:///{tmp_path}/weir.db"
     with open_engine(url).begin() as connection:
-        connection.execute(update(DecisionRow).values(allowance_bytes=48_124))
+        connection.execute(update(DecisionRow).values(allowance_bytes=3_124))
     page = shown(make(url, tmp_path).test_client(), "/flows/1")
-    assert "with the port's allowance A = 48\u202f124 B / 2 = 24\u202f062 B" in page
+    assert "(allowance + Q) / N = (3\u202f124 B + 45\u202f000 B) / 2 = 24\u202f062 B" in page
     assert "C \u00d7 RTT" not in page
 
 

@@ -50,10 +50,10 @@ def test_every_step_of_a_decision_is_shown(recorded):
     assert ranking == ["10.0.0.1:1000>10.0.0.3:80", "10.0.0.2:1000>10.0.0.3:80", "10.0.0.4:1000>10.0.0.3:80"]
 
 
-def test_an_allowance_is_shown_in_the_place_of_capacity_rtt_and_queue(recorded):
+def test_an_allowance_is_shown_in_the_place_of_capacity_and_rtt(recorded):
     with open_engine(f"sqlite:///{recorded}").begin() as connection:
-        connection.execute(update(DecisionRow).values(allowance_bytes=48_124))
-    assert "W_c = allowance 48124 / 2 = 24062 bytes" in explain(recorded, "1")
+        connection.execute(update(DecisionRow).values(allowance_bytes=3_124))
+    assert "W_c = (allowance 3124 + 45000) / 2 = 24062 bytes" in explain(recorded, "1")
 
 
 def test_a_share_that_each_ack_lowers_is_shown_so(recorded):
