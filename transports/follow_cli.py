@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import signal
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -19,6 +18,7 @@ from transports.follower import MOST_FOLLOWED, Follower, KernelPaths, Round
 from transports.pacing_cli import in_namespaces, k_option, pids_option
 from transports.pacing_paths import Address
 from weir_base.parameters import FiniteRange
+from weir_base.signals import Awaited, awaited
 
 LEAST_PAUSE_S = 0.02
 MOST_PAUSE_S = 5.0
@@ -86,18 +86,16 @@ def follow_command(
     controller = Controller(url, _token(token_file), ca_file)
     namespaces = in_namespaces(pids, pacing_paths.this_namespace)
     follower = Follower(controller.ask, KernelPaths(), namespaces, always, lifetime_s, k)
-    ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
-    try:
-        _follow(follower, every_s, ended)
-    finally:
-        controller.close()
-        with suppress(TransportError):  # nothing is left if the last control is unloaded
-            follower.end()
+    with awaited(signal.SIGTERM, signal.SIGINT) as ended:
+        try:
+            _follow(follower, every_s, ended)
+        finally:
+            controller.close()
+            with suppress(TransportError):  # nothing is left if the last control is unloaded
+                follower.end()
 
 
-def _follow(follower: Follower, every_s: float, ended: threading.Event) -> None:
+def _follow(follower: Follower, every_s: float, ended: Awaited) -> None:
     before, pause_s = Round(), every_s
     while True:
         done = follower.round()

@@ -11,12 +11,13 @@ import socket
 import sys
 import threading
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import click
 
 from flowdb.config import database_url_of_argument
 from openflow_ext import engine as framework
+from weir_base.signals import awaited
 
 DEFAULT_LISTEN = "127.0.0.1:6653"
 DEFAULT_APPS = "fabric_app.app,sdtcp_app.app"
@@ -151,9 +152,17 @@ def run_os_ken(options: list[str], modules: list[str]) -> NoReturn:
     """
     level = logging.DEBUG if os.environ.get("WEIR_DEBUG") else logging.INFO
     logging.basicConfig(level=level, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    with awaited(signal.SIGINT, signal.SIGTERM) as stop:
+        apps = _started_on_os_ken(options, modules)
+        stop.wait()
+        closing = threading.Thread(target=apps.close, daemon=True)
+        closing.start()
+        closing.join(STOP_WITHIN_S)
+        _leave(1 if closing.is_alive() else 0)
+
+
+def _started_on_os_ken(options: list[str], modules: list[str]) -> Any:
+    """os-ken's manager of the running apps. Ends the process if they do not start."""
     apps = framework.load("base.app_manager", "os_ken").AppManager.get_instance()
     framework.load("controller.controller", "os_ken")
     framework.load("cfg", "os_ken").CONF(args=options, project="weir", default_config_files=[])
@@ -164,11 +173,7 @@ def run_os_ken(options: list[str], modules: list[str]) -> NoReturn:
         logging.getLogger(__name__).debug("start", exc_info=True)
         click.echo(f"weir: the apps did not start: {error}", err=True)
         _leave(1)
-    stop.wait()
-    closing = threading.Thread(target=apps.close, daemon=True)
-    closing.start()
-    closing.join(STOP_WITHIN_S)
-    _leave(1 if closing.is_alive() else 0)
+    return apps
 
 
 def _leave(code: int) -> NoReturn:

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from threading import Event
 from typing import Any
 
 import click
@@ -27,6 +26,7 @@ from openflow_ext.switch.errors import SwitchError
 from weir_base import tables
 from weir_base.port_counters import PORT_COUNTERS, PortCounter
 from weir_base.settings import SettingsError, load
+from weir_base.signals import Awaited, awaited
 from weir_base.tables import Column
 
 Row = dict[str, Any]
@@ -154,7 +154,7 @@ def ports(
     with _opened(name, as_json) as maps:
         read = partial(read_ports, maps, wanted)
         _require_ports(wanted, [_interface(ifindex) for ifindex in maps.ports()])
-        readings = _readings(read, _ctrl_c()) if watch else iter([read()])
+        readings = _readings_until_ctrl_c(read) if watch else iter([read()])
         if as_json:
             for rows in readings:
                 click.echo(json.dumps({"ports": tables.sorted_rows(rows, sort), "max_flows": maps.max_flows}))
@@ -206,22 +206,20 @@ _ROWS_BESIDE_PORTS = 9
 """Lines of a watched table that are not ports: at most three of headings, five of notes, and the cursor's."""
 
 
-def _ctrl_c() -> Event:
-    """An event that Ctrl-C sets.
+def _readings_until_ctrl_c(read: Callable[[], list[Row]]) -> Iterator[list[Row]]:
+    """One reading each second. KeyboardInterrupt does not suffice to end them.
 
-    KeyboardInterrupt does not suffice: Python discards it if it comes while a generator is finalised, and
-    rich uses many generators to draw a table.
+    Python discards it if it comes while a generator is finalised, and rich uses many of them to draw a table.
     """
-    pressed = Event()
-    signal.signal(signal.SIGINT, lambda *_: pressed.set())
-    return pressed
+    with awaited(signal.SIGINT) as ended:
+        yield from _readings(read, ended)
 
 
-def _readings(read: Callable[[], list[Row]], ended: Event) -> Iterator[list[Row]]:
+def _readings(read: Callable[[], list[Row]], ended: Awaited) -> Iterator[list[Row]]:
     """One reading each second until ``ended``. From the second on, ``rates`` holds the growth per second."""
     before: dict[int, Row] = {}
     read_at = time.monotonic()
-    while not ended.is_set():
+    while True:
         rows = read()
         now = time.monotonic()
         for row in rows:
@@ -229,7 +227,8 @@ def _readings(read: Callable[[], list[Row]], ended: Event) -> Iterator[list[Row]
                 row["rates"] = {name: (row[name] - earlier[name]) / (now - read_at) for name in GROWING}
         before, read_at = {row["ifindex"]: row for row in rows}, now
         yield rows
-        ended.wait(WATCH_S)
+        if ended.wait(WATCH_S):
+            return
 
 
 def read_ports(maps: PinnedMaps, wanted: Sequence[str] = ()) -> list[Row]:

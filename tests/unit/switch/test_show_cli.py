@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
 from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
-from threading import Event
 from typing import Any, ClassVar
 
 import pytest
@@ -135,7 +135,8 @@ def test_a_port_or_column_that_does_not_exist_is_refused_with_those_that_do() ->
 
 def test_watch_shows_the_growth_of_counters_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
     maps: Any = Maps()
-    first, second = itertools.islice(show_cli._readings(lambda: show_cli.read_ports(maps), Event()), 2)
+    readings = show_cli._readings_until_ctrl_c(lambda: show_cli.read_ports(maps))
+    first, second = itertools.islice(readings, 2)
     assert "rates" not in first[0]
     assert 0 < second[0]["rates"]["clamped"] <= 1000
     assert second[0]["rates"]["drops"] == 0
@@ -144,10 +145,10 @@ def test_watch_shows_the_growth_of_counters_per_second(monkeypatch: pytest.Monke
 
 
 def test_watch_ends_after_the_reading_during_which_ctrl_c_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    maps, ended = Maps(), Event()
+    maps: Any = Maps()
     monkeypatch.setattr(show_cli, "WATCH_S", 30)
-    for _ in show_cli._readings(lambda: show_cli.read_ports(maps), ended):  # type: ignore[arg-type]
-        ended.set()
+    for _ in show_cli._readings_until_ctrl_c(lambda: show_cli.read_ports(maps)):
+        signal.raise_signal(signal.SIGINT)
     assert next(maps.readings) == len(maps.ports())
 
 
