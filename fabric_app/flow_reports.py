@@ -14,6 +14,7 @@ flow; the reports of the other switches confirm its path. Contradictions are res
   switch that reported it has reported silence.
 - *Bytes and activity* come from the first switch of the path that reports. The others see the same data
   later, or less of it after drops.
+- *Times* in the future count as now: an end in the future would keep later flows of the 5-tuple unknown.
 - *MSS and window scales* come from the first report; different ones of another switch are logged.
 
 If no host of a flow is known, the flow has the path that the reports give.
@@ -115,16 +116,20 @@ class Reports:
         key = FiveTuple(str(record.src), str(record.dst), record.src_port, record.dst_port)
         if max(record.first_ns, record.last_ns, record.sent_bytes) > _LARGEST:
             return [*self._doubt(dpid, key, "with an impossible time or number of bytes: it is dropped")]
+        if max(record.first_ns, record.last_ns) > now_ns:
+            record = record._replace(
+                first_ns=min(record.first_ns, now_ns), last_ns=min(record.last_ns, now_ns)
+            )
         if record.kind is FlowKind.CLOSED:
             return [*self._on_closed(dpid, key, record)]
         flow = self._connections.get(key)
         if flow is None:
-            return self._open(dpid, key, record, now_ns)
+            return self._open(dpid, key, record)
         seen = self._seen.setdefault(flow.id, {})
         self._unnamed.get(dpid, {}).pop(flow.id, None)
         if record.kind is FlowKind.OPENED and dpid in seen and record.first_ns > flow.opened_ns + GRACE_NS:
             closed = self._connections.close(key, "replaced", record.first_ns - 1, dpid)
-            return [*closed, *self._open(dpid, key, record, now_ns)]
+            return [*closed, *self._open(dpid, key, record)]
         return self._merge(dpid, flow, record, now_ns)
 
     def led_elsewhere(self, flow: Flow, path: tuple[Hop, ...], now_ns: int) -> None:
@@ -143,7 +148,7 @@ class Reports:
         self._doubted.pop(flow.id, None)
         self._missed.discard(flow.id)
 
-    def _open(self, dpid: int, key: FiveTuple, record: FlowRecord, now_ns: int) -> list[FlowEvent | Doubt]:
+    def _open(self, dpid: int, key: FiveTuple, record: FlowRecord) -> list[FlowEvent | Doubt]:
         ended_ns = self._connections.ended_ns(key)
         newest_ns = record.first_ns if record.kind is FlowKind.OPENED else record.last_ns - GRACE_NS
         if newest_ns <= ended_ns:
@@ -154,14 +159,14 @@ class Reports:
             self._connections.next_id(),
             key,
             self._path(key, seen),
-            min(record.first_ns, now_ns),
+            record.first_ns,
             least_mss_bytes(key, record.mss_src, record.mss_dst),
             receiver,
             sender,
             record.handshake_rtt_us or None,
         )
         if record.kind is not FlowKind.OPENED:
-            flow = flow.with_report(record.sent_bytes, min(record.last_ns, now_ns), _state(record))
+            flow = flow.with_report(record.sent_bytes, record.last_ns, _state(record))
         events: list[FlowEvent | Doubt] = [*self._connections.open(flow, dpid)]
         if not events:
             return []

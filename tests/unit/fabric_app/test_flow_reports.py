@@ -37,8 +37,14 @@ def path(net: FakeNetwork) -> tuple[Hop, ...]:
 
 
 def tell(net: FakeNetwork, dpid: int, record: FlowRecord = OPENED, **changed: object) -> list:
+    """Report a record now, or at its last time if that is later."""
+    record = record._replace(**changed)
+    return tell_at(net, max(net.now_ns, record.last_ns), dpid, record)
+
+
+def tell_at(net: FakeNetwork, now_ns: int, dpid: int, record: FlowRecord) -> list:
     before = len(net.events)
-    net.do(net.core.on_records(dpid, [record._replace(**changed)], net.now_ns))
+    net.do(net.core.on_records(dpid, [record], now_ns))
     return net.events[before:]
 
 
@@ -283,6 +289,17 @@ def test_an_end_may_arrive_before_the_opening(net: FakeNetwork) -> None:
     assert tell(net, 4) == []
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+def test_an_end_in_the_future_keeps_no_later_flow_unknown(net: FakeNetwork, is_open: bool) -> None:
+    """A switch may be hostile, or its clock may have been set."""
+    if is_open:
+        tell_all(net)
+    end = OPENED._replace(kind=FlowKind.CLOSED, reason=CloseReason.FIN, last_ns=2**62)
+    tell_at(net, 2 * SECOND, 1, end)
+    (opened,) = tell(net, 1, first_ns=3 * SECOND, last_ns=3 * SECOND)
+    assert isinstance(opened, Opened)
+
+
 def test_silence_ends_a_flow_only_when_all_switches_report_it(net: FakeNetwork) -> None:
     flow = tell_all(net)
     silent = {"kind": FlowKind.CLOSED, "reason": CloseReason.SILENT, "last_ns": 5 * SECOND}
@@ -493,7 +510,8 @@ def test_a_new_flow_is_not_in_the_roll_call_and_a_missed_flow_may_reopen() -> No
 def test_reported_flows_are_bounded_and_not_in_the_future() -> None:
     net = successor()
     future = {"first_ns": 9 * SECOND, "last_ns": 10 * SECOND, "scale_dst": SCALE_UNKNOWN}
-    events = [event for port in range(9) for event in tell(net, 7, LIVING, src_port=port, **future)]
+    reports = [LIVING._replace(src_port=port, **future) for port in range(9)]
+    events = [event for record in reports for event in tell_at(net, net.now_ns, 7, record)]
     flows = [flow for event in events for flow in event.flows]
     assert len(flows) == len(net.core.connections) == 4
     assert net.core.connections.refused == 5
