@@ -27,7 +27,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(target: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "ignore", "-m", *argv],
-        env=environment(target, WEIR_CONFIG=""),
+        env=environment(target, WEIR_CONFIG="", WEIR_DB=str(target / "weir.db")),
         capture_output=True,
         text=True,
         timeout=100,
