@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports that an interface of this network namespace was removed (rtnetlink(7)). A packet socket does not always tell:
-// it has an error when its interface goes down, but none if the interface is removed after that.
+// Reports that an interface of this network namespace was removed (rtnetlink(7)). A packet socket does not suffice: it
+// has an error when its interface goes down, but none if the interface is removed after that.
 #pragma once
 #include <stdbool.h>
 

@@ -12,6 +12,7 @@ MSS = st.integers(1, 65535)
 
 def test_the_equations_on_a_worked_example():
     """100 Mbit/s, 1 ms, 45,000 bytes queued, 10 flows of 1460-byte segments."""
+    assert eq.average_window_bytes(bdp_bytes(100_000_000, 1000), 45_000, 1) == 57_500, "equation (1)"
     wc = eq.average_window_bytes(bdp_bytes(100_000_000, 1000), 45_000, 10)
     assert wc == 5_750
     assert eq.punished_window_bytes(wc, 65535 << 7, 1460) == 2_875
